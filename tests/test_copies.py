@@ -1007,7 +1007,7 @@ def test_the_ledger_does_not_grow(tmp_path: Path) -> None:
         print(len(ledger.memories))
         """,
     )
-    assert ran.output.split("\n") == ["0 1 0 0", "True", "0", ""], ran.errors
+    assert ran.output.split("\n") == ["0 1 1 0", "True", "0", ""], ran.errors
 
 
 def test_an_error_in_the_watch_is_recorded_once_and_does_not_reach_the_program(tmp_path: Path) -> None:

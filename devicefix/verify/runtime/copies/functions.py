@@ -11,18 +11,19 @@ import torch
 
 
 class Kind(IntEnum):
-    """The effect of a function on the memory of its arguments. Up to LOOKS, only watched memory matters."""
+    """The effect of a function on the memory of its arguments. Up to ALTERS, only watched memory matters."""
 
     ASKS = auto()  # reads attributes, not the content
     READS = auto()
     WRITES = auto()  # reads and changes in place
     FILLS = auto()  # changes in place without reading
     LOOKS = auto()  # creates a tensor of the same shape
+    ALTERS = auto()  # changes the attributes, not the content
+    SETS_DATA = auto()
     DETACHES = auto()
     DEVICE = auto()  # reads the device
     MOVES = auto()
     EXPORTS = auto()  # to NumPy
-    ALTERS = auto()  # changes the attributes, not the content
 
 
 def _words(text: str) -> list[str]:
@@ -67,7 +68,7 @@ _BY_NAME = {
     "__array__": Kind.EXPORTS,
     "grad": Kind.LOOKS,
 }
-_kinds: dict[Any, Kind] = {}
+KNOWN: dict[Any, Kind] = {}  # the kinds of functions that were called
 
 
 def kind_of(function: Callable[..., Any]) -> Kind:
@@ -77,13 +78,13 @@ def kind_of(function: Callable[..., Any]) -> Kind:
         function: the function, as a TorchFunctionMode receives it.
     """
     try:
-        known = _kinds.get(function)
+        known = KNOWN.get(function)
     except TypeError:  # not hashable
         return _judge(function)
     if known is None:
         known = _judge(function)
-        if len(_kinds) < 10_000:  # a program may create functions without end
-            _kinds[function] = known
+        if len(KNOWN) < 10_000:  # a program may create functions without end
+            KNOWN[function] = known
     return known
 
 
@@ -125,6 +126,8 @@ def targets_of(
 def _judge(function: Callable[..., Any]) -> Kind:
     name = name_of(function)
     if getattr(function, "__name__", "") in ("__set__", "__delete__"):
+        if name == "data":
+            return Kind.SETS_DATA
         return Kind.ALTERS if name in _ALTERS else Kind.ASKS
     if name in _BY_NAME:
         return _BY_NAME[name]

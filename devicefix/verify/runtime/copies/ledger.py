@@ -43,6 +43,7 @@ class Ledger:
         forget: the callback for dropped tags.
         reports: the recorder of copy hazards.
         arrays: the arrays that tensors were created from.
+        doubtful: memory whose first tensor is gone, and so perhaps one of its sides.
     """
 
     def __init__(self, events: Events, sites: Sites) -> None:
@@ -54,6 +55,7 @@ class Ledger:
         self._sites = sites
         self._of: dict[Replica, Memory] = {}
         self._sweep_at = 256
+        self.doubtful: list[Memory] = []
 
     # Tags
 
@@ -125,7 +127,7 @@ class Ledger:
         handle = self._handle(tensor)
         if handle is None or not handle.counted:
             return False
-        return handle.replica is memory.root or self._of.get(handle.replica) is memory
+        return self._of.get(handle.replica) is memory
 
     def _drop(self, tag: Tag | None) -> None:
         """Drop the tag of a tensor that is gone, or shows something else."""
@@ -136,6 +138,9 @@ class Ledger:
         memory = self._of.get(replica)
         if replica.handles or memory is None:
             return
+        if replica is memory.root:
+            self.doubtful.append(memory)
+            return
         if replica.exported and replica.behind and memory.kept(replica):
             self.reports.stale(replica, replica.behind[0])
         memory.remove(replica)
@@ -145,7 +150,7 @@ class Ledger:
 
     def _leave(self, memory: Memory) -> None:
         """Stop watching some memory."""
-        for replica in memory.others:
+        for replica in (memory.root, *memory.others):
             self._of.pop(replica, None)
         if self.memories.get(memory.address) is memory:
             del self.memories[memory.address]
@@ -185,6 +190,7 @@ class Ledger:
             counted = self._counted(source, memory)
         else:
             memory = self.memories[address] = Memory(alias, here)
+            self._of[memory.root] = memory
             if len(self.memories) > self._sweep_at:
                 self._sweep()
         parent = self.replica(source, memory)
@@ -222,6 +228,13 @@ class Ledger:
             self._leave(memory)
             return True
         return False
+
+    def settle(self) -> None:
+        """Stop watching memory that has lost one of its two sides since the last call."""
+        doubtful, self.doubtful = self.doubtful, []
+        for memory in doubtful:
+            if self.memories.get(memory.address) is memory:
+                self.settled(memory)
 
     def _sweep(self) -> None:
         """Stop watching all memory that has one side left."""
@@ -352,5 +365,6 @@ class Ledger:
     def clear(self) -> None:
         """Stop watching the memory that exists now."""
         self.memories.clear()
+        self.doubtful.clear()
         self._of.clear()
         self.arrays.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from devicefix.verify.runtime.copies.functions import Kind, kind_of, name_of, shows, targets_of
+from devicefix.verify.runtime.copies.functions import KNOWN, Kind, kind_of, name_of, shows, targets_of
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, meant
 from devicefix.verify.runtime.copies.ledger import Ledger
 from devicefix.verify.runtime.copies.memory import (
@@ -30,6 +30,10 @@ from devicefix.verify.runtime.site import Sites
 
 _TORCH = torch.__path__[0]
 _RUNTIME = __name__.split(".copies")[0]
+
+# The attributes of an enumeration are slow to look up.
+_ASKS, _ALTERS, _DETACHES, _DEVICE = Kind.ASKS, Kind.ALTERS, Kind.DETACHES, Kind.DEVICE
+_PLAIN = frozenset((int, float, bool, str, slice, type(None), type(...), torch.dtype, torch.device))
 
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
@@ -70,30 +74,41 @@ class Watch(TorchFunctionMode):
     ) -> Any:
         """Run a call, and record its effect on memory. The mode is off meanwhile."""
         __tracebackhide__ = True  # hides the frame in pytest's tracebacks
-        kind = kind_of(func)
-        if kind is Kind.ASKS:
+        try:
+            kind = KNOWN[func]
+        except (KeyError, TypeError):  # not known, or not hashable
+            kind = kind_of(func)
+        if kind is _ASKS:
             return func(*args, **kwargs) if kwargs else func(*args)
         if kwargs is None:
             kwargs = {}
-        simple = kind <= Kind.LOOKS or (kind is Kind.DETACHES and self._pending is None)
-        values = (*args, *kwargs.values()) if kwargs else args
-        if not simple or "device" in kwargs or (self._memories and self.guarded(self._touches, values)):
+        if kind > _ALTERS and not (kind is _DETACHES and self._pending is None):
+            if kind is not _DEVICE or not _is_torch(sys._getframe(1)):
+                return self._watched(Call(kind, func, args, kwargs))
+        elif "device" in kwargs or (self._memories and self._may_touch(args, kwargs)):
             return self._watched(Call(kind, func, args, kwargs))
         result = func(*args, **kwargs)
+        if type(result) not in _PLAIN:
+            self._tag(args, kwargs, result)
+        return result
+
+    def _tag(self, args: Arguments, kwargs: Options, result: Any) -> None:
+        """Tag the result of a call that touches no watched memory, if it would be on the accelerator."""
         tags = self._tags
         for value in args:
             if id(value) in tags or (type(value) in (list, tuple) and value and id(value[0]) in tags):
+                if id(result) in tags:
+                    return
                 if type(result) is not torch.Tensor:
                     self.guarded(self._tag_all, result)
-                elif id(result) not in tags:  # inlined from `Ledger.set_side`: most calls come here
-                    tag = Tag(result, self._forget)
-                    tag.handle = None
-                    key = tag.key = id(result)
-                    tags[key] = tag
-                return result
+                    return
+                tag = Tag(result, self._forget)  # inlined from `Ledger.set_side`: most calls come here
+                tag.handle = None
+                key = tag.key = id(result)
+                tags[key] = tag
+                return
         if kwargs or _device.CURRENT_DEVICE is not None:
             self.guarded(self._tag_results, args, kwargs, result)
-        return result
 
     # Calls that the mode misses
 
@@ -123,6 +138,26 @@ class Watch(TorchFunctionMode):
             self.guarded(lambda: self.ledger.reports.hazard("parameter", found[1], self._sites.current()))
 
     # Calls
+
+    def _may_touch(self, args: Arguments, kwargs: Options) -> bool:
+        """Return whether a call has an argument with watched memory."""
+        if self.ledger.doubtful:
+            self.guarded(self.ledger.settle)
+        memories = self._memories
+        try:
+            for value in args:
+                kind = type(value)
+                if kind is torch.Tensor or kind is torch.nn.Parameter:
+                    if address_of(value) in memories:
+                        break
+                elif kind not in _PLAIN:
+                    break
+            else:
+                if not kwargs:
+                    return False
+        except RuntimeError:  # a tensor without a storage, such as a sparse one
+            pass
+        return bool(memories and self.guarded(self._touches, (*args, *kwargs.values())))
 
     def _touches(self, values: Arguments) -> bool:
         memories = self._memories
@@ -155,7 +190,7 @@ class Watch(TorchFunctionMode):
         kind, _, args, kwargs = call
         if touched:
             self._follow(call, result, touched)
-        if kind is Kind.ALTERS and name_of(call.func) == "data" and len(args) > 1 and args[0] is not args[1]:
+        if kind is Kind.SETS_DATA and len(args) > 1 and args[0] is not args[1]:
             self.ledger.set_side(args[0], HOST)
             self.ledger.derived(args[1], args[0])
         if kind is Kind.DEVICE:
@@ -195,7 +230,7 @@ class Watch(TorchFunctionMode):
                 if tensor is args[1]:
                     self.ledger.read(tensor, memory, version)
                 memory.version = None  # counted without a change
-            elif kind is Kind.ALTERS:
+            elif kind in (Kind.ALTERS, Kind.SETS_DATA):
                 if tensor is args[0]:
                     self.ledger.alter(tensor, memory)
             elif id(tensor) in targets:
@@ -240,12 +275,22 @@ class Watch(TorchFunctionMode):
         side = self._meant() if kwargs.get("device") is not None else None
         if side is None:
             side = HOST
-            if any(
-                self.ledger.side(tensor) == ACCELERATOR for tensor in tensors((*args, *kwargs.values()))
-            ) or (_device.CURRENT_DEVICE is not None and not isinstance((*args, None)[0], torch.Tensor)):
+            if self._on_accelerator((*args, *kwargs.values())) or (
+                _device.CURRENT_DEVICE is not None and not isinstance((*args, None)[0], torch.Tensor)
+            ):
                 side = ACCELERATOR
         if side == ACCELERATOR:
             self._tag_all(result)
+
+    def _on_accelerator(self, values: Iterable[Any]) -> bool:
+        """Return whether a tensor among values, or in lists of them, would be on the accelerator."""
+        tags = self._tags
+        return any(
+            self.ledger.side(value) == ACCELERATOR
+            if id(value) in tags
+            else isinstance(value, (list, tuple)) and self._on_accelerator(value)
+            for value in values
+        )
 
     def _tag_all(self, result: Any) -> None:
         for tensor in tensors((result,)):
@@ -405,6 +450,10 @@ def _caller() -> tuple[FrameType | None, bool]:
         in_module = in_module or frame.f_code.co_name == "_apply"
         frame = frame.f_back
     return None, in_module
+
+
+def _is_torch(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_TORCH)
 
 
 def _line_of(frame: FrameType | None) -> tuple[str, int]:
