@@ -58,6 +58,12 @@ _OPERATORS = frozenset(
     f"__i{name}__"
     for name in _words("add sub mul div truediv floordiv mod pow matmul and or xor lshift rshift")
 )
+_PARTIAL = frozenset(
+    _words("""
+        __setitem__ index_add_ index_copy_ index_fill_ index_put_ index_reduce_ masked_fill_ masked_scatter_
+        put_ scatter_ scatter_add_ scatter_reduce_ fill_diagonal_
+    """)
+)
 _MOVES = ("to", "cpu", "cuda", "type", "type_as", "as_tensor", "asarray")
 _MADE_OF = (torch.as_tensor, torch.asarray)
 _BY_NAME = {
@@ -99,6 +105,11 @@ def name_of(function: Callable[..., Any]) -> str:
 def shows(function: Callable[..., Any]) -> bool:
     """Return whether a function returns the content of a tensor as text."""
     return name_of(function) in ("__repr__", "__format__")
+
+
+def is_partial(function: Callable[..., Any]) -> bool:
+    """Return whether a function changes those elements of its first argument that others select."""
+    return name_of(function) in _PARTIAL
 
 
 def targets_of(

@@ -30,6 +30,41 @@ class Named(NamedTuple):
 _FUNCTIONS = ("to", "to_empty", "as_tensor", "asarray", "load")
 
 
+class Scope:
+    """A module, a class or a function, and the names that it binds.
+
+    Args:
+        node: the definition.
+        outer: the scope around it, or None for a module.
+
+    Attributes:
+        outer: the scope around it.
+        values: the values that are assigned to each name; none if it is bound otherwise, as a parameter is.
+    """
+
+    def __init__(self, node: ast.AST, outer: Scope | None) -> None:
+        self.outer = outer
+        self.values: dict[str, list[ast.expr]] = defaultdict(list)
+        self._is_class = isinstance(node, ast.ClassDef)
+        arguments = getattr(node, "args", None)
+        if isinstance(arguments, ast.arguments):
+            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+            self.values.update((argument.arg, []) for argument in every)
+
+    def find(self, name: str) -> list[ast.expr]:
+        """Return the values of a name where this scope uses it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values and (scope is self or not scope._is_class):
+                return scope.values[name]
+            scope = scope.outer
+        return []
+
+    def top(self) -> Scope:
+        """Return the scope of the module."""
+        return self if self.outer is None else self.outer.top()
+
+
 class Module:
     """The devices in the source of one file.
 
@@ -39,18 +74,35 @@ class Module:
 
     def __init__(self, file: str) -> None:
         self._calls: dict[int, list[ast.Call]] = defaultdict(list)
-        self._values: dict[str, list[ast.expr]] = defaultdict(list)
+        self._functions: dict[tuple[str, int], tuple[ast.arguments, Scope]] = {}
+        self._scopes: dict[ast.Call, Scope] = {}
+        self._attributes: dict[str, list[ast.expr]] = defaultdict(list)
         try:
             tree = ast.parse("".join(linecache.getlines(file)))
         except (SyntaxError, ValueError):
             return
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                    self._calls[line].append(node)
-            elif isinstance(node, ast.Assign):
-                for target in node.targets:
-                    self._values[ast.unparse(target)].append(node.value)
+        self._read(tree, Scope(tree, None))
+
+    def _read(self, node: ast.AST, scope: Scope) -> None:
+        """Record the calls, functions and assignments below a node."""
+        for child in ast.iter_child_nodes(node):
+            inner = scope
+            if isinstance(child, ast.Call):
+                self._scopes[child] = scope
+                for line in range(child.lineno, (child.end_lineno or child.lineno) + 1):
+                    self._calls[line].append(child)
+            elif isinstance(child, ast.Assign):
+                for target in child.targets:
+                    values = scope.values if isinstance(target, ast.Name) else self._attributes
+                    values[ast.unparse(target)].append(child.value)
+            elif isinstance(child, ast.Global):
+                scope.values.update((name, scope.top().values[name]) for name in child.names)
+            elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+                inner = Scope(child, scope)
+                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    first = min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)])
+                    self._functions[child.name, first] = (child.args, scope)
+            self._read(child, inner)
 
     def at(self, line: int, span: Span | None) -> str | Named | None:
         """Return the device that the call at a line means.
@@ -86,24 +138,47 @@ class Module:
         for call in self._calls.get(line, []):
             if ast.unparse(call.func).rpartition(".")[2] == code.co_name:
                 argument = _argument(call, code, name)
-                found.add(ACCELERATOR if argument is None else self._device(argument))
+                if argument is not None:
+                    found.add(self._device(argument, self._scopes[call]))
+                elif _spreads(call):
+                    found.add(ACCELERATOR)
+                else:
+                    found.add(_module(code.co_filename).default(code, name))
         return found.pop() if len(found) == 1 else ACCELERATOR
+
+    def default(self, code: CodeType, name: str) -> str | Named:
+        """Return the device that is the default of a parameter.
+
+        Args:
+            code: the code of a function of this module.
+            name: the name of the parameter.
+        """
+        arguments, scope = self._functions.get((code.co_name, code.co_firstlineno), (None, None))
+        if arguments is None or scope is None:
+            return ACCELERATOR
+        positional = (*arguments.posonlyargs, *arguments.args)
+        defaults = zip(reversed(positional), reversed(arguments.defaults), strict=False)
+        named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        for argument, value in (*defaults, *named):
+            if argument.arg == name and value is not None:
+                return self._device(value, scope)
+        return ACCELERATOR
 
     def _call(self, call: ast.Call) -> str | Named | None:
         name = ast.unparse(call.func)
         if "cuda" in name:
             return ACCELERATOR
         for device in _devices(call, name.rpartition(".")[2]):
-            return self._device(device)
+            return self._device(device, self._scopes[call])
         return None
 
-    def _device(self, device: ast.expr) -> str | Named:
+    def _device(self, device: ast.expr, scope: Scope) -> str | Named:
         if any(isinstance(node, (ast.IfExp, ast.BoolOp)) for node in ast.walk(device)):
             return ACCELERATOR
         text = ast.unparse(device)
         if "cpu" in text.lower():
             return HOST
-        values = self._values.get(text, [])
+        values = scope.find(text) if isinstance(device, ast.Name) else self._attributes.get(text, [])
         if values and all(_is_cpu(value) for value in values):
             return HOST
         if isinstance(device, ast.Name) and not values:
@@ -130,6 +205,13 @@ def _argument(call: ast.Call, code: CodeType, name: str) -> ast.expr | None:
     if position >= len(call.args) or any(isinstance(argument, ast.Starred) for argument in before):
         return None
     return before[-1]
+
+
+def _spreads(call: ast.Call) -> bool:
+    """Return whether a call spreads arguments, which it does not name."""
+    return any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+        keyword.arg is None for keyword in call.keywords
+    )
 
 
 def _is_cpu(value: ast.expr) -> bool:
