@@ -196,6 +196,11 @@ def _hazard(hazard: CopyHazard) -> str:
             f"{place(hazard.moved)} `{hazard.move}` returns the parameter itself on a CPU, but on CUDA "
             f"a tensor that is no parameter: the module that gets it {where} has one parameter less there"
         )
+    if hazard.what == "leaf":
+        return (
+            f"{place(hazard.moved)} `{hazard.move}` returns the tensor itself on a CPU, but on CUDA one "
+            f"that is computed from it: {where} the program needs a leaf, with a gradient of its own"
+        )
     return (
         f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; "
         f"the shared {hazard.what} is changed {where} while both sides are in use"

@@ -106,6 +106,9 @@ def copy(hazard: CopyHazard, *more: str) -> Explanation:
     if hazard.what == "parameter":
         evidence = f"{at} moves a parameter, which is a parameter still on a CPU only"
         advice = "make the parameter of the tensor that is moved: `nn.Parameter(x.to(device))`"
+    elif hazard.what == "leaf":
+        evidence = f"{at} moves a tensor that requires a gradient, and the result is a leaf on a CPU only"
+        advice = "let the result of the move require the gradient: `x.to(device).requires_grad_()`"
     else:
         evidence = f"{at} shares memory on a CPU, which is changed later"
         advice = f"add `.clone()` behind `{hazard.move}`, or `.copy()` where the memory becomes NumPy's"

@@ -63,7 +63,7 @@ class CopyHazard:
     """Memory that CUDA would have copied, and that changed while both sides were in use.
 
     Attributes:
-        what: what shares the memory: "tensor", "numpy view", "numpy buffer" or "parameter".
+        what: what shares the memory: "tensor", "numpy view", "numpy buffer", "parameter" or "leaf".
         move: the call that copies on CUDA.
         moved: the line of that call.
         changed: the line that changes one side, or None if it is unknown.

@@ -24,9 +24,9 @@ from devicefix.verify.runtime.site import Sites
 def install(_: Plan, events: Events, sites: Sites) -> None:
     """Watch this process until it ends.
 
-    Each hazard is recorded once as an event "copy", with `what` ("tensor", "numpy view", "numpy buffer" or
-    "parameter"), `moved` and `changed` (file and line; `changed` is None if unknown) and `move`. An error in
-    the watch itself is recorded as "trouble".
+    Each hazard is recorded once as an event "copy", with `what` ("tensor", "numpy view", "numpy buffer",
+    "parameter" or "leaf"), `moved` and `changed` (file and line; `changed` is None if unknown) and `move`.
+    An error in the watch itself is recorded as "trouble".
 
     Args:
         events: the recorder of events.
@@ -39,6 +39,7 @@ def install(_: Plan, events: Events, sites: Sites) -> None:
     _check_at_end(watch)
     _enter_in_threads(watch)
     watch.__enter__()  # type: ignore[no-untyped-call]
+    watch.measure()
 
 
 def _hook_what_modes_do_not_see(watch: Watch) -> None:
@@ -51,6 +52,7 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         torch.autograd.Variable.__new__,
         torch.nn.Module.register_parameter,
     )
+    add = torch.optim.Optimizer.add_param_group
     apply = torch.autograd.Function.__dict__["apply"]  # a class method, in C since torch 2.14
 
     def watched_from_numpy(array: Any, /) -> torch.Tensor:
@@ -82,6 +84,10 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         register(self, name, param)
         watch.registered(param)
 
+    def watched_add(self: torch.optim.Optimizer, param_group: dict[str, Any]) -> None:
+        add(self, param_group)
+        watch.optimized(param_group["params"])
+
     def watched_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return watch.applied(apply.__get__(None, cls), args, kwargs)
 
@@ -91,6 +97,7 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
     torch.nn.Parameter.__new__ = staticmethod(watched_new)  # type: ignore[method-assign]
     torch.autograd.Variable.__new__ = staticmethod(watched_variable)  # type: ignore[method-assign]
     torch.nn.Module.register_parameter = watched_register  # type: ignore[method-assign]
+    torch.optim.Optimizer.add_param_group = watched_add  # type: ignore[method-assign]
     torch.autograd.Function.apply = classmethod(watched_apply)  # type: ignore[method-assign,assignment]
 
 

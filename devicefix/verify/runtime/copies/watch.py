@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, NamedTuple
@@ -12,8 +11,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from devicefix.verify.runtime.copies.functions import KNOWN, Kind, is_partial, kind_of, name_of, shows, targets_of
+from devicefix.verify.runtime.copies.functions import (
+    KNOWN,
+    Kind,
+    is_partial,
+    kind_of,
+    name_of,
+    shows,
+    targets_of,
+)
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, meant
+from devicefix.verify.runtime.copies.leaves import Leaves, measure
 from devicefix.verify.runtime.copies.ledger import Ledger
 from devicefix.verify.runtime.copies.memory import (
     Memory,
@@ -66,7 +74,8 @@ class Watch(TorchFunctionMode):
         self._memories = self.ledger.memories
         self._forget = self.ledger.forget
         self._sites = sites
-        self._parameters: dict[int, tuple[weakref.ref[Any], Move]] = {}
+        self.leaves = Leaves(self.ledger.reports, sites)
+        self._references = 0
         self._pending: tuple[int, tuple[str, int], str, str, Move] | None = None
         self._asked = (("", 0), HOST)
 
@@ -79,6 +88,8 @@ class Watch(TorchFunctionMode):
             kind = KNOWN[func]
         except (KeyError, TypeError):  # not known, or not hashable
             kind = kind_of(func)
+        if self.leaves and args and args[0] in self.leaves and not _is_torch(sys._getframe(1)):
+            self.guarded(self.leaves.ask, func, args[0])
         if kind is _ASKS:
             return func(*args, **kwargs) if kwargs else func(*args)
         if kwargs is None:
@@ -134,9 +145,17 @@ class Watch(TorchFunctionMode):
 
     def registered(self, parameter: Any) -> None:
         """Record the registration of a parameter in a module."""
-        found = self._parameters.pop(id(parameter), None) if parameter is not None else None
-        if found is not None:
-            self.guarded(lambda: self.ledger.reports.hazard("parameter", found[1], self._sites.current()))
+        if self.leaves:
+            self.guarded(self.leaves.register, parameter)
+
+    def optimized(self, parameters: Iterable[Any]) -> None:
+        """Record the parameters of an optimizer."""
+        if self.leaves:
+            self.guarded(self.leaves.optimize, parameters)
+
+    def measure(self) -> None:
+        """Measure how many references there are to a moved tensor, while the mode is on."""
+        self.leaves.references = measure(lambda: self._references)
 
     # Calls
 
@@ -305,6 +324,7 @@ class Watch(TorchFunctionMode):
     def _moved(self, call: Call, result: Any) -> Any:
         """Record a move, and return its result: a new object where CUDA would have created one."""
         _, func, args, kwargs = call
+        self._references = sys.getrefcount(args[0]) if args else 0
         name = name_of(func)
         source = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if not isinstance(result, torch.Tensor) or torch._C._get_tracing_state() is not None:
@@ -361,9 +381,8 @@ class Watch(TorchFunctionMode):
         self, tensor: torch.Tensor, here: str, there: str, move: Move, frame: FrameType | None
     ) -> None:
         """Record a move whose result must stay the same object, since another one would change the graph."""
-        if isinstance(tensor, torch.nn.Parameter) and there == ACCELERATOR:
-            key = id(tensor)
-            self._parameters[key] = (weakref.ref(tensor, lambda _: self._parameters.pop(key, None)), move)
+        if tensor.is_leaf and torch.is_grad_enabled():
+            self.leaves.move(tensor, self._references, move, frame)
         self._pending = (id(tensor), _line_of(frame), here, there, move)
         if there == ACCELERATOR or not tensor.is_leaf:
             self.ledger.set_side(tensor, there)
