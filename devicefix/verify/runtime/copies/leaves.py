@@ -26,20 +26,21 @@ class Leaves:
     Args:
         reports: the recorder of copy hazards.
         sites: finds the program's own lines.
+
+    Attributes:
+        moved: a weak reference to each of these leaves, and its move, by the id of the object.
+        references: the references to a leaf during a move, as from `measure`.
     """
 
     def __init__(self, reports: Reports, sites: Sites) -> None:
         self._reports = reports
         self._sites = sites
-        self._moved: dict[int, tuple[weakref.ref[Any], Move]] = {}
+        self.moved: dict[int, tuple[weakref.ref[Any], Move]] = {}
         self._retained: set[int] = set()
         self.references: dict[tuple[str, bool], int] = {}
 
     def __contains__(self, value: Any) -> bool:
-        return id(value) in self._moved
-
-    def __bool__(self) -> bool:
-        return bool(self._moved)
+        return id(value) in self.moved
 
     def move(self, tensor: torch.Tensor, references: int, move: Move, frame: FrameType | None) -> None:
         """Record a move of a leaf, if nothing refers to the leaf itself after it.
@@ -53,7 +54,7 @@ class Leaves:
         variable = None if frame is None else moved_alone(frame, method_of(move))
         if variable is None or references != self.references.get((method_of(move), variable)):
             return
-        key, moved, retained = id(tensor), self._moved, self._retained
+        key, moved, retained = id(tensor), self.moved, self._retained
 
         def forget(reference: weakref.ref[Any]) -> None:
             if key in moved and moved[key][0] is reference:
@@ -73,7 +74,7 @@ class Leaves:
         if name == "retain_grad":
             self._retained.add(id(tensor))
         elif name == "detach_":
-            del self._moved[id(tensor)]
+            del self.moved[id(tensor)]
         elif (
             name in ("is_leaf", "requires_grad_")
             or function == _SET_REQUIRES_GRAD
@@ -93,7 +94,7 @@ class Leaves:
             self._report("parameter", parameter)
 
     def _report(self, what: str, tensor: torch.Tensor) -> None:
-        _, move = self._moved.pop(id(tensor))
+        _, move = self.moved.pop(id(tensor))
         self._reports.hazard(what, move, self._sites.current())
 
 
@@ -109,8 +110,8 @@ def measure(count: Callable[[], int]) -> dict[tuple[str, bool], int]:
         count: returns the references during the last move.
 
     Returns:
-        The references by the method, and whether a variable holds the leaf. A method is missing if their number
-        changes when Python optimizes the code.
+        The references by the method, and whether a variable holds the leaf. A method is missing if their
+        number changes when Python optimizes the code.
     """
     found: dict[tuple[str, bool], set[int]] = defaultdict(set)
     held = torch.zeros(1, requires_grad=True)

@@ -75,6 +75,7 @@ class Watch(TorchFunctionMode):
         self._forget = self.ledger.forget
         self._sites = sites
         self.leaves = Leaves(self.ledger.reports, sites)
+        self._leaves = self.leaves.moved
         self._references = 0
         self._pending: tuple[int, tuple[str, int], str, str, Move] | None = None
         self._asked = (("", 0), HOST)
@@ -88,7 +89,7 @@ class Watch(TorchFunctionMode):
             kind = KNOWN[func]
         except (KeyError, TypeError):  # not known, or not hashable
             kind = kind_of(func)
-        if self.leaves and args and args[0] in self.leaves and not _is_torch(sys._getframe(1)):
+        if self._leaves and args and id(args[0]) in self._leaves and not _is_torch(sys._getframe(1)):
             self.guarded(self.leaves.ask, func, args[0])
         if kind is _ASKS:
             return func(*args, **kwargs) if kwargs else func(*args)
@@ -145,12 +146,12 @@ class Watch(TorchFunctionMode):
 
     def registered(self, parameter: Any) -> None:
         """Record the registration of a parameter in a module."""
-        if self.leaves:
+        if self._leaves:
             self.guarded(self.leaves.register, parameter)
 
     def optimized(self, parameters: Iterable[Any]) -> None:
         """Record the parameters of an optimizer."""
-        if self.leaves:
+        if self._leaves:
             self.guarded(self.leaves.optimize, parameters)
 
     def measure(self) -> None:
