@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
-from devicefix.verify.runtime.copies.memory import Move, Region, address_of, owner_of, used_elsewhere
+from devicefix.verify.runtime.copies.following import read_follows
+from devicefix.verify.runtime.copies.memory import (
+    Move,
+    Region,
+    address_of,
+    bytes_of,
+    owner_of,
+    used_elsewhere,
+)
 from devicefix.verify.runtime.copies.reports import Reports
-from devicefix.verify.runtime.site import Site
+from devicefix.verify.runtime.site import Site, Sites
 
 _MOST = 256  # spoiled arrays to keep: the same lines spoil more
+_LOOKS = 4  # changes by one line after which a read is looked for
 
 
 class _Spoiled(NamedTuple):
@@ -37,10 +48,13 @@ class Arrays:
 
     Args:
         reports: the recorder of copy hazards.
+        sites: finds the program's own lines.
     """
 
-    def __init__(self, reports: Reports) -> None:
+    def __init__(self, reports: Reports, sites: Sites) -> None:
         self._reports = reports
+        self._sites = sites
+        self._looked: Counter[tuple[Site | None, Site | None]] = Counter()
         self._arrays: dict[int, weakref.ref[Any]] = {}
         self._spoiled: list[_Spoiled] = []
 
@@ -82,7 +96,30 @@ class Arrays:
             return
         if used_elsewhere(reference):
             owner = weakref.ref(owner_of(reference()))
-            self._spoiled.append(_Spoiled(owner, *_bytes_of(tensor), move, site))
+            spoiled = _Spoiled(owner, *_bytes_of(tensor), move, site)
+            self._spoiled.append(spoiled)
+
+            def shows(value: Any) -> bool:
+                span = bytes_of(value)
+                return span is not None and span[0] <= spoiled.low and spoiled.high <= span[1]
+
+            if self.follows(move, site, shows, tensors=1):
+                self._report(spoiled)
+
+    def follows(
+        self, move: Move | None, site: Site | None, shows: Callable[[Any], bool], tensors: int = 0
+    ) -> bool:
+        """Return whether the read of a changed array certainly follows. The first changes by a line decide.
+
+        Args:
+            move: the call that separates the array from the changed tensor with CUDA.
+            site: the line of the change.
+            shows: whether a value is the array.
+            tensors: how many tensors hold the array.
+        """
+        key = (move.site if move is not None else None, site)
+        self._looked[key] += 1
+        return self._looked[key] <= _LOOKS and read_follows(shows, self._sites.is_project, tensors)
 
     def finish(self) -> None:
         """Report the arrays that may have been read unseen."""

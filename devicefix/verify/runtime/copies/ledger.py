@@ -18,8 +18,10 @@ from devicefix.verify.runtime.copies.memory import (
     Replica,
     address_of,
     between,
+    bytes_of,
     digest,
     shared,
+    shown_by,
     version_of,
 )
 from devicefix.verify.runtime.copies.reports import Reports
@@ -51,7 +53,7 @@ class Ledger:
         self.memories: dict[int, Memory] = {}
         self.forget = self._forgetter()
         self.reports = Reports(events)
-        self.arrays = Arrays(self.reports)
+        self.arrays = Arrays(self.reports, sites)
         self._sites = sites
         self._of: dict[Replica, Memory] = {}
         self._sweep_at = 256
@@ -293,7 +295,10 @@ class Ledger:
             known = len(other.behind) > _MOST or any(c.covers(region) for c in other.behind)
             if not known and (other.region is None or other.region.overlaps(region)):
                 site = site or self._sites.current()
-                other.behind.append(Change(site, replica, region))
+                change = Change(site, replica, region)
+                other.behind.append(change)
+                if other.exported and other is not memory.root and self._is_read(other, tensor, change):
+                    self.reports.stale(other, change)
                 if other is memory.root and other.exported:
                     self.arrays.spoil(tensor, memory.address, between(memory.root, replica), site)
         replica.digest = None
@@ -337,6 +342,24 @@ class Ledger:
         replica.exported = True
         for other in memory.others:
             other.digest = digest(other.region, tensor)
+
+    def _is_read(self, replica: Replica, tensor: torch.Tensor, change: Change) -> bool:
+        """Return whether an array of a replica is certainly read after a change that it should not have."""
+        assert change.region is not None
+        start, region = tensor.untyped_storage().data_ptr(), change.region
+
+        def shows(value: Any) -> bool:
+            span = bytes_of(value)
+            shown = shown_by(value) if span is not None else None
+            if span is None or shown is None:
+                return False
+            handle = self._handle(shown)
+            return (
+                handle is not None and handle.replica is replica
+                and region.changes(span[0] - start, span[1] - start)
+            )  # fmt: skip
+
+        return self.arrays.follows(replica.move, change.site, shows)
 
     def _compare(self, tensor: torch.Tensor, memory: Memory, reader: Replica) -> None:
         """Mark a replica as stale if NumPy has changed the memory since the last read."""

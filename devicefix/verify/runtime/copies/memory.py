@@ -89,6 +89,11 @@ class Region:
             return False
         return self == other or (self._dense() and self.low <= other.low and self.high >= other.high)
 
+    def changes(self, low: int, high: int) -> bool:
+        """Return whether a change of this region certainly changes an array between two bytes."""
+        within = low <= self.low and self.high <= high
+        return within or (self._dense() and self.low <= low and high <= self.high)
+
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the elements as a view of another tensor of the same storage and dtype."""
         return tensor.detach().as_strided(self.size, self.stride, self.offset)
@@ -311,6 +316,32 @@ def _use_count(address: int) -> int:
     """Return how many tensors and Python objects hold a storage."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     return sys.maxsize if count is None else int(count(address))
+
+
+def bytes_of(array: Any) -> tuple[int, int] | None:
+    """Return the addresses of the first byte of an array and of the byte after the last.
+
+    Args:
+        array: any value.
+
+    Returns:
+        The addresses; None if the value is no NumPy array, or one with gaps.
+    """
+    if type(array).__module__ != "numpy" or type(array).__name__ != "ndarray" or not array.size:
+        return None
+    low = high = array.__array_interface__["data"][0]
+    for n, step in zip(array.shape, array.strides, strict=True):
+        low, high = low + min(0, (n - 1) * step), high + max(0, (n - 1) * step)
+    high += array.itemsize
+    return (low, high) if high - low == array.nbytes else None
+
+
+def shown_by(array: Any) -> torch.Tensor | None:
+    """Return the tensor whose memory an array shows, which NumPy keeps alive, or None."""
+    base = getattr(array, "base", None)
+    while base is not None and not isinstance(base, torch.Tensor):
+        base = getattr(base, "base", None)
+    return base
 
 
 def owner_of(array: Any) -> Any:

@@ -28,6 +28,7 @@ from devicefix.verify.runtime.copies.memory import (
     Move,
     Region,
     address_of,
+    shown_by,
     tensors,
     version_of,
     watchable,
@@ -272,7 +273,7 @@ class Watch(TorchFunctionMode):
         kind = call.kind
         if kind is Kind.EXPORTS:
             self.ledger.read(tensor, memory, version)
-            if self._views(call.func, tensor, memory, _shown_by(result)):
+            if self._views(call.func, tensor, memory, shown_by(result)):
                 self.ledger.export(tensor, memory)
             return
         if kind in (Kind.LOOKS, Kind.DEVICE) or (isinstance(result, str) and not shows(call.func)):
@@ -417,7 +418,7 @@ class Watch(TorchFunctionMode):
 
     def _forced(self, source: torch.Tensor, result: Any) -> None:
         """Record `x.numpy(force=True)`, which copies a tensor on the accelerator."""
-        shown = _shown_by(result)
+        shown = shown_by(result)
         if self.ledger.side(source) == ACCELERATOR and shown is not None and shown.numel():
             if address_of(shown) == address_of(source):
                 move = Move(self._sites.current(), ".numpy(force=True)")
@@ -457,14 +458,6 @@ def _copies_itself(func: Callable[..., Any], args: Arguments) -> bool:
     target, source = args[:2]
     same = watchable(target) and watchable(source) and address_of(target) == address_of(source)
     return same and Region.of(target) == Region.of(source)
-
-
-def _shown_by(array: Any) -> torch.Tensor | None:
-    """Return the tensor whose memory an array shows, which NumPy keeps alive, or None."""
-    base = getattr(array, "base", None)
-    while base is not None and not isinstance(base, torch.Tensor):
-        base = getattr(base, "base", None)
-    return base
 
 
 def _caller() -> tuple[FrameType | None, bool]:
