@@ -97,19 +97,21 @@ class Arrays:
         if used_elsewhere(reference):
             owner = weakref.ref(owner_of(reference()))
             spoiled = _Spoiled(owner, *_bytes_of(tensor), move, site)
-            self._spoiled.append(spoiled)
 
             def shows(value: Any) -> bool:
                 span = bytes_of(value)
                 return span is not None and span[0] <= spoiled.low and spoiled.high <= span[1]
 
-            if self.follows(move, site, shows, tensors=1):
+            follows = self.follows(move, site, shows, tensors=1)
+            if follows:
                 self._report(spoiled)
+            elif follows is None:
+                self._spoiled.append(spoiled)
 
     def follows(
         self, move: Move | None, site: Site | None, shows: Callable[[Any], bool], tensors: int = 0
-    ) -> bool:
-        """Return whether the read of a changed array certainly follows. The first changes by a line decide.
+    ) -> bool | None:
+        """Return whether a read of a changed array follows; None if this is unknown.
 
         Args:
             move: the call that separates the array from the changed tensor with CUDA.
@@ -119,7 +121,9 @@ class Arrays:
         """
         key = (move.site if move is not None else None, site)
         self._looked[key] += 1
-        return self._looked[key] <= _LOOKS and read_follows(shows, self._sites.is_project, tensors)
+        if self._looked[key] > _LOOKS:
+            return None
+        return read_follows(shows, self._sites.is_project, tensors)
 
     def finish(self) -> None:
         """Report the arrays that may have been read unseen."""

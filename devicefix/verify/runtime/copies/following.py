@@ -1,4 +1,4 @@
-"""Reads of NumPy arrays, which no call of torch shows: those that certainly follow in the source."""
+"""Reads of NumPy arrays, which no call of torch shows: whether the source certainly has or lacks them."""
 
 from __future__ import annotations
 
@@ -55,10 +55,15 @@ class _Found:
     def __init__(self) -> None:
         self.variables: list[tuple[FrameType, int, Variable]] = []  # with the line that is running
         self._held: list[Any] = []  # one entry for each reference that is known
+        self._modules: list[Any] = []  # the global variables that were looked at, which frames can share
 
     def look(self, frame: FrameType, shows: Callable[[Any], bool]) -> None:
         """Find the variables of a frame."""
         code, held = frame.f_code, frame.f_locals
+        if held is frame.f_globals:
+            if any(held is known for known in self._modules):
+                return
+            self._modules.append(held)
         for name in list(held):
             keys = _keys(held[name], shows)
             if keys or shows(held[name]):
@@ -67,15 +72,19 @@ class _Found:
         if code.co_flags & inspect.CO_OPTIMIZED and isinstance(held, dict):
             held.clear()  # it is a copy, which would keep the variables' values alive
 
-    def certain(self) -> bool:
-        """Return whether one of the variables is certainly read before others change what it has."""
+    def read(self) -> bool | None:
+        """Return whether a variable is certainly read before others change what it has; None if unknown."""
         if any(_others_change(frame.f_code, variable) for frame, _, variable in self.variables):
-            return False
+            return None
         for frame, line, variable in self.variables:
             names = frozenset(other.name for where, _, other in self.variables if where is frame)
             if _follows(frame.f_code, line, variable, names, _readers(frame)):
                 return True
-        return False
+        frames = {frame for frame, _, _ in self.variables}
+        if len(frames) != 1 or (frame := frames.pop()).f_code.co_name != "<module>":
+            return None
+        used = (_is_used(frame.f_code, line, variable.name) for _, line, variable in self.variables)
+        return None if any(used) else False
 
     def is_shared(self, tensors: int) -> bool:
         """Return whether something else has one of the values, and so may change it.
@@ -96,13 +105,18 @@ class _Found:
         return False
 
 
-def read_follows(shows: Callable[[Any], bool], is_project: Callable[[str], bool], tensors: int = 0) -> bool:
-    """Return whether the program certainly reads an array behind the statements that are running.
+def read_follows(
+    shows: Callable[[Any], bool], is_project: Callable[[str], bool], tensors: int = 0
+) -> bool | None:
+    """Return whether the program reads an array behind the statements that are running.
 
     Args:
         shows: whether a value is the array.
         is_project: whether a file is the user's.
         tensors: how many tensors hold the array.
+
+    Returns:
+        True if it certainly does, False if it certainly does not, None if the source does not say.
     """
     found = _Found()
     frame: FrameType | None = sys._getframe(1)
@@ -114,7 +128,7 @@ def read_follows(shows: Callable[[Any], bool], is_project: Callable[[str], bool]
         if _SNAPSHOTS.isdisjoint(frame.f_code.co_names):
             found.look(frame, shows)
         frame = frame.f_back
-    return found.certain() and not found.is_shared(tensors)
+    return None if found.is_shared(tensors) else found.read()
 
 
 def _keys(value: Any, shows: Callable[[Any], bool]) -> tuple[Any, ...]:
@@ -193,6 +207,13 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 def _uses(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+@lru_cache(maxsize=1024)
+def _is_used(code: CodeType, line: int, name: str) -> bool:
+    """Return whether a module uses a variable in or behind the statement that is running."""
+    rest = (statement for statement in _body(code) if (statement.end_lineno or statement.lineno) >= line)
+    return not _body(code) or any(_uses(part, name) for statement in rest for part in ast.walk(statement))
 
 
 class _Reading:

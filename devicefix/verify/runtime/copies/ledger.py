@@ -297,8 +297,11 @@ class Ledger:
                 site = site or self._sites.current()
                 change = Change(site, replica, region)
                 other.behind.append(change)
-                if other.exported and other is not memory.root and self._is_read(other, tensor, change):
-                    self.reports.stale(other, change)
+                if other.exported and other is not memory.root:
+                    follows = self._read_follows(other, tensor, change)
+                    if follows:
+                        self.reports.stale(other, change)
+                    other.unread = other.unread or follows is False
                 if other is memory.root and other.exported:
                     self.arrays.spoil(tensor, memory.address, between(memory.root, replica), site)
         replica.digest = None
@@ -343,8 +346,8 @@ class Ledger:
         for other in memory.others:
             other.digest = digest(other.region, tensor)
 
-    def _is_read(self, replica: Replica, tensor: torch.Tensor, change: Change) -> bool:
-        """Return whether an array of a replica is certainly read after a change that it should not have."""
+    def _read_follows(self, replica: Replica, tensor: torch.Tensor, change: Change) -> bool | None:
+        """Return whether a read of a replica's array follows a change that it should not have."""
         assert change.region is not None
         start, region = tensor.untyped_storage().data_ptr(), change.region
 
@@ -379,7 +382,7 @@ class Ledger:
         """Report the stale replicas that may have been read unseen."""
         for memory in self.memories.values():
             for replica in memory.others:
-                if replica.exported and replica.behind and replica.move is not None:
+                if replica.exported and replica.behind and not replica.unread and replica.move is not None:
                     if memory.outlived(replica) or memory.moves[replica.move.site] == 1:
                         self.reports.stale(replica, replica.behind[0])
         self.arrays.finish()

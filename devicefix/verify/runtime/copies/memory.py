@@ -118,6 +118,7 @@ class Replica:
         parent: the replica that it was copied from.
         handles: the number of known tensors that show it.
         exported: whether NumPy shares it, whose reads and writes are not seen.
+        unread: whether its array is certainly not read after the first change that it should not have.
         digest: the digest of its content if NumPy may write to it; None if it is out of date.
         behind: the changes to other replicas, which with CUDA would not affect this one.
         made: the time of its creation, on the watch's clock.
@@ -129,6 +130,7 @@ class Replica:
     parent: Replica | None = None
     handles: int = 0
     exported: bool = False
+    unread: bool = False
     digest: int | None = None
     behind: list[Change] = field(default_factory=list)
     made: int = field(default_factory=_clock.__next__)
