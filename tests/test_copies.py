@@ -382,7 +382,7 @@ HAZARDS = {
         y.sum()
         """,
     "tensor: masked": """
-        x = torch.rand(4).to(device)
+        x = torch.arange(4.0).to(device)
         y = x.cpu()  # moved
         x[x > 0.5] = 0  # changed
         y.sum()
@@ -495,6 +495,174 @@ HAZARDS = {
         y, = Mover().move([x], device)
         y += 1  # changed
         x.sum()
+        """,
+    "tensor: to the CPU by a default": """
+        def move(value, *, where="cpu"):
+            return value.to(where)  # moved
+        x = torch.zeros(2).to(device)
+        y = move(x)
+        x += 1  # changed
+        y.sum()
+        """,
+    "tensor: to the CPU by a default of a method": """
+        class Mover:
+            def move(self, value, copy=False, where=torch.device("cpu")):
+                return value.to(where)  # moved
+        x = torch.zeros(2).to(device)
+        y = Mover().move(x)
+        x += 1  # changed
+        y.sum()
+        """,
+    "tensor: to a device whose name is a CPU's elsewhere": """
+        def other():
+            target = torch.device("cpu")
+            return target
+        target = device
+        x = torch.zeros(2)
+        y = x.to(target)  # moved
+        y += 1  # changed
+        x.sum()
+        """,
+    "tensor: filled by index": """
+        x = torch.zeros(4, 2).to(device)
+        kept = x[:2].cpu()  # moved
+        x.index_fill_(0, torch.tensor([1]).to(device), 5.0)  # changed
+        kept.sum()
+        """,
+    "tensor: scattered into a column": """
+        x = torch.zeros(2, 4).to(device)
+        kept = x[:, 2].cpu()  # moved
+        x.scatter_(1, torch.tensor([[0], [2]]).to(device), 1.0)  # changed
+        kept.sum()
+        """,
+    "tensor: masked a second time": """
+        x = torch.arange(4.0).to(device)
+        kept = x[:2].cpu()  # moved
+        x[x > 1.5] = 0
+        x[x > 0.5] = 0  # changed
+        kept.sum()
+        """,
+    "leaf: asked": """
+        w = nn.Parameter(torch.ones(2)).to(device)  # moved
+        w.is_leaf  # changed
+        """,
+    "leaf: its variable is asked": """
+        w = torch.ones(2, requires_grad=True)
+        w = w.to(device)  # moved
+        w.is_leaf  # changed
+        """,
+    "leaf: to the CPU": """
+        w = torch.ones(2, requires_grad=True, device=device).cpu()  # moved
+        w.is_leaf  # changed
+        """,
+    "leaf: an optimizer": """
+        w = torch.zeros(3, requires_grad=True).to(device)  # moved
+        torch.optim.Adam([{"params": [w]}])  # changed
+        """,
+    "leaf: the gradient": """
+        w = torch.zeros(3, requires_grad=True).to(device)  # moved
+        w.sum().backward()
+        w.grad  # changed
+        """,
+    "leaf: from a function": """
+        def make():
+            return torch.zeros(3, requires_grad=True)
+        w = make().to(device)  # moved
+        w.sum().backward()
+        w.grad  # changed
+        """,
+    "leaf: frozen": """
+        w = torch.zeros(3, requires_grad=True).to(device)  # moved
+        w.requires_grad_(False)  # changed
+        """,
+    "leaf: frozen by its attribute": """
+        w = torch.zeros(3, requires_grad=True).to(device)  # moved
+        w.requires_grad = False  # changed
+        """,
+    "parameter: its variable is registered": """
+        m = nn.Module()
+        w = nn.Parameter(torch.ones(3))
+        w = w.to(device)  # moved
+        m.w = w  # changed
+        """,
+    "numpy view: one array": """
+        w = nn.Parameter(torch.ones(2).to(device))
+        before = w.data.cpu().numpy()  # moved
+        w.data += 1  # changed
+        before.tolist()
+        """,
+    "numpy view: one array in an expression": """
+        x = torch.ones(2).to(device)
+        a = np.asarray(x.cpu())  # moved
+        x += 1  # changed
+        print(a.shape, len(a), file=open(os.devnull, "w"))
+        b = a.T + 1
+        """,
+    "numpy view: one array, changed in a loop": """
+        x = torch.ones(2).to(device)
+        a = x.cpu().numpy()  # moved
+        for i in range(3):
+            x += 1  # changed
+        if x.sum() > 100:
+            x.zero_()
+        with torch.no_grad():
+            np.mean(a.reshape(-1))
+        """,
+    "numpy view: one array in a list": """
+        x = torch.zeros(2).to(device)
+        kept = [x.cpu().float().numpy()]  # moved
+        x += 1  # changed
+        kept[0].tolist()
+        """,
+    "numpy view: kept in a list by another function": """
+        kept = []
+        def keep(x):
+            kept.append(np.asarray(x.cpu()))  # moved
+        x = torch.zeros(2).to(device)
+        keep(x)
+        x += 1  # changed
+        np.stack(kept)
+        """,
+    "numpy view: a part that is changed": """
+        x = torch.ones(4).to(device)
+        a = x.cpu().numpy()[:2]  # moved
+        x[0] += 1  # changed
+        a.tolist()
+        """,
+    "numpy buffer: one array": """
+        a = np.ones(3, dtype=np.float32)
+        x = torch.from_numpy(a).to(device)  # moved
+        x *= 2  # changed
+        a.tolist()
+        """,
+    "numpy buffer: one array by as_tensor": """
+        a = np.zeros(3, dtype=np.float32)
+        x = torch.as_tensor(a, device=device)  # moved
+        x += 1  # changed
+        f"{a.sum()}"
+        """,
+    "numpy buffer: the rows of an array": """
+        base = np.ones((2, 3), dtype=np.float32)
+        row = base[0]
+        x = torch.from_numpy(row).to(device)  # moved
+        x.div_(2)  # changed
+        base.tolist()
+        """,
+    "numpy buffer: the caller's array": """
+        def scale(t):
+            return t.div_(2)  # changed
+        a = np.ones(3, dtype=np.float32)
+        t = torch.from_numpy(a).to(device)  # moved
+        y = scale(t)
+        a.sum()
+        """,
+    "numpy buffer: the caller refills it": """
+        def move(buffer):
+            return torch.from_numpy(buffer).to(device)  # moved
+        buffer = np.zeros(3, dtype=np.float32)
+        x = move(buffer)
+        buffer[:] = 5
+        x.tolist()
         """,
 }
 
@@ -782,6 +950,207 @@ HARMLESS = {
         first.weight.data.add_(1)
         second.weight.sum()
         """,
+    "the CPU by a name that is an accelerator's elsewhere": """
+        def other():
+            host = torch.zeros(1).to(device)
+            return host
+        other()
+        host = torch.device("cpu")
+        x = torch.zeros(2)
+        y = x.to(host)
+        y += 1
+        x.sum()
+        """,
+    "the CPU by an argument, not by the default": """
+        def move(value, where=device):
+            return value.to(where)
+        x = torch.zeros(2)
+        y = move(x, "cpu")
+        x += 1
+        y.sum()
+        """,
+    "other elements by index": """
+        x = torch.zeros(4, 4).to(device)
+        row, column = x[:2, :2].cpu(), x.t()[1].cpu()
+        last = torch.tensor([3]).to(device)
+        x.index_copy_(0, last, torch.ones(1, 4).to(device) * (torch.arange(4).to(device) != 1))
+        x.index_fill_(1, last, 5.0)
+        x[2:].scatter_(1, torch.tensor([[0], [2]]).to(device), 1.0)
+        row.sum() + column.sum()
+        """,
+    "other elements by a mask": """
+        x = torch.arange(4.0).to(device)
+        x[0] = float("nan")
+        kept = x[:2].cpu()
+        x.masked_fill_(x > 2.5, 0)
+        x[x > 1.5] = 0
+        kept.isnan()
+        y = torch.zeros(4)
+        z = y[2:].to(device)
+        y.index_add_(0, torch.tensor([0]), torch.ones(1))
+        z.sum()
+        """,
+    "leaves of which there is a copy": """
+        w = torch.ones(2, requires_grad=True)
+        v, ws = w.to(device), [w]
+        (v * 2).sum().backward()
+        w.is_leaf, w.grad
+        w = w.to(device)
+        ws[0].is_leaf
+        class Box:
+            def __init__(self):
+                self.w = nn.Parameter(torch.ones(2))
+            def get(self):
+                return self.w
+        box = Box()
+        (box.get().to(device) + box.w.to(device)).sum().backward()
+        box.w.grad
+        module = nn.Module()
+        parameter = nn.Parameter(torch.ones(2))
+        moved = parameter.to(device)
+        module.parameter = parameter
+        optimizer = torch.optim.SGD([parameter], lr=1.0)
+        parameter.to(device).sum().backward()
+        optimizer.step()
+        """,
+    "leaves of which nothing else is asked": """
+        w = torch.zeros(3, requires_grad=True).to(device)
+        w.sum().backward()
+        torch.autograd.grad(w.sum(), w), w.requires_grad
+        w.retain_grad()
+        w.sum().backward()
+        w.grad
+        v = torch.zeros(3, requires_grad=True).to(device).detach_()
+        v.is_leaf
+        u = torch.zeros(3).to(device).requires_grad_()
+        torch.optim.SGD([u], lr=1.0), u.is_leaf
+        with torch.no_grad():
+            z = torch.zeros(3, requires_grad=True).to(device)
+        z.is_leaf
+        """,
+    "arrays that are not read again": """
+        def early(x):
+            a = x.cpu().numpy()
+            x += 1
+            if x.sum() > 0:
+                return
+            a.sum()
+        def branch(x):
+            a = x.cpu().numpy()
+            x += 1
+            if x.sum() < 0:
+                a.sum()
+            True or a.sum()
+            later = lambda: a.sum()
+        def shape(x):
+            a = x.cpu().numpy()
+            a.sum()
+            x += 1
+            a.shape, len(a), np.zeros_like(a), a is None
+        def other(x):
+            kept = [np.ones(2), x.cpu().numpy()]
+            x += 1
+            kept[0].sum()
+        def dropped(x):
+            kept = [x.cpu().numpy()]
+            x += 1
+            kept.clear()
+            np.array(kept)
+        def caught(x):
+            a = x.cpu().numpy()
+            try:
+                x += 1
+                raise ValueError
+                a.sum()
+            except ValueError:
+                pass
+        for function in (early, branch, shape, other, dropped, caught):
+            function(torch.ones(2).to(device))
+        """,
+    "arrays that are bound or filled anew": """
+        def bound(x):
+            a = x.cpu().numpy()
+            x += 1
+            a = np.zeros(2)
+            a.sum()
+        def by_another(x):
+            a = x.cpu().numpy()
+            def bind():
+                nonlocal a
+                a = np.zeros(2)
+            x += 1
+            bind()
+            a.sum()
+        def filled(x):
+            a = x.cpu().numpy()
+            x += 1
+            a[:] = 0
+            a.sum()
+        def by_name(x):
+            a = np.ones(2, dtype=np.float32)
+            b = a
+            moved = torch.from_numpy(a).to(device)
+            moved.div_(2)
+            b[:] = 7
+            a.sum()
+        def by_function(x):
+            a = np.ones(2, dtype=np.float32)
+            def fill():
+                a[:] = 7
+            moved = torch.from_numpy(a).to(device)
+            moved.div_(2)
+            fill()
+            a.sum()
+        def by_owner(x):
+            class Environment:
+                def __init__(self):
+                    self.observed = np.ones((2, 3), dtype=np.float32)
+                def step(self):
+                    self.observed[:] = 7
+            environment = Environment()
+            whole, row = environment.observed, environment.observed[0]
+            moved = torch.from_numpy(row).to(device)
+            moved.div_(2)
+            environment.step()
+            row.sum() + whole.sum()
+        def by_keyword(x):
+            values = {"a": np.ones(3, dtype=np.float32)}
+            def fill():
+                values["a"][:] = 7
+            a = values["a"]
+            moved = torch.from_numpy(a).to(device)
+            moved.div_(2)
+            fill()
+            a.sum()
+        def by_base(x):
+            class Environment:
+                observed = np.ones((2, 3), dtype=np.float32)
+            def step(environment):
+                environment.observed[:] = 7
+            row = Environment.observed[0]
+            moved = torch.from_numpy(row).to(device)
+            moved.div_(2)
+            step(Environment)
+            row.sum()
+        def by_log(x):
+            class Log:
+                def reset(self):
+                    self.kept[0][:] = 7
+            log = Log()
+            kept = log.kept = [x.cpu().numpy()]
+            x += 1
+            log.reset()
+            kept[0].tolist()
+        for function in (bound, by_another, filled, by_name, by_function, by_owner, by_keyword, by_base, by_log):
+            function(torch.ones(2).to(device))
+        """,
+    "other elements of an array": """
+        x = torch.arange(4.0).to(device)
+        a = x.cpu().numpy()[:2]
+        x[2:] += 1
+        x[x > 1.5] = 0
+        a.tolist()
+        """,
     "the CPU by an argument": """
         def move(value, where):
             if isinstance(value, dict):
@@ -872,6 +1241,39 @@ def test_harmless_copies_are_not_reported(cases: dict[str, str], tmp_path: Path)
     assert ran.status == 0, ran.errors
     lines = source.split("\n")
     assert [(e["what"], lines[e["moved"]["line"] - 1].strip(), e["changed"]) for e in ran.of("copy")] == []
+    assert not ran.of("trouble")
+
+
+MODULE = """
+import numpy as np
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+weight = torch.ones(2).to(device)
+before = weight.cpu().numpy()
+data = np.ones(2, dtype=np.float32)
+print(before.mean(), data.mean())
+for i in range(3):
+    weight.mul_(2)
+moved = torch.from_numpy(data).to(device)
+moved.mul_(2)
+"""
+UNREAD = {
+    "nothing": ("", []),
+    "bound anew": ("before = data = None", []),
+    "changed": ("before += 1; data += 1", ["numpy buffer", "numpy view"]),
+    "read": ("print(before.mean(), data.mean())", ["numpy buffer", "numpy view"]),
+    "perhaps read": ("if weight.sum() < 0: print(before, data)", ["numpy buffer", "numpy view"]),
+    "read by a function": ("def show(): return before + data\nshow()", ["numpy buffer", "numpy view"]),
+    "kept": ("everything = [before, data]", ["numpy buffer", "numpy view"]),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_an_array_of_a_module_is_reported_unless_it_is_certainly_not_read(name: str, tmp_path: Path) -> None:
+    code, expected = UNREAD[name]
+    ran = run_program(tmp_path, MODULE + code)
+    assert ran.status == 0, ran.errors
+    assert sorted(event["what"] for event in ran.of("copy")) == expected
     assert not ran.of("trouble")
 
 

@@ -213,7 +213,13 @@ def _uses(node: ast.AST, name: str) -> bool:
 def _is_used(code: CodeType, line: int, name: str) -> bool:
     """Return whether a module uses a variable in or behind the statement that is running."""
     rest = (statement for statement in _body(code) if (statement.end_lineno or statement.lineno) >= line)
-    return not _body(code) or any(_uses(part, name) for statement in rest for part in ast.walk(statement))
+    parts = [part for statement in rest for part in ast.walk(statement)]
+    return not parts or any(
+        _uses(part, name) and not isinstance(part.ctx, ast.Store)
+        if isinstance(part, ast.Name)
+        else isinstance(part, ast.AugAssign) and _uses(part.target, name)
+        for part in parts
+    )
 
 
 class _Reading:
