@@ -688,6 +688,52 @@ def test_round_alike_gives_a_plain_run_the_rounding_of_the_machine(tmp_path: Pat
     assert here != run_program(tmp_path, program, machine="cuda", copies=False).output
 
 
+@pytest.mark.parametrize(("fast", "computed"), [(True, "bfloat16"), (False, "float32")])
+def test_autocast_computes_in_float32_where_the_cpu_has_no_instructions(
+    fast: bool, computed: str, tmp_path: Path
+) -> None:
+    """The operands and each result are rounded in any case, also those of the backward pass."""
+    ran = simulated(
+        tmp_path,
+        """
+        import sys, torch
+        from torch.nn import functional as F
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        sys.modules["devicefix.verify.runtime.machine.autocast"]._is_fast = lambda _: sys.argv[1] == "True"
+        dtypes = set()
+
+        class Dtypes(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                if func.__name__.split(".")[0] in ("convolution", "convolution_backward", "mm", "addmm"):
+                    dtypes.add(str(args[0].dtype))
+                return func(*args, **(kwargs or {}))
+
+        def rounded(x):
+            return x.bfloat16().float()
+
+        torch.manual_seed(0)
+        x, kernel, weight = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(5, 6)
+        ones = [each.cuda().requires_grad_() for each in (x, kernel, weight)]
+        others = [each.clone().requires_grad_() for each in (x, kernel, weight)]
+        with Dtypes():
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                y = F.linear(F.conv2d(ones[0], ones[1]), ones[2])
+            y.float().sum().backward()
+        z = rounded(F.linear(rounded(F.conv2d(*map(rounded, others[:2]))), rounded(others[2])))
+        z.sum().backward()
+        print(*dtypes, y.dtype, y.device)
+        for one, other in zip([y, *(each.grad for each in ones)], [z, *(each.grad for each in others)]):
+            one = one.detach().cpu()
+            print(torch.equal(rounded(one), one.float()), torch.allclose(one.float(), other, 1e-2, 1e-2))
+        """,
+        str(fast),
+    )
+    first, *others = ran.output.splitlines()
+    assert first == f"torch.{computed} torch.bfloat16 cuda:0", ran.errors
+    assert others == ["True True"] * 4
+
+
 def test_requests_for_missing_gpus_are_recorded(tmp_path: Path) -> None:
     ran = simulated(
         tmp_path,

@@ -386,7 +386,12 @@ def test_questions_of_the_compiler_do_not_fail_the_run_but_those_of_compiled_cod
     folder.write(train=COMPILED)
     done = folder.verify("--select", "DF901", "--no-copies", "train.py")
     by = {request["place"]["line"]: request["library"] for request in done.run["requests"]}
-    assert by == {4: "torch.compile", 11: None}
+    (place,) = by.keys() - {4}
+    assert by == {4: "torch.compile", place: None}
+    # since torch 2.14, TorchDynamo traces `.cuda()` without a GPU; before, that fails at the call
+    assert place in (8, 11)
+    if place == 8:
+        assert {request["call"] for request in done.run["requests"] if not request["library"]} == {".cuda()"}
     assert done.status == 1
 
 
