@@ -1141,7 +1141,8 @@ HARMLESS = {
             x += 1
             log.reset()
             kept[0].tolist()
-        for function in (bound, by_another, filled, by_name, by_function, by_owner, by_keyword, by_base, by_log):
+        by = by_name, by_function, by_owner, by_keyword, by_base, by_log
+        for function in (bound, by_another, filled, *by):
             function(torch.ones(2).to(device))
         """,
     "other elements of an array": """

@@ -310,7 +310,7 @@ def test_the_move_between_two_replicas_is_the_one_on_the_path() -> None:
         (torch.Tensor.new_zeros, Kind.LOOKS),
         (torch.Tensor.detach, Kind.DETACHES),
         (TENSOR.data.__get__, Kind.DETACHES),
-        (TENSOR.data.__set__, Kind.ALTERS),
+        (TENSOR.data.__set__, Kind.SETS_DATA),
         (TENSOR.device.__get__, Kind.DEVICE),
         (torch.Tensor.cpu, Kind.MOVES),
         (torch.as_tensor, Kind.MOVES),
