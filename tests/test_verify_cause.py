@@ -592,6 +592,17 @@ REQUESTS = {
         "x = torch.ones(1).to(device)\n",
         Cause.TIE,
     ),
+    "a flag of the program": (
+        "import os, torch\nflag = 'X' not in os.environ\nx = torch.ones(1).cuda()\n",
+        "import os, torch\nflag = 'X' not in os.environ\n"
+        "x = torch.ones(1).to('cuda' if flag or torch.cuda.is_available() else 'cpu')\n",
+        Cause.TIE,
+    ),
+    "a device of the program on another line": (
+        "import os, torch\nwhere = os.environ.get('X', 'cu' + 'da')\nx = torch.ones(\n    1,\n).cuda()\n",
+        "import os, torch\nwhere = os.environ.get('X', 'cu' + 'da')\nx = torch.ones(\n    1,\n).to(where)\n",
+        Cause.TIE,
+    ),
 }
 
 

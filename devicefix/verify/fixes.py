@@ -60,14 +60,15 @@ def _chooses(case: Case, at: Location) -> bool:
     if new is None:
         return False
     text = Path(new).read_text(encoding="utf-8", errors="replace")
-    old = source(at)
+    covered = {line for fix in case.fixed(at) for line in range(fix.line, fix.end_line + 1)}
+    old = "\n".join(source(Location(at.file, line)) for line in sorted(covered))
     try:
         before, after = ast.parse(Path(at.file).read_bytes()), ast.parse(text)
     except (OSError, SyntaxError, ValueError):
         return False
     lines = text.splitlines()
-    made = "\n".join(line for line, origin in zip(lines, origins, strict=False) if origin == at.line)
-    if made.strip() == old:
+    made = "\n".join(line.strip() for line, at in zip(lines, origins, strict=False) if at in covered)
+    if made == old:
         return True  # its fix is lost
     brought = set(re.findall(r"\w+", made)) - set(re.findall(r"\w+", old))
     theirs = set(_bound(before))
