@@ -475,7 +475,7 @@ def test_a_module_that_is_wrapped_on_cuda_only_is_saved_alike() -> None:
 
 
 def move(*options: str, line: int = 3, target: str = "cuda:0") -> Event:
-    place = {"file": "train.py", "line": line}
+    place: dict[str, Any] = {"file": "train.py", "line": line}
     return event("move", source="cpu", target=target, options=list(options), **place)
 
 

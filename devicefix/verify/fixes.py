@@ -67,7 +67,7 @@ def _chooses(case: Case, at: Location) -> bool:
     except (OSError, SyntaxError, ValueError):
         return False
     lines = text.splitlines()
-    made = "\n".join(line.strip() for line, at in zip(lines, origins, strict=False) if at in covered)
+    made = "\n".join(line.strip() for line, its in zip(lines, origins, strict=False) if its in covered)
     if made == old:
         return True  # its fix is lost
     brought = set(re.findall(r"\w+", made)) - set(re.findall(r"\w+", old))
