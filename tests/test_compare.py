@@ -469,3 +469,31 @@ def test_a_module_that_is_wrapped_on_cuda_only_is_saved_alike() -> None:
     assert [each.kind for each in on_a_cpu(one, saved("net.weight", 2.0))] == ["value"]
     assert [each.kind for each in on_a_cpu(one, saved("net.bias", 1.0))] == ["missing"]
     assert [each.kind for each in same_machine(one, saved("net.weight", 1.0))] == ["missing"]
+
+
+# --- moves -----------------------------------------------------------------------------------------------
+
+
+def move(*options: str, line: int = 3, target: str = "cuda:0") -> Event:
+    place: dict[str, Any] = {"file": "train.py", "line": line}
+    return event("move", source="cpu", target=target, options=list(options), **place)
+
+
+def test_a_line_that_moves_in_another_way_differs() -> None:
+    (found,) = same_machine(ended(move("non_blocking=True")), ended(move()))
+    assert (found.kind, found.line) == ("move", 3)
+    assert describe(found).endswith(
+        "a tensor moved from cpu to cuda:0 with non_blocking=True in the original and without options in the "
+        "rewritten program"
+    )
+
+
+def test_a_line_may_move_less_and_elsewhere() -> None:
+    one = ended(move(), move("non_blocking=True"))
+    for other in (ended(move()), ended(move("pinned memory", line=4)), [event("ended")]):
+        assert not same_machine(one, other)
+    assert not on_a_cpu(one, ended(move("pinned memory")))
+
+
+def test_a_run_that_was_interrupted_may_lack_a_way_to_move() -> None:
+    assert not same_machine([move()], ended(move("pinned memory")))

@@ -570,6 +570,57 @@ def test_a_wrong_fix_is_named(name: str, folder: ProgramFolder, verify: Verify) 
     assert planted.shown in text and "please report it" in text, text
 
 
+REQUESTS = {
+    "the device of the fix is CUDA": (
+        "import torch\nx = torch.ones(1).cuda()\n",
+        "import torch\nx = torch.ones(1).to(torch.device('cpu' if torch.cuda.is_available() else 'cuda'))\n",
+        Cause.FIX,
+    ),
+    "the call is still there": (
+        "import torch\nx = [torch.ones(1).cuda(), torch.ones(1).cuda()]\n",
+        "import torch\nx = [torch.ones(1).to('cpu'), torch.ones(1).cuda()]\n",
+        Cause.FIX,
+    ),
+    "a device of the program": (
+        "import os, torch\nwhere = os.environ.get('X', 'cu' + 'da')\nx = torch.ones(1).cuda()\n",
+        "import os, torch\nwhere = os.environ.get('X', 'cu' + 'da')\nx = torch.ones(1).to(where)\n",
+        Cause.TIE,
+    ),
+    "a device that depends on one of the program": (
+        "import os, torch\nwhere = os.environ.get('X', 'cu' + 'da')\nx = torch.ones(1).cuda()\n",
+        "import os, torch\nwhere = os.environ.get('X', 'cu' + 'da'); device = torch.device(where)\n"
+        "x = torch.ones(1).to(device)\n",
+        Cause.TIE,
+    ),
+    "a flag of the program": (
+        "import os, torch\nflag = 'X' not in os.environ\nx = torch.ones(1).cuda()\n",
+        "import os, torch\nflag = 'X' not in os.environ\n"
+        "x = torch.ones(1).to('cuda' if flag or torch.cuda.is_available() else 'cpu')\n",
+        Cause.TIE,
+    ),
+    "a device of the program on another line": (
+        "import os, torch\nwhere = os.environ.get('X', 'cu' + 'da')\nx = torch.ones(\n    1,\n).cuda()\n",
+        "import os, torch\nwhere = os.environ.get('X', 'cu' + 'da')\nx = torch.ones(\n    1,\n).to(where)\n",
+        Cause.TIE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_is_of_a_fix_only_if_it_chooses_the_device(
+    name: str, folder: ProgramFolder, verify: Verify
+) -> None:
+    before, after, cause = REQUESTS[name]
+    folder.write(train=before)
+    script = folder.path / "train.py"
+    fixed = check_files([script], Settings(quiet=True, fix=True))[0].result.fixed
+    lines = list(range(1, after.count("\n") + 2))
+    made = Fixed(fixed[0].line, 1, fixed[0].code, ())
+    module = Rewritten(str(script), after.encode(), [made], lines, before.encode(), fixed)
+    found = verify(rewritten=[module])
+    assert found.explanation is not None and found.explanation.cause is cause, report.text(found)
+
+
 # --- the runs that find a cause --------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ process that has imported torch.
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from running import BOOTSTRAP, forks
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
 from devicefix.verify import against_cuda, runs, session
+from devicefix.verify.cause import Cause
 from devicefix.verify.launch import Command, Ended, Limits
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runs import Task
@@ -128,8 +130,103 @@ if torch.cuda.is_available():
 torch.save({"net": net.state_dict()}, "net.pt")
 """
 
-PROGRAMS = {"training": TRAINING, "functions": FUNCTIONS, "gpus": GPUS, "times": TIMES}
+AMP = """\
+import torch
+from torch import nn
+
+torch.manual_seed(1)
+model = nn.Sequential(nn.Linear(3, 8), nn.Linear(8, 1)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e5)
+scaler = torch.cuda.amp.GradScaler()
+x = torch.randn(4, 3).cuda()
+for step in range(2):
+    optimizer.zero_grad()
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(x).pow(2).mean() * 1e-6
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    print((loss * 1e6).item())
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    print(model(x).sum().item())
+    with torch.autocast("cuda", enabled=False):
+        print(model(x).sum().item())
+"""
+
+SWITCHED = """\
+import torch
+
+torch.manual_seed(1)
+model = torch.nn.Linear(3, 8).cuda()
+x = torch.randn(4, 3).cuda()
+torch.set_autocast_enabled(True)
+print(model(x).float().sum().item())
+torch.set_autocast_enabled(False)
+print(model(x).sum().item())
+"""
+
+MOVES = """\
+import torch
+
+for batch in torch.utils.data.DataLoader([torch.ones(3)] * 2, pin_memory=True):
+    batch = batch.cuda(non_blocking=True)
+    print(batch.sum().item())
+host = torch.ones(3).pin_memory()
+there = host.to("cuda", non_blocking=True)
+print(there.sum().item())
+plain = torch.arange(3).to("cuda", torch.float32, True)
+image = torch.ones(2, 3, 4, 4).to("cuda", memory_format=torch.channels_last)
+print(image.stride(), image.sum().item())
+twin = there.to("cuda", copy=True)
+twin += 1
+print(there.sum().item())
+leaf = torch.zeros(3, device="cuda", requires_grad=True)
+(leaf * 2).sum().backward()
+print(leaf.grad.sum().item())
+torch.set_default_device("cuda")
+print(torch.ones(3).sum().item())
+torch.set_default_device(None)
+weights = torch.load("weights.pt", map_location="cuda:1")
+print(weights["w"].sum().item())
+back = there.cpu()
+pair = torch.arange(2).cuda(non_blocking=True), torch.arange(3).cuda(non_blocking=True)
+few = torch.tensor([1.0]).pin_memory().cuda(non_blocking=True)
+like = torch.ones_like(back, pin_memory=True).cuda()
+buffers = torch.nn.BatchNorm1d(3).cuda().to(torch.float64, non_blocking=True)
+print(pair, few, like, buffers.running_mean, back.cuda(1, non_blocking=True))
+"""
+
+DDP = """\
+import os
+import torch
+from torch import nn
+
+torch.distributed.init_process_group(
+    "nccl", init_method=f"file://{os.path.abspath('store')}", rank=0, world_size=1
+)
+torch.manual_seed(1)
+model = nn.Linear(2, 1).cuda(1)
+model = nn.parallel.DistributedDataParallel(model, device_ids=[1])
+loss = model(torch.ones(4, 2).cuda(1)).sum()
+loss.backward()
+print(loss.item())
+print(model.module.weight.grad)
+torch.distributed.destroy_process_group()
+"""
+
+PROGRAMS = {
+    "training": TRAINING,
+    "functions": FUNCTIONS,
+    "gpus": GPUS,
+    "times": TIMES,
+    "amp": AMP,
+    "switched": SWITCHED,
+    "moves": MOVES,
+    "ddp": DDP,
+}
+TWO_GPUS = ("gpus", "moves", "ddp")
 RUN, CUDA, CPU = "the run", "CUDA", "the CPU"  # what shows a fault
+CAUSES = {CUDA: Cause.CHANGES_CUDA, CPU: Cause.DIFFERS_ON_CPU}  # a run can fail for many
 
 CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'
 EARLY = '"cuda:0" if torch.cuda.is_available() else "cpu"'
@@ -148,6 +245,7 @@ class Fault(NamedTuple):
         shown: what shows it: the run of the rewritten program, or the comparison on CUDA or on the CPU.
         line: the line of the user's file that is named first.
         words: what is said of it.
+        cause: its cause, where the run of the rewritten program shows it.
     """
 
     program: str
@@ -156,6 +254,7 @@ class Fault(NamedTuple):
     shown: str
     line: int
     words: str
+    cause: Cause | None = None
 
 
 FAULTS = {
@@ -163,17 +262,29 @@ FAULTS = {
         "training", CHOICE, '"cpu"', CUDA, 17, "on cuda:0 in the original and on cpu in the rewritten program"
     ),
     "the condition of the device is inverted": Fault(
-        "training", CHOICE, '"cpu" if torch.cuda.is_available() else "cuda"', RUN, 5, NO_CUDA
+        "training", CHOICE, '"cpu" if torch.cuda.is_available() else "cuda"', RUN, 5, NO_CUDA, Cause.FIX
     ),
     "the device is bound too late": Fault(
-        "training", "device = torch.device(", "late = torch.device(", RUN, 5, "name 'device' is not defined"
+        "training",
+        "device = torch.device(",
+        "late = torch.device(",
+        RUN,
+        5,
+        "name 'device' is not defined",
+        Cause.FIX,
     ),
     "a module does not move": Fault(
         "training", "nn.Linear(3, 1).to(device)", "nn.Linear(3, 1)", CUDA, 12, MIXED
     ),
     "one of two tensors moves": Fault("training", "y.to(device, non_blocking=True)", "y", CUDA, 12, MIXED),
     "a request for CUDA is left": Fault(
-        "training", "y.to(device, non_blocking=True)", "y.cuda(non_blocking=True)", RUN, 11, NO_CUDA
+        "training",
+        "y.to(device, non_blocking=True)",
+        "y.cuda(non_blocking=True)",
+        RUN,
+        11,
+        NO_CUDA,
+        Cause.FIX,
     ),
     "a leaf becomes the result of a move": Fault(
         "training",
@@ -184,7 +295,13 @@ FAULTS = {
         "'NoneType' object has no attribute 'tolist'",
     ),
     "a tensor loses its history": Fault(
-        "training", "x + leaf", "x + leaf.detach()", RUN, 18, "'NoneType' object has no attribute 'tolist'"
+        "training",
+        "x + leaf",
+        "x + leaf.detach()",
+        RUN,
+        18,
+        "'NoneType' object has no attribute 'tolist'",
+        Cause.FIX,
     ),
     "the dtype of a type is lost": Fault(
         "training", "dtype=torch.float64, ", "", CUDA, 19, "of float64 in the original and of float32"
@@ -223,8 +340,12 @@ FAULTS = {
     "the seed of a generator is dropped": Fault(
         "functions", "generator.manual_seed(5)", "None", CUDA, 23, "with -0.4868 as its 1st sample"
     ),
-    "a guard is inverted": Fault("training", "    if torch.cuda", "    if not torch.cuda", RUN, 16, NO_CUDA),
-    "a guard is lost": Fault("training", "    if torch.cuda.is_available()", "    if True", RUN, 16, NO_CUDA),
+    "a guard is inverted": Fault(
+        "training", "    if torch.cuda", "    if not torch.cuda", RUN, 16, NO_CUDA, Cause.FIX
+    ),
+    "a guard is lost": Fault(
+        "training", "    if torch.cuda.is_available()", "    if True", RUN, 16, NO_CUDA, Cause.FIX
+    ),
     "a step is lost": Fault(
         "training", "optimizer.step()", "None", CUDA, 17, "and 3.037 in the rewritten program (2nd time"
     ),
@@ -239,7 +360,7 @@ FAULTS = {
     "a model is saved from the CPU": Fault(
         "training", "model.state_dict()", "model.cpu().state_dict()", CUDA, 21, "`weight`: a tensor on cuda:0"
     ),
-    "a copy that only CUDA makes": Fault("functions", ".clone()", "", RUN, 5, "copy hazard"),
+    "a copy that only CUDA makes": Fault("functions", ".clone()", "", RUN, 5, "copy hazard", Cause.COPY),
     "a copy too many": Fault(
         "functions",
         "shared.to(default_device)",
@@ -249,7 +370,7 @@ FAULTS = {
         "with 2 as its 1st sample in the original and 1 in the rewritten program",
     ),
     "a default that stays on CUDA": Fault(
-        "functions", f"sampled(n, device={CHOICE})", 'sampled(n, device="cuda")', RUN, 10, "cuda"
+        "functions", f"sampled(n, device={CHOICE})", 'sampled(n, device="cuda")', RUN, 10, "cuda", Cause.TIE
     ),
     "a generator on another device": Fault(
         "functions",
@@ -259,7 +380,9 @@ FAULTS = {
         12,
         "Expected a 'cuda' device type for generator but found 'cpu'",
     ),
-    "map_location is lost": Fault("functions", LOAD, 'torch.load("weights.pt")', RUN, 25, "map_location"),
+    "map_location is lost": Fault(
+        "functions", LOAD, 'torch.load("weights.pt")', RUN, 25, "map_location", Cause.FIX
+    ),
     "map_location is the CPU for good": Fault(
         "functions", LOAD, 'torch.load("weights.pt", map_location="cpu")', CUDA, 26, "a tensor on cuda:0"
     ),
@@ -309,6 +432,7 @@ FAULTS = {
         RUN,
         9,
         "'Linear' object has no attribute 'module'",
+        Cause.FIX,
     ),
     "half precision on CUDA only": Fault(
         "gpus",
@@ -320,12 +444,7 @@ FAULTS = {
     ),
     "half precision is lost": Fault("gpus", ".half()", "", CUDA, 13, "of float16 in the original"),
     "memory is pinned without CUDA": Fault(
-        "gpus",
-        "pin_memory=torch.cuda.is_available()",
-        "pin_memory=True",
-        RUN,
-        14,
-        "pin",
+        "gpus", "pin_memory=torch.cuda.is_available()", "pin_memory=True", RUN, 14, "pin", Cause.FIX
     ),
     "another number at a line that also shows times": Fault(
         "times", "loss.item() * 2", "loss.item() * 3", CUDA, 5, "`.item()` gave"
@@ -337,7 +456,108 @@ FAULTS = {
         RUN,
         16,
         "CUDA",
+        Cause.FIX,
     ),
+    "an autocast block is lost": Fault(
+        "amp", 'with torch.autocast("cuda", dtype=torch.float16):', "if True:", CUDA, 16, "`.item()` gave"
+    ),
+    "autocast in another dtype": Fault(
+        "amp", "dtype=torch.float16", "dtype=torch.bfloat16", CUDA, 16, "`.item()` gave"
+    ),
+    "autocast is disabled": Fault(
+        "amp", "dtype=torch.float16", "dtype=torch.float16, enabled=False", CUDA, 16, "`.item()` gave"
+    ),
+    "autocast is no longer disabled": Fault("amp", ", enabled=False", "", CUDA, 20, "`.item()` gave"),
+    "autocast on the CPU only": Fault(
+        "amp",
+        '"cuda", dtype=torch.bfloat16',
+        '"cpu", dtype=torch.bfloat16',
+        CUDA,
+        18,
+        "of bfloat16 in the rewritten",
+    ),
+    "the loss is not scaled": Fault(
+        "amp", "GradScaler()", "GradScaler(enabled=False)", CUDA, 16, "`.item()` gave"
+    ),
+    "autocast is not switched on": Fault(
+        "switched", "torch.set_autocast_enabled(True)", "None", CUDA, 7, "`.item()` gave"
+    ),
+    "autocast is not switched off": Fault(
+        "switched", "torch.set_autocast_enabled(False)", "None", CUDA, 9, "`.item()` gave 3.22171"
+    ),
+    "`non_blocking` is lost": Fault(
+        "moves",
+        "batch.to(device, non_blocking=True)",
+        "batch.to(device)",
+        CUDA,
+        4,
+        "moved from cpu to cuda:0 with pinned memory and non_blocking=True in the original",
+    ),
+    "`non_blocking` by its position is lost": Fault(
+        "moves", "torch.float32, True)", "torch.float32)", CUDA, 9, "with non_blocking=True in the original"
+    ),
+    "`non_blocking` of one of two moves is lost": Fault(
+        "moves",
+        "torch.arange(3).to(device, non_blocking=True)",
+        "torch.arange(3).to(device)",
+        CUDA,
+        24,
+        "non_blocking",
+    ),
+    "`non_blocking` is added": Fault(
+        "moves",
+        "there.cpu()",
+        'there.to("cpu", non_blocking=True)',
+        CUDA,
+        23,
+        "without options in the original",
+    ),
+    "memory is not pinned": Fault(
+        "moves",
+        "torch.ones(3, pin_memory=torch.cuda.is_available())",
+        "torch.ones(3)",
+        CUDA,
+        7,
+        "pinned memory",
+    ),
+    "the memory of a loader is not pinned": Fault(
+        "moves", "* 2, pin_memory=True", "* 2", CUDA, 4, "pinned memory"
+    ),
+    "memory is pinned": Fault(
+        "moves",
+        "torch.arange(3).to(device, torch",
+        "torch.arange(3, pin_memory=torch.cuda.is_available()).to(device, torch",
+        CUDA,
+        9,
+        "pinned",
+    ),
+    "a memory format is lost": Fault(
+        "moves",
+        ", memory_format=torch.channels_last",
+        "",
+        CUDA,
+        10,
+        "with memory_format=torch.channels_last in the",
+    ),
+    "a copy too few": Fault("moves", ", copy=True", "", CUDA, 14, "gave 3 in the original and 6"),
+    "a copy on CUDA only": Fault(
+        "moves", "copy=True", "copy=torch.cuda.is_available()", CPU, 14, "gave 3 on CUDA and 6 on the CPU"
+    ),
+    "a tensor requires no gradient": Fault(
+        "moves", ", requires_grad=True", "", RUN, 16, "does not require grad", Cause.FIX
+    ),
+    "the default device is the CPU": Fault(
+        "moves",
+        "set_default_device(device)",
+        'set_default_device("cpu")',
+        CUDA,
+        19,
+        "on cuda:0 in the original",
+    ),
+    "map_location names another GPU": Fault(
+        "moves", 'map_location="cuda:1"', 'map_location="cuda:0"', CUDA, 22, "on cuda:1 in the original"
+    ),
+    "`device_ids` names another GPU": Fault("ddp", "device_ids=[1]", "device_ids=[0]", CUDA, 11, MIXED),
 }
 
 
@@ -356,6 +576,7 @@ def _in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "run_command", run_in_fork)
     monkeypatch.setattr(against_cuda, "has_cuda", lambda _: False)
     monkeypatch.chdir(tmp_path)
+    linecache.clearcache()  # all programs have one name
 
 
 def verified(folder: Path, name: str, fault: Fault | None = None) -> Report:
@@ -373,7 +594,7 @@ def verified(folder: Path, name: str, fault: Fault | None = None) -> Report:
         assert text.count(fault.old) == 1, text
         module = module._replace(content=text.replace(fault.old, fault.new).encode())
     command = [sys.executable, program.name]
-    gpus = 2 if name == "gpus" else 1
+    gpus = 2 if name in TWO_GPUS else 1
     task = Task(command, folder, folder, (folder,), compare=True, scratch=True, gpus=gpus)
     return session.verify(task, settings, lambda *_: None, [module])
 
@@ -392,6 +613,8 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     where, line, text = shown(report)
     assert (where, line) == (fault.shown, fault.line), text
     assert fault.words in text
+    assert report.explanation is not None
+    assert report.explanation.cause is (fault.cause or CAUSES[fault.shown]), report.explanation
 
 
 def shown(report: Report) -> tuple[str, int, str]:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 from devicefix.config.settings import Settings
-from devicefix.verify import left, texts, tried
+from devicefix.verify import fixes, left, texts, tried
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.case import Case
 from devicefix.verify.cause import Cause, Explanation
@@ -25,7 +25,7 @@ def explain(case: Case) -> Explanation:
         _not_run_to_its_end,
         _without_error,
         _ended_from_outside,
-        left.request,
+        _request,
         texts.syntax,
         texts.name_of_a_fix,
         texts.text,
@@ -56,8 +56,12 @@ def _without_error(case: Case) -> Explanation | None:
     if case.run.status:
         return None
     if case.requests:
-        return left.tie_left(case, case.requests)
+        return fixes.blamed(case, left.tie_left(case, case.requests))
     return tried.copy(case.run.copies[0])
+
+
+def _request(case: Case) -> Explanation | None:
+    return fixes.blamed(case, left.request(case))
 
 
 def _ended_from_outside(case: Case) -> Explanation | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from devicefix.verify.case import SHOWN, Case
 from devicefix.verify.cause import Cause, Explanation
@@ -115,30 +116,35 @@ def copy(hazard: CopyHazard, *more: str) -> Explanation:
     return Explanation(Cause.COPY, advice, (*more, evidence))
 
 
-def wrong_fix(case: Case, *evidence: str) -> Explanation:
+def wrong_fix(case: Case, *evidence: str, at: Sequence[Location] = ()) -> Explanation:
     """Return the explanation of an error that a fix causes.
 
     Args:
         case: the run.
         *evidence: what shows that it does.
+        at: the lines of the fix, if they are known.
     """
-    fixes = _suspects(case)
+    fixes = list(dict.fromkeys(_fixes(case, at) or _suspects(case)))
     if not fixes:
         return _unknown(case, *evidence)
     codes = dict.fromkeys(code for _, code in fixes)
-    at = ", ".join(f"{shown(place)} ({code})" for place, code in fixes[:SHOWN])
+    where = ", ".join(f"{shown(place)} ({code})" for place, code in fixes[:SHOWN])
     file = shown(fixes[0][0]).rpartition(":")[0]
     return Explanation(
         Cause.FIX,
         f"please report it, with the output of `devicefix rewrite --select {','.join(codes)} {file}`;"
         f" meanwhile add `--ignore {','.join(codes)}`, or a `# noqa` comment to the line",
-        (*evidence, f"the fix is that at {at}" if len(fixes) == 1 else f"the fix is one of those at {at}"),
+        (*evidence, f"the fix is {'that' if len(fixes) == 1 else 'one of those'} at {where}"),
     )
+
+
+def _fixes(case: Case, places: Sequence[Location]) -> list[tuple[Location, str]]:
+    return [(at, finding.code) for at in places for finding in case.fixed(at)]
 
 
 def _suspects(case: Case) -> list[tuple[Location, str]]:
     """Return the lines and rules of the fixes that may be wrong: those in the traceback, or else all."""
-    found = [(at, finding.code) for at in case.frames for finding in case.fixed(at)]
+    found = _fixes(case, case.frames)
     if not found:
         found = [
             (Location(file, finding.line), finding.code)

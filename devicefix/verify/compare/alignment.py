@@ -74,8 +74,9 @@ def differences(
     Args:
         one: the events of the reference run, which was on CUDA.
         other: the events of the second run, with the same paths.
-        same_machine: whether both runs were on the same kind of machine. If so, devices, random draws and
-            the number of operations are compared too, and lines that only one run reaches are faults.
+        same_machine: whether both runs were on the same kind of machine. If so, devices, random draws,
+            moves and the number of operations are compared too, and lines that only one run reaches are
+            faults.
         tolerance: the relative tolerance for numbers; 0 for exact equality.
         ignored: the observations whose numbers are not compared.
 
@@ -175,6 +176,7 @@ class _Pair:
                 yield from self._counts(key)
         if self._same_machine:
             yield from self._draws()
+            yield from self._moves()
             yield from self._operations()
         yield from self._ends()
 
@@ -299,6 +301,20 @@ class _Pair:
         event = at or one or other or {}
         key = (event.get("file", ""), event.get("line", 0), "draw")
         return self._difference("draw", key, position, number=number, one=one, other=other)
+
+    def _moves(self) -> Iterator[Difference]:
+        """Yield the lines that move a tensor in a way in which the first run never does.
+
+        A line may move fewer tensors, since a factory can make them on their device.
+        """
+        if not self._one.complete:
+            return
+        for (file, line, source, target), (position, ones) in self._one.moves.items():
+            _, others = self._other.moves.get((file, line, source, target), (0, []))
+            added = next((options for options in others if options not in ones), None)
+            if added is not None:
+                key, path = (file, line, "move"), f"from {source} to {target}"
+                yield self._difference("move", key, position, path=path, one=ones[0], other=added)
 
     def _operations(self) -> Iterator[Difference]:
         """Yield a difference if the second run moved operations away from CUDA."""

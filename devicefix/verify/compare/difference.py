@@ -13,8 +13,8 @@ class Difference:
     """A point where two runs differ.
 
     Attributes:
-        kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "operations", "end",
-            "unreached", ONLY_CUDA or ONLY_CPU.
+        kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "move", "operations",
+            "end", "unreached", ONLY_CUDA or ONLY_CPU.
         file: the source file; empty if the difference belongs to no line.
         line: the line number, from 1.
         process: the name of the process.
@@ -22,7 +22,7 @@ class Difference:
         number: the number of the observation at that line, or of the draw; from 1.
         one: the value in the first run: a summary, a number, a text, or None if there is none.
         other: the value in the second run.
-        path: the path of the tensor inside a saved object.
+        path: the path of the tensor inside a saved object, or from which device to which a move goes.
         same_machine: whether both runs were on the same kind of machine.
         since: the first observation of a range that was recorded as a whole and ends at `number`; else 0.
         position: the position among the events of the first run.

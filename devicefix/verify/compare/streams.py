@@ -10,6 +10,7 @@ from typing import Any
 Event = dict[str, Any]
 Value = dict[str, Any]
 Key = tuple[str, int, str]  # file, line, what
+Move = tuple[str, int, str, str]  # file, line, device, device that it moves to
 Observations = list[tuple[int, Value]]  # positions in the run, and values
 
 
@@ -23,6 +24,7 @@ class Stream:
         ranges: the observations that were recorded as ranges, by the number of the last one in each.
         kinds: the kinds of random draws, in the order in which they first occurred.
         drawn: the number of the kind of each random draw.
+        moves: the ways in which a line moves tensors from a device to another one, and the first position.
         operations: how many operations ran on each device, if recorded.
         error: the first error, if any.
         ended: whether the process ended regularly.
@@ -34,6 +36,7 @@ class Stream:
     ranges: dict[Key, dict[int, tuple[int, Event]]] = field(default_factory=lambda: defaultdict(dict))
     kinds: list[tuple[int, Event]] = field(default_factory=list)
     drawn: list[int] = field(default_factory=list)
+    moves: dict[Move, tuple[int, list[list[str]]]] = field(default_factory=dict)
     operations: Event | None = None
     error: Event | None = None
     ended: bool = False
@@ -49,6 +52,9 @@ class Stream:
             self.kinds.append((position, event))
         elif kind == "drawn":
             self.drawn += event["numbers"]
+        elif kind == "move":
+            key = event["file"], event["line"], event["source"], event["target"]
+            self.moves.setdefault(key, (position, []))[1].append(event["options"])
         elif kind == "operations":
             self.operations = event
         elif kind == "error":

@@ -11,7 +11,7 @@ from devicefix.verify.compare.streams import Event
 Numbers = dict[tuple[str, int], int]
 
 MADE = ("<string>", "<stdin>")
-_PLACED = ("seen", "draw")
+_PLACED = ("seen", "draw", "move")
 
 
 def numbers(one: list[Event], other: list[Event]) -> Numbers:
@@ -49,4 +49,4 @@ def renumbered(events: list[Event], lines: Numbers) -> list[Event]:
 
 def _lines(events: list[Event], file: str) -> list[int]:
     """Return the lines of a file that observe or draw something in a run, in the order of the file."""
-    return sorted({e["line"] for e in events if e["kind"] in _PLACED and e["file"] == file})
+    return sorted({e["line"] for e in events if e["kind"] in ("seen", "draw") and e["file"] == file})

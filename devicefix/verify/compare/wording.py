@@ -72,6 +72,8 @@ def _text(difference: Difference, here: str, there: str) -> str:
         text = f"{_CALLS[difference.what]} ran {_times(one)} {here} and {_times(other)} {there}"
     elif kind == "draw":
         text = _draw_text(difference, here, there)
+    elif kind == "move":
+        text = f"a tensor moved {difference.path} {_options(one)} {here} and {_options(other)} {there}"
     elif one is None or other is None:
         text = _missing_text(difference, here, there)
     else:
@@ -102,6 +104,10 @@ def _draw_text(difference: Difference, here: str, there: str) -> str:
         _draw(draw, difference) if draw else "nothing" for draw in (difference.one, difference.other)
     )
     return f"the {_ordinal(difference.number)} random draw was {left} {here} and {right} {there}"
+
+
+def _options(options: list[str]) -> str:
+    return f"with {' and '.join(options)}" if options else "without options"
 
 
 def _draw(draw: Value, difference: Difference) -> str:

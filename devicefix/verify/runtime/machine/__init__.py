@@ -23,6 +23,7 @@ from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.machine import autocast, cuda, making, parallel, places, saving, tensors, tools
 from devicefix.verify.runtime.machine.draws import Draws
 from devicefix.verify.runtime.machine.kernels import Kernels, Transparent
+from devicefix.verify.runtime.machine.moves import Moves
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.state import GPUS, Machine
 from devicefix.verify.runtime.plan import Plan
@@ -36,19 +37,19 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
     Args:
         plan: the plan of the run.
-        events: the recorder of random draws, the number of operations, and requests for missing GPUs.
+        events: the recorder of random draws, moves, the number of operations, and requests for missing GPUs.
         sites: finds the user's line.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # it hides the real GPUs
         del os.environ["CUDA_VISIBLE_DEVICES"]
-    draws = Draws(events, sites)
+    draws, moves = Draws(events, sites), Moves(events, sites)
 
     def missing(index: int) -> None:
         site = sites.current(3)
         events.emit("missing gpu", index=index, file=site.file, line=site.line)
 
     machine = Machine(draws=draws, autocast=plan.autocast)
-    machine.missing = missing
+    machine.moves, machine.missing = moves, missing
     Simulation(machine).__enter__()
 
     def finish() -> None:
@@ -57,6 +58,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
     def after_fork() -> None:
         draws.restart()
+        moves.restart()
         machine.after_fork()
 
     at_end(finish)

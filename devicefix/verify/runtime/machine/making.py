@@ -12,7 +12,7 @@ from torch.utils._device import _device_constructors
 
 from devicefix.verify.runtime.machine.kernels import note_values
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import HOST, device, place_of, put
+from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, note_new, overridable
 
@@ -138,7 +138,8 @@ class Making:
 
     def tensor(self, data: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `torch.tensor`."""
-        options.pop("pin_memory", None)
+        if options.get("pin_memory"):
+            return pinned(self.tensor, (data,), {**options, "device": device})
         place = place_of(data) if device is None and isinstance(data, torch.Tensor) else self._place(device)
         if place is None:
             return self._tensor(data, device=device, **options)
@@ -219,10 +220,9 @@ def pinned(original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         RuntimeError: the tensor is on a GPU.
     """
     made = original(*args, **{**kwargs, "pin_memory": False})
-    if kwargs["device"].type == "cuda":
+    if place_of(made) >= 0:
         raise RuntimeError("Only dense CPU tensors can be pinned")
-    made.untyped_storage()._devicefix_pinned = True
-    return made
+    return pin(made)
 
 
 class TensorType(type):

@@ -18,25 +18,27 @@ _GPUS = [torch.device("cuda", index) for index in range(16)]
 
 
 def prepare() -> None:
-    """Add the attribute for the place to storages."""
+    """Add the attributes for the place, and for pinned memory, to storages."""
     _Storage._devicefix_place = HOST
+    _Storage._devicefix_pinned = False
     probe = torch.empty(1)
     probe.untyped_storage()._devicefix_place = 0  # type: ignore[attr-defined]
     if place_of(probe) == HOST:  # before torch 2.2 the Python object of a storage could be replaced
-        _Storage._devicefix_place = _Table()
+        _Storage._devicefix_place, _Storage._devicefix_pinned = _Table(HOST), _Table(False)
 
 
 class _Table:
-    """A descriptor for `_devicefix_place` if the Python objects of storages are not permanent."""
+    """A descriptor for an attribute of storages if their Python objects are not permanent."""
 
-    def __init__(self) -> None:
-        self._places: dict[int, tuple[Any, int]] = {}
+    def __init__(self, default: Any) -> None:
+        self._default = default
+        self._places: dict[int, tuple[Any, Any]] = {}
         self._full = 1000
 
     def __get__(self, storage: Any, owner: Any = None) -> Any:
-        return self._places.get(storage._cdata, (None, HOST))[1] if storage is not None else self
+        return self._places.get(storage._cdata, (None, self._default))[1] if storage is not None else self
 
-    def __set__(self, storage: Any, place: int) -> None:
+    def __set__(self, storage: Any, place: Any) -> None:
         # the weak reference prevents the reuse of the address
         self._places[storage._cdata] = (StorageWeakRef(storage), place)  # type: ignore[no-untyped-call]
         if len(self._places) > self._full:
@@ -67,6 +69,18 @@ def put(tensor: torch.Tensor, place: int) -> torch.Tensor:
     else:
         for part in _parts(tensor):
             put(part, place)
+    return tensor
+
+
+def is_pinned(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is in pinned memory."""
+    storage = _storage(tensor)
+    return storage is not None and bool(storage._devicefix_pinned)
+
+
+def pin(tensor: torch.Tensor) -> torch.Tensor:
+    """Make a tensor claim to be in pinned memory, which a build for the CPU lacks."""
+    _storage(tensor)._devicefix_pinned = True
     return tensor
 
 

@@ -33,6 +33,7 @@ class Machine:
         autocast: whether autocast for CUDA lowers the precision.
 
     Attributes:
+        moves: the recorder of moves between devices, or None.
         missing: called with the index of a GPU that the program requests and that is not there, or None.
     """
 
@@ -51,6 +52,7 @@ class Machine:
         self.separate_generators = separate_generators
         self.trace = trace
         self.draws = draws
+        self.moves: Any = None
         self.autocast = autocast
         self.missing: Callable[[int], None] | None = None
         self.generators: dict[int, str] = {}  # the device types of the program's generators

@@ -10,7 +10,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from devicefix.verify.runtime.machine.kernels import note_values, type_name
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put
+from devicefix.verify.runtime.machine.places import FREE, HOST, device, is_pinned, pin, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 
 _BASE: Any = torch._C.TensorBase
@@ -91,7 +91,7 @@ def move(
         tensor: the tensor.
         place: the place to move it to.
         dtype: the dtype to convert it to, or None.
-        **options: `copy` and `memory_format`, as for `Tensor.to`.
+        **options: `copy`, `memory_format` and `non_blocking`, as for `Tensor.to`.
 
     Returns:
         The tensor itself if it is there already and nothing changes, else a copy.
@@ -103,6 +103,9 @@ def move(
     if here == place:
         same: torch.Tensor = _to(tensor, dtype, **options)
         return same
+    if machine.moves is not None:
+        ends, asynchronous = (str(device(here)), str(device(place))), bool(options.get("non_blocking"))
+        machine.moves.add(*ends, is_pinned(tensor), asynchronous, options.get("memory_format"))
     moved: torch.Tensor
     if tensor.requires_grad and torch.is_grad_enabled():
         apply: Any = Move.apply
@@ -164,7 +167,7 @@ class Tensors:
             "numpy": method(self._numpy),
             "new": method(self._new),
             "pin_memory": method(self._pin),
-            "is_pinned": lambda x, *_, **__: getattr(x.untyped_storage(), "_devicefix_pinned", False),
+            "is_pinned": lambda x, *_, **__: is_pinned(x),
             "record_stream": lambda *_: None,
         }
 
@@ -192,13 +195,15 @@ class Tensors:
     ) -> Any:
         if device is not None and not isinstance(device, int) and torch.device(device).type != "cuda":
             raise RuntimeError(f"Invalid device, must be cuda device, but got {device}")
-        return self._move(tensor, self._machine.index(device), memory_format=memory_format)
+        place = self._machine.index(device)
+        return self._move(tensor, place, non_blocking=non_blocking, memory_format=memory_format)
 
     def _to(self, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         first = args[0] if args else kwargs.get("other", kwargs.get("device", kwargs.get("dtype")))
         if isinstance(first, torch.dtype) and kwargs.get("device") is None:
             return _to(tensor, *args, **kwargs)
-        options = {name: kwargs[name] for name in ("copy", "memory_format") if kwargs.get(name) is not None}
+        names = ("copy", "memory_format", "non_blocking")
+        options = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         rest = list(args[1:])
         dtype = kwargs.get("dtype")
         if isinstance(first, torch.Tensor):
@@ -210,8 +215,7 @@ class Tensors:
             wanted = first
             if rest and not isinstance(rest[0], bool):
                 dtype = rest.pop(0) or dtype
-        if len(rest) > 1:  # non_blocking and copy
-            options["copy"] = rest[1]
+        options |= zip(("non_blocking", "copy"), rest, strict=False)
         if wanted is None:
             return _to(tensor, *args, **kwargs)
         target = self._machine.wanted(wanted)
@@ -230,9 +234,10 @@ class Tensors:
         if kind is None:
             return _type(tensor, dtype, non_blocking)
         if not kind.is_cuda:
-            return move(self._machine, tensor, HOST, kind.dtype)
+            return move(self._machine, tensor, HOST, kind.dtype, non_blocking=non_blocking)
         # a tensor on a GPU stays on that GPU
-        return move(self._machine, tensor, here if here >= 0 else self._machine.index(), kind.dtype)
+        place = here if here >= 0 else self._machine.index()
+        return move(self._machine, tensor, place, kind.dtype, non_blocking=non_blocking)
 
     def kind(self, named: Any) -> Any:
         """Return the tensor type that a program names, or None if it is unknown.
@@ -274,9 +279,7 @@ class Tensors:
         self._machine.index()
         if tensor.is_pinned():
             return tensor
-        pinned = tensor.clone()
-        pinned.untyped_storage()._devicefix_pinned = True  # type: ignore[attr-defined]
-        return pinned
+        return pin(tensor.clone())
 
     def _set_grad(self, tensor: torch.Tensor, grad: Any) -> None:
         if isinstance(grad, torch.Tensor):
