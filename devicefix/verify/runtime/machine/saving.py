@@ -61,9 +61,16 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
     place = place_of(tensor)
     put(tensor, HOST)
     try:
-        return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
+        return _rebuild_tensor, (place, *reductions.reduce_tensor(tensor))  # type: ignore[no-untyped-call]
     finally:
         put(tensor, place)
+
+
+def _rebuild_tensor(place: int, rebuild: Any, args: Any) -> Any:
+    tensor = rebuild(*args)
+    for machine in _machines:  # up to torch 2.6, the tensor has lost the place of its storage
+        put(tensor, machine.index(place) if place >= 0 else place)
+    return tensor
 
 
 def _reduce_storage(storage: Any) -> Any:
