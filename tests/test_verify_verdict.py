@@ -237,6 +237,15 @@ def test_a_parameter_is_no_shared_memory(shown: Report) -> None:
     ) in click.unstyle(report.text(shown)).splitlines()
 
 
+def test_a_leaf_is_no_shared_memory(shown: Report) -> None:
+    leaf = CopyHazard("leaf", ".to(device)", Location("net.py", 1), Location("net.py", 3))
+    shown = replace(shown, run=replace(shown.run, copies=[leaf]))
+    assert (
+        "  copy hazards   net.py:1 `.to(device)` returns the tensor itself on a CPU, but on CUDA one that is"
+        " computed from it: at net.py:3 the program needs a leaf, with a gradient of its own"
+    ) in click.unstyle(report.text(shown)).splitlines()
+
+
 def test_the_lines_that_did_not_run_are_listed_on_demand(shown: Report) -> None:
     lines = click.unstyle(report.text(shown, show_missing=True)).splitlines()
     first = next(number for number, line in enumerate(lines) if "fixes run" in line)

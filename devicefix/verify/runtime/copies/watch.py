@@ -46,6 +46,7 @@ _PLAIN = frozenset((int, float, bool, str, slice, type(None), type(...), torch.d
 
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
+_NONE: Options = {}  # never changed
 # Tensors, their memory, their version, and their content before a change of some of it.
 Touched = list[tuple[torch.Tensor, Memory, "int | None", "torch.Tensor | None"]]
 
@@ -94,14 +95,13 @@ class Watch(TorchFunctionMode):
             self.guarded(self.leaves.ask, func, args[0])
         if kind is _ASKS:
             return func(*args, **kwargs) if kwargs else func(*args)
-        if kwargs is None:
-            kwargs = {}
+        kwargs = kwargs or _NONE
         if kind > _ALTERS and not (kind is _DETACHES and self._pending is None):
             if kind is not _DEVICE or not _is_torch(sys._getframe(1)):
                 return self._watched(Call(kind, func, args, kwargs))
         elif "device" in kwargs or (self._memories and self._may_touch(args, kwargs)):
             return self._watched(Call(kind, func, args, kwargs))
-        result = func(*args, **kwargs)
+        result = func(*args, **kwargs) if kwargs else func(*args)
         if type(result) not in _PLAIN:
             self._tag(args, kwargs, result)
         return result
