@@ -221,6 +221,24 @@ def test_autocast(
     assert any(note in each for each in report.comparison.notes)
 
 
+def test_autocast_with_float32_is_compared_as_any_other_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = """
+        import torch
+        net = torch.nn.Linear(2, 1).cuda()
+        with torch.autocast("cuda", dtype=torch.float32):
+            print(net(torch.ones(1, 2).cuda()).item())
+    """
+    (tmp_path / "program.py").write_text(textwrap.dedent(code))
+    command = [sys.executable, "program.py"]
+    task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
+    report = session.verify(task, Settings(), lambda *_: None)
+    assert report.verdict is Verdict.PASS and report.comparison is not None
+    assert not any("autocast" in note for note in report.comparison.notes)
+
+
 def test_a_difference_beside_autocast_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU computes in float32, so a difference as small as one of float16 counts."""
     monkeypatch.chdir(tmp_path)

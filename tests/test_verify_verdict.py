@@ -77,6 +77,10 @@ def fix(line: int, places: int = 1) -> Fixed:
             "copy hazard: memory that CUDA would copy is shared on a CPU, and changed",
         ),
         (
+            PASSED, [PROCESS, hazard() | {"what": "leaf"}], Verdict.FAIL,
+            "copy hazard: a tensor that is moved stays a leaf on a CPU only",
+        ),
+        (
             PASSED, [PROCESS, event("stopped", steps=3)], Verdict.STOPPED,
             "the limit on optimizer steps was reached without an error",
         ),

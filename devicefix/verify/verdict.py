@@ -216,10 +216,16 @@ def _verdict(run: Run, ended: Ended) -> tuple[Verdict, str]:
     if any(request.library is None for request in run.requests):
         return Verdict.FAIL, "the program still requests CUDA"
     if run.copies:
-        return Verdict.FAIL, "copy hazard: memory that CUDA would copy is shared on a CPU, and changed"
+        return Verdict.FAIL, _copied(run.copies)
     if run.limit:
         return Verdict.STOPPED, "the limit on optimizer steps was reached without an error"
     return Verdict.PASS, ""
+
+
+def _copied(hazards: list[CopyHazard]) -> str:
+    if all(hazard.what in ("leaf", "parameter") for hazard in hazards):
+        return f"copy hazard: a tensor that is moved stays a {hazards[0].what} on a CPU only"
+    return "copy hazard: memory that CUDA would copy is shared on a CPU, and changed"
 
 
 def ended_by(status: int) -> str:

@@ -18,14 +18,15 @@ def install(_: Plan, events: Events, __: Sites) -> None:
     """Record the devices and dtypes of autocast, in blocks or switched on without one.
 
     Args:
-        events: the recorder of the event `autocast` with `device` and `dtype`, once for each pair.
+        events: the recorder of the event `autocast` with `device` and `dtype`, once for each pair. float32
+            is no low precision.
     """
     seen = set()
     enter, switch = torch.autocast.__enter__, torch.set_autocast_enabled
 
     def note(device: str, dtype: torch.dtype) -> None:
         used = device, str(dtype).removeprefix("torch.")
-        if used not in seen:
+        if dtype != torch.float32 and used not in seen:
             seen.add(used)
             events.emit("autocast", device=used[0], dtype=used[1])
 
