@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -791,5 +792,8 @@ def test_a_module_of_the_project_that_is_not_on_the_path(folder: ProgramFolder) 
     found = done.report["explanation"]
     assert (done.status, found["cause"]) == (1, "environment")
     assert found["advice"] == "set PYTHONPATH=., or install the project (`pip install -e .`)"
-    right = folder.verify("scripts/train.py", variables={"PYTHONPATH": str(folder.path)})
+    right = folder.verify(
+        "scripts/train.py",
+        variables={"PYTHONPATH": os.pathsep.join([str(folder.path), os.environ.get("PYTHONPATH", "")])},
+    )
     assert right.status == 0, right.errors
