@@ -207,7 +207,10 @@ FLOAT32 = {"low": "", "dtype": "float16"}
 MIXED = {"low": ".bfloat16()", "dtype": "bfloat16"}
 
 
-@pytest.mark.parametrize(("program", "note"), [(FLOAT32, "in full precision"), (MIXED, "a tolerance of 5%")])
+@pytest.mark.parametrize(
+    ("program", "note"),
+    [(FLOAT32, "in full precision"), (MIXED, ": compared with the CPU in the precision of the CPU")],
+)
 def test_autocast(
     program: dict[str, str], note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +222,43 @@ def test_autocast(
     assert report.verdict is Verdict.PASS, report
     assert report.comparison is not None and report.comparison.observations == 3
     assert any(note in each for each in report.comparison.notes)
+
+
+LONG = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).to(device)
+table = torch.nn.Embedding(10, 16).to(device).bfloat16()
+optimizer = torch.optim.Adam([*net.parameters(), *table.parameters()], 0.01)
+scaler = torch.amp.GradScaler(device, enabled=False)
+for step in range(30):
+    optimizer.zero_grad()
+    with torch.autocast(device{dtype}):
+        out = net(table(torch.arange(20, device=device).reshape(2, 10) % 10))
+        with torch.autocast(device, enabled=False):
+            loss = (out.float() * 1.0 - 1).pow(2).mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+print(loss.item(), out.dtype, [p.float().sum().item() for p in net.parameters()])
+"""
+CHOICE = "device = 'cuda' if torch.cuda.is_available() else 'cpu'"
+
+
+@pytest.mark.parametrize(("dtype", "fault"), [(", dtype=torch.bfloat16", ""), ("", ""), ("", "fault")])
+def test_long_training_with_autocast_of_the_cpu(
+    dtype: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both machines compute with the CPU's lists of operations, so the numbers stay equal."""
+    monkeypatch.chdir(tmp_path)
+    program = LONG.format(dtype=dtype).replace("import torch\n", f"import torch\n{CHOICE}\n", 1)
+    monkeypatch.setattr(sys.modules[__name__], "ORIGINAL", program)
+    wrong = program.replace("* 1.0 -", "* (1.0 if device == 'cuda' else 1.001) -") if fault else program
+    report = compared(tmp_path, wrong)
+    assert report.comparison is not None
+    assert any("compared with the CPU in the precision of the CPU" in n for n in report.comparison.notes)
+    assert report.comparison.compared
+    assert report.verdict is (Verdict.FAIL if fault else Verdict.PASS), report.comparison
 
 
 def test_autocast_with_float32_is_compared_as_any_other_block(

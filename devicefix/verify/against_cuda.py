@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from devicefix.verify.compare import (
     Difference,
     Numbers,
     Unsteady,
-    any_precision,
     common,
     describe,
     differences,
@@ -31,11 +30,11 @@ from devicefix.verify.compare import (
 from devicefix.verify.gpus import needed
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Task, Tick
+from devicefix.verify.runtime.plan import Use
 from devicefix.verify.verdict import Run, Verdict, judge
 
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
 ALIKE = 1e-2  # the same between a GPU and its simulation
-LOW = 5e-2  # the same between autocast for CUDA and that of a CPU, whose lists of operations differ
 
 
 @dataclass(slots=True)
@@ -178,33 +177,29 @@ class CudaComparison:
     def _on_cpu(self, simulated: Result, on_cpu: Result, found: Comparison) -> Iterator[str]:
         """Yield the differences between the rewritten program on simulated CUDA and on the CPU.
 
-        Autocast for CUDA does nothing on a CPU. So a program that uses it runs once more on simulated CUDA,
-        in full precision. Autocast of a CPU lowers the precision of other operations, and can only be
-        compared roughly.
+        Autocast lowers the precision of other operations on a CPU, or of none. So a program that uses it runs
+        once more on simulated CUDA, in the precision of the CPU.
 
         Args:
             simulated: the run on the simulated CUDA machine.
             on_cpu: the run on the CPU.
             found: the comparison, to which notes are added.
         """
-        one, other, tolerance = simulated.events, on_cpu.events, self._task.tolerance
-        lowered = _autocast(one, "cuda")
-        if lowered and (low := _autocast(other, "cpu")):
-            tolerance = max(tolerance, LOW)
-            one, other = any_precision(one), any_precision(other)
-            found.notes.append(
-                f"autocast computes in {lowered} on CUDA, and in {low} on the CPU, where it has other "
-                f"operations: compared with a tolerance of {LOW:.0%}"
-            )
-        elif lowered:
-            full = self._run(self._program, "full", "simulated", autocast=False)
-            if failure := _failure(full, self._program):
-                found.notes.append(f"not compared with the CPU, since it fails without autocast: {failure}")
+        one, other = simulated.events, on_cpu.events
+        if lowered := _dtypes(one, "cuda"):
+            alike = self._run(self._program, "as on a CPU", "simulated", autocast=_uses(other, "cpu"))
+            low = _dtypes(other, "cpu")
+            if failure := _failure(alike, self._program):
+                precision = "in the precision of the CPU" if low else "without autocast"
+                found.notes.append(f"not compared with the CPU, since it fails {precision}: {failure}")
                 return
-            one = full.events
+            one = alike.events
+            on_the_cpu = f", and in {low} for other operations on a CPU" if low else " only"
+            precision = "the precision of the CPU" if low else "full precision"
             found.notes.append(
-                f"autocast computes in {lowered} on CUDA only: compared with the CPU in full precision"
+                f"autocast computes in {lowered} on CUDA{on_the_cpu}: compared with the CPU in {precision}"
             )
+        tolerance = self._task.tolerance
         unlike = differences(one, other, same_machine=False, tolerance=tolerance, ignored=self._ignored)
         unlike = list(unreached(unlike, one, other))
         found.compared = common(one, other, self._ignored)
@@ -234,7 +229,9 @@ class CudaComparison:
         ]
         return simulated
 
-    def _run(self, program: Program, name: str, machine: str, autocast: bool = True) -> Result:
+    def _run(
+        self, program: Program, name: str, machine: str, autocast: Sequence[Use] | None = None
+    ) -> Result:
         where = "CUDA" if machine == "cuda" else "simulated CUDA"
         what = "the original" if program is self._original else "the rewritten program"
         tick = partial(self._tick, f"{what} on {where}")
@@ -248,10 +245,18 @@ class CudaComparison:
         return replace(result, events=renumbered(result.events, self._lines))
 
 
-def _autocast(events: list[dict[str, Any]], device: str) -> str:
-    """Return the dtypes of the autocast blocks for a kind of device in a run; empty without such blocks."""
-    used = {event["dtype"] for event in events if event["kind"] == "autocast" and event["device"] == device}
-    return " and ".join(sorted(used))
+def _uses(events: list[dict[str, Any]], device: str) -> list[Use]:
+    """Return where a run uses autocast or a gradient scaler for a kind of device."""
+    return [
+        (event["file"], event["line"], event["what"])
+        for event in events
+        if event["kind"] == "autocast" and event["device"] == device
+    ]
+
+
+def _dtypes(events: list[dict[str, Any]], device: str) -> str:
+    """Return the low precisions of autocast for a kind of device in a run; empty without any."""
+    return " and ".join(sorted({what for _, _, what in _uses(events, device)} & {"bfloat16", "float16"}))
 
 
 def _faults(unlike: Iterable[Difference], found: Comparison) -> Iterator[str]:

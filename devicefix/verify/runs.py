@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from devicefix.verify.copying import place
 from devicefix.verify.launch import Command, Ended, Limits, run_command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.events import read
-from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.runtime.plan import Plan, Use
 from devicefix.verify.scratch import Scratch, temporary_folder
 from devicefix.verify.stdin import Input
 
@@ -36,7 +36,7 @@ class Task:
         compare: whether to compare with the original on CUDA.
         tolerance: the relative tolerance of the comparison.
         gpus: the number of GPUs of the simulated CUDA machine; None for as many as it needs.
-        autocast: whether autocast for CUDA lowers the precision on the simulated CUDA machine.
+        autocast: as in `Plan`.
         scratch: whether to run in a copy of `root`.
         to_stderr: whether to send the program's output to the standard error.
         stdin: the standard input of each run.
@@ -61,7 +61,7 @@ class Task:
     compare: bool = False
     tolerance: float = 1e-5
     gpus: int | None = None
-    autocast: bool = True
+    autocast: Sequence[Use] | None = None
     scratch: bool = False
     to_stderr: bool = False
     stdin: Input = field(default_factory=Input)
@@ -114,7 +114,7 @@ def run_program(
     with temporary_folder(place(root)) as parent:
         scratch = Scratch(root, parent)
         copying = time.monotonic() - start
-        plan = _plan(task, scratch.program(program), folder, machine)
+        plan = scratch.plan(_plan(task, scratch.program(program), folder, machine))
         result = _run(scratch.command(command), plan, task.limits, answer)
     return Result(result.ended, [scratch.restored(event) for event in result.events], copying)
 

@@ -14,6 +14,7 @@ from devicefix.verify import signals
 from devicefix.verify.copying import copy_folder
 from devicefix.verify.launch import Command
 from devicefix.verify.program import Program
+from devicefix.verify.runtime.plan import Plan
 
 T = TypeVar("T")
 
@@ -114,6 +115,11 @@ class Scratch:
             digests=self._both(program.digests),
             waiting=self._both(program.waiting),
         )
+
+    def plan(self, plan: Plan) -> Plan:
+        """Return a plan whose lines are those of the copies."""
+        uses = plan.autocast and [(self.path(file), line, what) for file, line, what in plan.autocast]
+        return replace(plan, autocast=uses)
 
     def _both(self, values: dict[str, T]) -> dict[str, T]:
         return {**values, **{self.path(path): value for path, value in values.items()}}

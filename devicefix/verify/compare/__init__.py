@@ -12,7 +12,6 @@ The events that are compared, for each process separately:
 
 from devicefix.verify.compare.alignment import (
     Unsteady,
-    any_precision,
     common,
     differences,
     observations,
@@ -30,7 +29,6 @@ __all__ = [
     "Difference",
     "Numbers",
     "Unsteady",
-    "any_precision",
     "common",
     "describe",
     "differences",

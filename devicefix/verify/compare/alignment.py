@@ -8,7 +8,6 @@ from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from devicefix.verify.compare import values
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.streams import Event, Key, Observations, Stream, Value, streams_of
 from devicefix.verify.compare.values import same_numbers, unlike
@@ -34,11 +33,6 @@ def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
             unsteady = (size for (line, number), size in sizes.items() if line == key and number <= count)
             found += count - sum(unsteady)
     return found
-
-
-def any_precision(events: list[Event]) -> list[Event]:
-    """Return the events of a run without the differences of dtype that autocast makes."""
-    return [{**e, "value": values.any_precision(e["value"])} if e["kind"] == "seen" else e for e in events]
 
 
 def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unsteady:

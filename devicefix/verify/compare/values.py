@@ -8,15 +8,7 @@ from typing import Any
 
 from devicefix.verify.compare.streams import Value
 
-_FLOATS = ("float16", "bfloat16", "float32")
 _ZERO = 1e-3  # of the tolerance: a smaller absolute difference is rounding
-
-
-def any_precision(value: Value) -> Value:
-    """Return an observation with the same dtype for all that autocast changes into each other."""
-    if "tensors" in value:
-        return {**value, "tensors": {path: any_precision(each) for path, each in value["tensors"].items()}}
-    return {**value, "dtype": "floating-point"} if value.get("dtype") in _FLOATS else value
 
 
 def unlike(

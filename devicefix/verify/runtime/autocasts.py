@@ -1,9 +1,16 @@
-"""Records where autocast lowers the precision: CUDA and a CPU do so for other operations, or not at all."""
+"""Records where autocast lowers the precision, and does so on the simulated CUDA machine as on a CPU.
+
+CUDA and a CPU lower the precision of other operations, or a CPU of none. A run on the simulated CUDA machine
+with the precision of a CPU can be compared with a run on a CPU.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,26 +20,28 @@ from devicefix.verify.runtime.machine.autocast import low_dtype
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
+OFF, SCALER = "off", "scaler"
 
-def install(_: Plan, events: Events, __: Sites) -> None:
-    """Record the devices and dtypes of autocast, in blocks or switched on without one.
+
+def install(plan: Plan, events: Events, sites: Sites) -> None:
+    """Record the uses of autocast, in blocks or switched on without one, and of gradient scalers.
 
     Args:
-        events: the recorder of the event `autocast` with `device` and `dtype`, once for each pair. float32
-            is no low precision.
+        plan: the plan of the run, which may have the uses of a run on a CPU to follow.
+        events: the recorder of the event `autocast` with `device`, `what` (the dtype, OFF or SCALER), `file`
+            and `line`, once for each.
+        sites: finds the user's line.
     """
-    seen = set()
+    uses = _Uses(events, sites)
+    on_cpu = None if plan.autocast is None else _OnCPU(plan.autocast, sites)
     enter, switch = torch.autocast.__enter__, torch.set_autocast_enabled
-
-    def note(device: str, dtype: torch.dtype) -> None:
-        used = device, str(dtype).removeprefix("torch.")
-        if dtype != torch.float32 and used not in seen:
-            seen.add(used)
-            events.emit("autocast", device=used[0], dtype=used[1])
+    scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler  # since torch 2.3
+    make = scaler.__init__
 
     def __enter__(self: Any) -> Any:
-        if self._enabled:
-            note(self.device, self.fast_dtype)
+        if on_cpu is not None:
+            on_cpu.block(self)
+        uses.add(self.device, _name(self.fast_dtype) if self._enabled else OFF)
         return enter(self)  # type: ignore[no-untyped-call]
 
     @functools.wraps(switch)
@@ -41,10 +50,92 @@ def install(_: Plan, events: Events, __: Sites) -> None:
         enabled = True in args or kwargs.get("enabled")
         if enabled and not _is_torch(sys._getframe(1).f_globals.get("__name__")):  # as a block does
             named = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str)]
-            note(*((named[0], torch.get_autocast_dtype(named[0])) if named else ("cuda", low_dtype())))
+            device, dtype = (named[0], torch.get_autocast_dtype(named[0])) if named else ("cuda", low_dtype())
+            uses.add(device, _name(dtype))
+            if on_cpu is not None:
+                on_cpu.switch(device)
+
+    @functools.wraps(make)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        if on_cpu is not None:
+            on_cpu.scaler(self)
+        if self._enabled:
+            uses.add(_device(self), SCALER)
 
     torch.autocast.__enter__ = __enter__  # type: ignore[method-assign]
     torch.set_autocast_enabled = set_autocast_enabled
+    scaler.__init__ = __init__
+
+
+class _Uses:
+    """The recorder of uses."""
+
+    def __init__(self, events: Events, sites: Sites) -> None:
+        self._events = events
+        self._sites = sites
+        self._seen: set[tuple[str, int, str, str]] = set()
+
+    def add(self, device: str, what: str) -> None:
+        """Record a use by the running line."""
+        site = self._sites.current()
+        use = site.file, site.line, device, what
+        if use not in self._seen:
+            self._seen.add(use)
+            self._events.emit("autocast", device=device, what=what, file=site.file, line=site.line)
+
+
+class _OnCPU:
+    """Autocast for CUDA as the same lines use it on a CPU.
+
+    Args:
+        uses: the file, line and `what` of each use in a run on a CPU.
+        sites: finds the user's line.
+    """
+
+    def __init__(self, uses: Iterable[Sequence[Any]], sites: Sites) -> None:
+        self._sites = sites
+        self._uses: dict[tuple[str, int], set[str]] = defaultdict(set)
+        for file, line, what in uses:
+            self._uses[os.path.realpath(file), line].add(what)
+
+    def block(self, block: Any) -> None:
+        """Change a block before the program enters it."""
+        if block.device != "cuda":
+            return
+        found = self._here()
+        dtypes = found - {OFF, SCALER}
+        if found:
+            block.device = "cpu"
+        if len(dtypes) == 1:  # the default is another one on a CPU
+            block.fast_dtype = getattr(torch, *dtypes)
+        if not dtypes:
+            block._enabled = False
+
+    def switch(self, device: str) -> None:
+        """Switch autocast on for a CPU after the program has done so for CUDA."""
+        dtypes = self._here() - {OFF, SCALER}
+        if device == "cuda" and len(dtypes) == 1:
+            torch.set_autocast_dtype("cpu", getattr(torch, *dtypes))
+            torch.set_autocast_enabled("cpu", True)
+
+    def scaler(self, scaler: Any) -> None:
+        """Switch a new gradient scaler off if it is off on a CPU."""
+        if _device(scaler) == "cuda" and SCALER not in self._here():
+            scaler._enabled = False
+
+    def _here(self) -> set[str]:
+        """Return the uses of the running line."""
+        site = self._sites.current()
+        return self._uses.get((os.path.realpath(site.file), site.line), set())
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _device(scaler: Any) -> str:
+    return str(getattr(scaler, "_device", "cuda"))  # older versions have scalers for CUDA only
 
 
 def _is_torch(module: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 ANSWERED = ("rewritten", "places", "origins", "digests")  # the fields with a value for each module
 
 VARIABLE = "DEVICEFIX_PLAN"  # the environment variable with the path of the plan
+Use = tuple[str, int, str]
 _PATIENCE = 0.005  # seconds
 _sleep = time.sleep  # a program may replace it
 
@@ -41,7 +42,8 @@ class Plan:
         keep_going: whether to answer requests for CUDA with the CPU.
         copies: whether to look for copy hazards.
         observe: whether to record the tensor values that the program reads.
-        autocast: whether autocast for CUDA lowers the precision on the simulated CUDA machine.
+        autocast: where a run on a CPU uses autocast or a gradient scaler, each with its file, line and what
+            it is, if the simulated CUDA machine is to have the precision of a CPU; None for that of CUDA.
         seed: the seed for the random generators, or None to leave them alone.
     """
 
@@ -59,7 +61,7 @@ class Plan:
     keep_going: bool = False
     copies: bool = True
     observe: bool = False
-    autocast: bool = True
+    autocast: Sequence[Use] | None = None
     seed: int | None = None
 
     def store(self) -> str:

@@ -48,7 +48,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
         site = sites.current(3)
         events.emit("missing gpu", index=index, file=site.file, line=site.line)
 
-    machine = Machine(draws=draws, autocast=plan.autocast)
+    machine = Machine(draws=draws, autocast=plan.autocast is None)
     machine.moves, machine.missing = moves, missing
     Simulation(machine).__enter__()
 

@@ -30,7 +30,7 @@ class Machine:
             generator of the CPU, so that a run on the CPU draws the same numbers.
         trace: a list to append the tensors, operations and calls on the GPUs to, or None.
         draws: the recorder of random draws, or None.
-        autocast: whether autocast for CUDA lowers the precision.
+        autocast: whether autocast for CUDA lowers the precision as on CUDA.
 
     Attributes:
         moves: the recorder of moves between devices, or None.
