@@ -46,7 +46,8 @@ def overridable(name: str, value: Any) -> Any:
     """
     public: Any = torch.Tensor
     if isinstance(value, property):
-        return property(
+        return _Attribute(
+            name,
             _overridable(value.fget, lambda: getattr(public, name).__get__),
             value.fset and _overridable(value.fset, lambda: getattr(public, name).__set__),
             value.fdel and _overridable(value.fdel, lambda: getattr(public, name).__delete__),
@@ -54,6 +55,16 @@ def overridable(name: str, value: Any) -> Any:
     made = _overridable(value, lambda: getattr(public, name))
     made.__name__, made.__qualname__ = name, f"Tensor.{name}"
     return made
+
+
+class _Attribute(property):
+    """An attribute of tensors, which TorchDynamo takes for one of torch's own."""
+
+    __objclass__ = torch._C.TensorBase
+
+    def __init__(self, name: str, *functions: Any) -> None:
+        super().__init__(*functions)
+        self.__name__ = name
 
 
 def _overridable(call: Any, public: Callable[[], Any]) -> Callable[..., Any]:
