@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -23,3 +26,18 @@ def run_eagerly() -> None:
     config = sys.modules.get("torch._dynamo.config")
     if config is not None:
         config.disable = True  # type: ignore[attr-defined]
+    _wrap_modules()
+
+
+def _wrap_modules() -> None:
+    """Make `torch.compile` return a wrapper of a module, as it does where TorchDynamo is not disabled."""
+    original: Any = torch.compile
+
+    @functools.wraps(original)
+    def compile_(model: Any = None, **options: Any) -> Any:
+        if not isinstance(model, torch.nn.Module):
+            return original(model, **options) if model is not None else partial(compile_, **options)
+        wrapped: Any = torch._dynamo.disable(model)  # type: ignore[no-untyped-call]
+        return wrapped if isinstance(wrapped, torch.nn.Module) else model  # a function in torch 2.0
+
+    torch.compile = compile_
