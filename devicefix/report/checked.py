@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from devicefix.config.settings import Settings
 from devicefix.files.documents import text_of
-from devicefix.model import Outcome
+from devicefix.model import Finding, Outcome
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 STDIN = "-"
@@ -38,6 +39,15 @@ class Checked:
     def files(self) -> Iterator[File]:
         """The files with findings."""
         return (File(outcome) for outcome in self.outcomes if outcome.result.findings)
+
+
+class FileSpan(NamedTuple):
+    """The lines and columns of a finding in its file."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
 
 
 class File:
@@ -71,6 +81,17 @@ class File:
         if cell not in self._lines:
             self._lines[cell] = LINE_END.split(text_of(self.data, cell))
         return self._lines[cell]
+
+    def span(self, finding: Finding) -> FileSpan:
+        """Return where a finding is in the file: for one in a notebook's cell, the lines of JSON with its code."""
+        if finding.cell is None:
+            return FileSpan(finding.line, finding.column, finding.end_line, finding.end_column)
+        from devicefix.files.notebook.lines import file_line
+
+        first, last = (file_line(self.data, finding.cell, line) for line in (finding.line, finding.end_line))
+        lines = self.lines()
+        start = len(lines[first - 1]) - len(lines[first - 1].lstrip())
+        return FileSpan(first, start + 1, last, len(lines[last - 1].rstrip()) + 1)
 
     def fingerprints(self, name: str) -> list[str]:
         """Return a fingerprint of each finding: unique, and stable when lines move.

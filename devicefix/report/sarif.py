@@ -17,7 +17,7 @@ from devicefix.config.printable import printable_json
 from devicefix.config.version import __version__
 from devicefix.files.discover import work_tree
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
-from devicefix.report.checked import STDIN, Checked, File
+from devicefix.report.checked import STDIN, Checked, File, FileSpan
 from devicefix.rewrite.preview import title
 from devicefix.rules.categories import category
 from devicefix.rules.pages import page, url
@@ -105,9 +105,7 @@ def _results(file: File, numbers: dict[str, int], root: Path) -> Iterator[dict[s
     artifact = _artifact(file.path, root)
     for finding, fingerprint in zip(file.findings, file.fingerprints(artifact["uri"]), strict=True):
         cell = "" if finding.cell is None else f" (cell {finding.cell}, line {finding.line})"
-        location: dict[str, Any] = {"artifactLocation": artifact}
-        if finding.cell is None:  # SARIF has no regions inside a notebook's cell
-            location["region"] = _region(finding)
+        location = {"artifactLocation": artifact, "region": _region(file.span(finding))}
         result: dict[str, Any] = {
             "ruleId": finding.code,
             "ruleIndex": numbers[finding.code],
@@ -135,7 +133,7 @@ def _fix(finding: Finding, fix: Fix, artifact: dict[str, str]) -> dict[str, Any]
     }
 
 
-def _region(span: Finding | Replacement) -> dict[str, int]:
+def _region(span: FileSpan | Replacement) -> dict[str, int]:
     return {
         "startLine": span.line,
         "startColumn": span.column,
