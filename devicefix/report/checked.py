@@ -83,7 +83,7 @@ class File:
         return self._lines[cell]
 
     def span(self, finding: Finding) -> FileSpan:
-        """Return where a finding is in the file: for one in a notebook's cell, the lines of JSON with its code."""
+        """Return where a finding is in the file; of one in a notebook's cell, the lines of JSON that hold it."""
         if finding.cell is None:
             return FileSpan(finding.line, finding.column, finding.end_line, finding.end_column)
         from devicefix.files.notebook.lines import file_line
