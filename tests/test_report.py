@@ -234,14 +234,14 @@ def test_packages_are_folders_below_the_common_one() -> None:
     paths = ["p/a.py", "p/net/b.py", "p/net/deep/c.py"]
     outcomes = [Outcome(path, Result(path, [finding()]), "\n".join(LINES).encode()) for path in paths]
     figures = migration(Checked(outcomes, [], Settings()))
-    assert {group.key: group.total for group in figures.packages} == {".": 1, "net": 1, "net/deep": 1}
+    assert {group.key: group.total for group in figures.packages} == {"p": 1, "p/net": 1, "p/net/deep": 1}
 
 
 def test_many_packages_are_cut_at_a_depth() -> None:
     paths = [f"p/{number % 3}/{number}/a.py" for number in range(60)]
     outcomes = [Outcome(path, Result(path, [finding()]), "\n".join(LINES).encode()) for path in paths]
     figures = migration(Checked(outcomes, [], Settings()))
-    assert {group.key: group.total for group in figures.packages} == {"0": 20, "1": 20, "2": 20}
+    assert {group.key: group.total for group in figures.packages} == {"p/0": 20, "p/1": 20, "p/2": 20}
 
 
 # -- formats and errors --------------------------------------------------------------------------------

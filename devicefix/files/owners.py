@@ -1,8 +1,8 @@
 """The owners of files, from a CODEOWNERS file.
 
-GitHub (https://docs.github.com/repositories/managing-your-repositorys-settings-and-features/customizing-your-repository/about-code-owners)
-and GitLab (https://docs.gitlab.com/user/project/codeowners/reference/) differ in where the file is, in sections,
-and in what a pattern matches. As on both, lines that are not valid are ignored.
+GitHub (https://docs.github.com/en/repositories, "About code owners") and GitLab
+(https://docs.gitlab.com/user/project/codeowners/reference/) differ in where the file is, in sections, and in
+what a pattern matches. Both ignore lines that are not valid.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _github(text: str) -> Iterator[Rule]:
 
 
 def _github_paths(pattern: str) -> list[Pattern]:
-    """Return what a pattern matches: as in .gitignore, but without ranges, and `docs/*` only files in `docs`."""
+    """Return what a pattern matches: as in .gitignore without ranges, but `docs/*` no folders."""
     glob = pattern.removesuffix("/")
     anchored = "/" in glob
     glob = glob.removeprefix("/")

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from devicefix.config.settings import Settings
 from devicefix.files.documents import text_of
 from devicefix.model import Finding, Outcome
+from devicefix.rules.registry import RULES
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 STDIN = "-"
@@ -34,6 +35,15 @@ class Checked:
     outcomes: Sequence[Outcome]
     failed: Sequence[Outcome]
     settings: Settings
+
+    @property
+    def rules(self) -> set[str]:
+        """The codes of the rules that were enabled."""
+        return {
+            code
+            for code, rule in RULES.items()
+            if self.settings.target in rule.targets and self.settings.enabled(code, rule.default)
+        }
 
     @property
     def files(self) -> Iterator[File]:
@@ -83,7 +93,7 @@ class File:
         return self._lines[cell]
 
     def span(self, finding: Finding) -> FileSpan:
-        """Return where a finding is in the file; of one in a notebook's cell, the lines of JSON that hold it."""
+        """Return where a finding is in the file; for one in a cell, the lines with its JSON."""
         if finding.cell is None:
             return FileSpan(finding.line, finding.column, finding.end_line, finding.end_column)
         from devicefix.files.notebook.lines import file_line
@@ -108,6 +118,22 @@ class File:
             text = "\0".join((*key, str(seen[key])))
             made.append(hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32])
         return made
+
+
+def below(path: str, root: Path) -> str | None:
+    """Return the path of a file relative to a folder, with `/` between its parts; None if it is not below.
+
+    Args:
+        path: the path, whose own last part may be a link.
+        root: the folder, without links in its path.
+    """
+    whole = Path(os.path.abspath(path))
+    with suppress(OSError):
+        whole = whole.parent.resolve() / whole.name
+    try:
+        return whole.relative_to(root).as_posix()
+    except ValueError:
+        return None
 
 
 def absolute(path: str) -> str:
