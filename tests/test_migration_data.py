@@ -233,10 +233,11 @@ def _broken() -> Iterator[tuple[object, str]]:
     yield whole | {"version": 2}, "its version is 2, but this devicefix reads 1"
     yield whole | {"findings": {}}, 'it must have "devicefix", "revision", "created" and "findings"'
     yield whole | {"created": 1}, 'it must have "devicefix", "revision", "created" and "findings"'
-    for wrong in (
+    wrongs: list[dict[str, object]] = [
         {"path": 1}, {"line": "1"}, {"line": 0}, {"line": -1}, {"cell": 0.5}, {"fix": "all"}, {"message": []},
         {"path": "/" * 5000}, {"code": None},
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for wrong in wrongs:
         yield whole | {"findings": [finding, finding | wrong]}, '"findings"[1] is not a finding of a report'
 
 
