@@ -350,9 +350,42 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return output.as_uri()
 
 
+@pytest.fixture(scope="module")
+def team_address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Write a page with owners, an earlier report and many findings, and return its address."""
+    folder = tmp_path_factory.mktemp("team") / "code"
+    folder.mkdir()
+    grow(folder)
+    (folder / "CODEOWNERS").write_text("* @org/everybody\n/lib/ @org/library @sam\n/train.py\n")
+    lines = "".join(f"    torch.cuda.synchronize()\n    print({number})\n" for number in range(40))
+    for number in range(3):
+        (folder / f"lib/long{number}.py").write_text(f"import torch\n\ndef f():\n{lines}")
+    assert Cli()("report", folder, "-o", folder / "old.json", "--timestamp").exit_code == 0
+    (folder / "lib/long2.py").write_text(
+        f"import torch\n\ndef f():\n{lines}".replace("synchronize", "init", 3)
+    )
+    (folder / "lib/state.py").write_text("import torch\n")
+    (folder / f"lib/{HOSTILE}").unlink()
+    output = folder.parent / "page.html"
+    done = Cli()("report", folder, "-o", output, "--since", folder / "old.json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return output.as_uri()
+
+
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
-    """Return the opened page. Any error, console message or other request fails the test."""
+    """Return the opened page."""
+    yield from opened(browser, address)
+
+
+@pytest.fixture
+def team_page(browser: Browser, team_address: str) -> Iterator[Page]:
+    """Return the opened page with owners and an earlier report."""
+    yield from opened(browser, team_address)
+
+
+def opened(browser: Browser, address: str) -> Iterator[Page]:
+    """Yield an opened page. Any error, console message or other request fails the test."""
     context = browser.new_context(color_scheme="light", viewport={"width": 1280, "height": 900})
     page = context.new_page()
     trouble: list[str] = []
@@ -405,6 +438,48 @@ def test_filters_and_search(page: Page) -> None:
         page.wait_for_url(f"**/*#{urlencode({'text': words})}")
         assert shown(page) == rules
     assert page.is_visible("text=Nothing matches.")
+
+
+@pytest.mark.slow
+def test_a_link_opens_what_it_names(team_page: Page) -> None:
+    page = team_page
+    assert page.locator("details.file[open]").count() == 0  # too many findings
+    page.click("#people h3 a >> text=DF902")
+    expect_shown(page, "1 finding of")
+    assert page.locator("details.file[open] .path").all_text_contents() == ["train.py"]
+    assert shown(page) == ["DF902"]
+    page.reload()
+    expect_shown(page, "1 finding of")
+    assert shown(page) == ["DF902"]
+    assert page.locator("li[data-rule=DF902] table.code").is_visible()
+    page.evaluate("location.hash = '#rule=DF401'")  # 120 findings in three files
+    expect_shown(page, "in 3 files")
+    assert page.locator("details.file[open] >> visible=true").count() == 3
+
+
+@pytest.mark.slow
+def test_filter_by_owner_and_since(team_page: Page) -> None:
+    page = team_page
+    page.click("#owners a >> text=@sam")
+    expect_shown(page, "120 findings of")
+    assert page.url.endswith("#owner=%40sam") and page.input_value("[name=owner]") == "@sam"
+    page.click("#owners a >> text=no owner")
+    expect_shown(page, "3 findings of 123")
+    assert page.locator("details.file .path >> visible=true").all_text_contents() == ["train.py"]
+    page.select_option("[name=owner]", "@org/library")
+    page.select_option("[name=status]", "new")
+    expect_shown(page, "3 findings of 123, in 1 file")
+    assert page.locator("li[data-status=new] .mark.new").count() == 3
+    page.click("#since summary >> text=fixed ties")
+    fixed = page.locator("#since .gone-list").first.locator("li").all_text_contents()
+    assert len(fixed) == 4 and fixed[0].startswith("lib/")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_owners_and_progress_fit_the_screen(team_page: Page, width: int) -> None:
+    team_page.set_viewport_size({"width": width, "height": 800})
+    assert team_page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.slow
@@ -549,7 +624,8 @@ def test_five_thousand_findings(browser: Browser, cli: Cli, tmp_path: Path) -> N
     }""")
     assert page.inner_text("#shown") == "180 findings of 5,000, in 9 files"
     assert took < 2000
-    assert page.locator("table.code").count() == 0  # made as they are needed, such as for paper
+    assert page.locator("details.file[open]").count() == 5  # the first ones, with the 100 findings
+    assert page.locator("table.code tbody").count() == 100  # the others are made as they are needed
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator("table.code tbody").count() == 180
     page.close()

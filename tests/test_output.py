@@ -22,6 +22,7 @@ import pytest
 from helpers import Cli, CliResult
 from junitparser import Error, JUnitXml
 
+from devicefix.files.notebook.lines import file_line
 from devicefix.model import Finding, Outcome, Replacement
 from devicefix.model import Result as Found
 from devicefix.report import FORMATS
@@ -327,6 +328,7 @@ def test_sarif_is_valid_by_the_schema_that_it_names(
 ) -> None:
     """The schema may not be copied here; DEVICEFIX_SARIF_SCHEMA names one that is there already."""
     (tmp_path / "broken.py").write_text("import torch\nx = torch.ones(2.cuda()\n")
+    (tmp_path / "book.ipynb").write_text(json.dumps(notebook("import torch", "x = torch.ones(2).cuda()")))
     if os.name == "posix":
         for name in ODD:
             (tmp_path / name).write_text(TIED)
@@ -389,12 +391,56 @@ def test_sarif_paths_are_those_of_the_repository(
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "package/tied.py"
 
 
-def test_sarif_leaves_out_the_lines_of_cells(check: Check, tmp_path: Path) -> None:
-    (tmp_path / "book.ipynb").write_text(json.dumps(notebook("import torch", "x = torch.ones(2).cuda()\n")))
+def test_a_finding_in_a_cell_has_the_lines_of_the_file(check: Check, tmp_path: Path) -> None:
+    """GitHub's code scanning refuses a result without a region, and knows no cells."""
+    book = notebook("import torch", "x = torch.ones(2).cuda()\n")
+    text = json.dumps(book, indent=1)
+    (tmp_path / "book.ipynb").write_text(text)
     (log,) = json.loads(check("--output-format", "sarif").stdout)["runs"]
     (result,) = log["results"]
-    assert "region" not in result["locations"][0]["physicalLocation"] and "fixes" not in result
-    assert "cell 2, line 1" in result["message"]["text"]
+    region = result["locations"][0]["physicalLocation"]["region"]
+    line = text.split("\n")[region["startLine"] - 1]
+    assert line[region["startColumn"] - 1 : region["endColumn"] - 1] == '"x = torch.ones(2).cuda()\\n"'
+    assert region["endLine"] == region["startLine"]
+    assert "cell 2, line 1" in result["message"]["text"] and "fixes" not in result
+    (issue,) = json.loads(check("--output-format", "gitlab").stdout)
+    assert issue["location"]["positions"]["begin"]["line"] == region["startLine"]
+    annotation = check("--output-format", "github").stdout
+    assert f",line={region['startLine']},endLine={region['startLine']}," in annotation
+    assert f'line="{region["startLine"]}"' in check("--output-format", "junit").stdout
+    (tmp_path / "book.ipynb").write_text(json.dumps(book))  # on one line
+    (log,) = json.loads(check("--output-format", "sarif").stdout)["runs"]
+    assert log["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "held"), [(2, 1, '"a\\n"'), (2, 3, '"c"'), (3, 2, '"x\\ny"'), (4, 2, '"s"'), (9, 1, "{")]
+)
+def test_the_lines_of_a_cell_in_its_file(cell: int, line: int, held: str) -> None:
+    sources: list[Any] = [[], ["a\n", "b\n", "c"], "x\ny", ["", "q", "\n", "s"]]
+    text = json.dumps({"cells": [{"source": source} for source in sources]}, indent=1)
+    assert held in text.split("\n")[file_line(text.encode(), cell, line) - 1]
+
+
+def test_the_formats_agree_on_the_number_of_findings(check: Check, hard: Path, tmp_path: Path) -> None:
+    (tmp_path / "book.ipynb").write_text(json.dumps(notebook("import torch", "x = torch.ones(2).cuda()")))
+    (tmp_path / "broken.py").write_text("import torch\nx = torch.ones(2.cuda()\n")
+    found = re.search(r"Found (\d+) findings", check("--output-format", "concise").stdout)
+    assert found is not None
+    number = int(found[1])
+    assert len(json.loads(check("--output-format", "json").stdout)) == number > 3
+    assert len(check("--output-format", "json-lines").stdout.splitlines()) == number
+    assert len(json.loads(check("--output-format", "sarif").stdout)["runs"][0]["results"]) == number
+    assert len(json.loads(check("--output-format", "gitlab").stdout)) == number
+    assert len(check("--output-format", "github").stdout.splitlines()) == number
+    assert f'failures="{number}"' in check("--output-format", "junit").stdout.partition("<testsuite ")[0]
+    assert f"<p>{number} findings in " in check("--output-format", "html").stdout
+    counts = json.loads(check("--statistics", "--output-format", "json").stdout)
+    assert sum(each["count"] for each in counts) == number
+
+
+def test_the_text_of_a_cell(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "book.ipynb").write_text(json.dumps(notebook("import torch", "x = torch.ones(2).cuda()\n")))
     shown = check("--output-format", "full").stdout
     assert " --> book.ipynb:cell 2:1:5\n" in shown and "1 | x = torch.ones(2).cuda()\n  |     ^^^^" in shown
     assert "\n ::: cell 1\n" in shown

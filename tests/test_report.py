@@ -208,6 +208,41 @@ def test_summary_of_rewrite(results: list[Result], written: bool, summary: str) 
     assert totals.rewritten(results, 0, written) == summary
 
 
+# -- the marks inside lines ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pairs"),
+    [
+        (["a.synchronize()"], ["if a.is_available():", "    a.synchronize()"], [(None, 0), (0, 1)]),
+        (
+            ["a.one()", "a.two()", "a.one()"],
+            ["if a.ok():", "    a.one()", "    a.two()", "    a.one()"],
+            [(None, 0), (0, 1), (1, 2), (2, 3)],
+        ),
+        (["x = f(a, b)"], ["x = f(", "    a, b", ")"], [(0, 0), (None, 1), (None, 2)]),
+        (["x = 1", "y = 2"], ["x = 3", "y = 4"], [(0, 0), (1, 1)]),
+        (["x = 1"], ["zzz", "www"], [(0, None), (None, 0), (None, 1)]),
+    ],
+)
+def test_a_line_below_a_new_guard_stays_the_same_line(
+    before: list[str], after: list[str], pairs: list[tuple[int | None, int | None]]
+) -> None:
+    assert list(changes.paired(before, after)) == pairs
+
+
+def test_the_marks_of_a_guard() -> None:
+    lines = ["import torch", "torch.cuda.synchronize()", ""]
+    guard = Replacement(2, 1, 2, 25, "if torch.cuda.is_available():\n    torch.cuda.synchronize()")
+    (rows,) = hunks(lines, [guard])
+    assert [(row.sign, row.parts) for row in rows] == [
+        (" ", ["import torch"]),
+        ("-", ["", "", "torch.cuda.synchronize()"]),
+        ("+", ["if torch.cuda.is_available():"]),
+        ("+", ["", "    ", "torch.cuda.synchronize()"]),
+    ]
+
+
 # -- the migration report ------------------------------------------------------------------------------
 
 
@@ -234,14 +269,14 @@ def test_packages_are_folders_below_the_common_one() -> None:
     paths = ["p/a.py", "p/net/b.py", "p/net/deep/c.py"]
     outcomes = [Outcome(path, Result(path, [finding()]), "\n".join(LINES).encode()) for path in paths]
     figures = migration(Checked(outcomes, [], Settings()))
-    assert {group.key: group.total for group in figures.packages} == {".": 1, "net": 1, "net/deep": 1}
+    assert {group.key: group.total for group in figures.packages} == {"p": 1, "p/net": 1, "p/net/deep": 1}
 
 
 def test_many_packages_are_cut_at_a_depth() -> None:
     paths = [f"p/{number % 3}/{number}/a.py" for number in range(60)]
     outcomes = [Outcome(path, Result(path, [finding()]), "\n".join(LINES).encode()) for path in paths]
     figures = migration(Checked(outcomes, [], Settings()))
-    assert {group.key: group.total for group in figures.packages} == {"0": 20, "1": 20, "2": 20}
+    assert {group.key: group.total for group in figures.packages} == {"p/0": 20, "p/1": 20, "p/2": 20}
 
 
 # -- formats and errors --------------------------------------------------------------------------------

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from devicefix.cli.errors import exit_status, missing_package
+from devicefix.cli.errors import exit_status, missing_package, print_warning
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, settings_for
 from devicefix.cli.output import check_default, check_folder, write_file
@@ -20,9 +20,12 @@ from devicefix.files.write import Change
 from devicefix.report.wording import count
 
 if TYPE_CHECKING:
+    from devicefix.files.owners import Owners
     from devicefix.report.checked import Checked
+    from devicefix.report.migration import About, Migration
 
-DEFAULT_OUTPUT = Path("devicefix-report.html")
+NAME = "devicefix-report"
+FORMATS = ("html", "json", "csv")
 
 
 @click.command(short_help="Write a migration report.")
@@ -31,9 +34,17 @@ DEFAULT_OUTPUT = Path("devicefix-report.html")
     "--output",
     "-o",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    default=DEFAULT_OUTPUT,
-    show_default=True,
-    help="The file to write; - for the standard output.",
+    help=f"The file to write; - for the standard output. [default: {NAME}.FORMAT]",
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    help="The format of the report. [default: that of the output's name, else html]",
+)
+@click.option(
+    "--since",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Compare with an earlier report in the format json.",
 )
 @click.option(
     "--coverage-file",
@@ -51,7 +62,9 @@ def report(
     config_file: Path | None,
     stdin_filename: str | None,
     exit_zero: bool,  # noqa: ARG001 (findings never change the exit status)
-    output: Path,
+    output: Path | None,
+    output_format: str | None,
+    since: Path | None,
     coverage_file: Path | None,
     title: str | None,
     timestamp: bool,
@@ -59,28 +72,29 @@ def report(
 ) -> None:
     """Write a migration report about PATHS: the ties to CUDA, and which of them a rewrite fixes.
 
-    The report is one HTML file that needs no network and no server. The exit status is 0 even if there are
-    findings.
+    The report is one HTML file that needs no network and no server, or the findings as CSV or JSON.
+    The exit status is 0 even if there are findings.
     """
-    try:
-        from devicefix.report import migration_page
-    except ImportError as error:
-        raise missing_package("report", error.name, "report") from None
-    from devicefix.report.migration import migration
+    from devicefix.report import earlier
+    from devicefix.report.migration import About, migration
     from devicefix.runner.coverage import Coverage
 
-    if ctx.get_parameter_source("output") is ParameterSource.DEFAULT:
+    shown_as = output_format or _format_of(output)
+    render = _renderer(shown_as)
+    if output is None:
+        output = Path(f"{NAME}.{shown_as}")
         check_default(output)
     elif output != STDIN:
         check_folder(output)
     coverage = None if coverage_file is None else Coverage(coverage_file)
+    before = None if since is None else earlier.read(since)
     settings = replace(settings_for(paths, config_file, stdin_filename, given), replacements=True)
     checked = check_paths(paths, stdin_filename, settings)
     folder = common_folder(paths)
-    about = migration_page.About(
-        title or folder.resolve().name, _revision(folder, checked), _now() if timestamp else ""
-    )
-    page = migration_page.html(migration(checked, coverage), about).encode()
+    about = About(title or folder.resolve().name, _revision(folder, checked), _now() if timestamp else "")
+    root = _root(folder)
+    figures = migration(checked, coverage, root, _owners(root), before)
+    page = render(figures, about).encode(errors="replace")
     if coverage is not None and coverage.changed and not settings.quiet:
         changed, shown = count(len(coverage.changed), "file"), printable(str(coverage_file))
         click.echo(f"{changed} changed since the runs in {shown}: run `devicefix verify` again.", err=True)
@@ -91,6 +105,50 @@ def report(
         if not settings.quiet:
             click.echo(f"Wrote the report to {printable(str(output))}")
     ctx.exit(exit_status(len(checked.failed), findings=False))
+
+
+def _format_of(output: Path | None) -> str:
+    """Return the format that the name of the output asks for."""
+    suffix = output.suffix.lower().removeprefix(".") if output else ""
+    return suffix if suffix in FORMATS else FORMATS[0]
+
+
+def _renderer(name: str) -> Callable[[Migration, About], str]:
+    """Return what writes a format.
+
+    Raises:
+        CommandError: a package that it needs is not installed.
+    """
+    from devicefix.report import migration_data
+
+    if name == "json":
+        return migration_data.to_json
+    if name == "csv":
+        return lambda figures, _: migration_data.to_csv(figures)
+    try:
+        from devicefix.report import migration_page
+    except ImportError as error:
+        raise missing_package("report", error.name, "report") from None
+    return migration_page.html
+
+
+def _root(folder: Path) -> Path:
+    """Return the folder for relative paths: the git work tree, else the current folder or the checked one."""
+    from devicefix.files.discover import work_tree
+
+    here, folder = Path.cwd(), folder.resolve()
+    return work_tree(folder) or (here if folder.is_relative_to(here.resolve()) else folder)
+
+
+def _owners(root: Path) -> Owners | None:
+    """Return the owners of the files below a folder, and warn if they cannot be read."""
+    from devicefix.files import owners
+
+    try:
+        return owners.read(root)
+    except OSError as error:
+        print_warning(str(error.filename or root), f"{error.strerror or error}; the report shows no owners")
+        return None
 
 
 def _revision(folder: Path, checked: Checked) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 
 from devicefix.files.differences import Differences
 from devicefix.model import Finding, Replacement
 from devicefix.report.checked import LINE_END
 
 MAX_WIDTH = 160  # characters of a line, or of a part of one
+SEARCH_RANGE = 4  # lines of the new text in which to search for a changed line
+LONG = 1_000_000  # pairs of characters; more take too long to compare
+MIN_SIMILARITY = 0.5  # of two lines that are the same line before and after, from 0 to 1
 
 _TOKEN = re.compile(r"\w+|\W")
 _WORD_AROUND = re.compile(r"\w\w")
@@ -61,6 +65,42 @@ def _between(lines: Sequence[str], start: tuple[int, int], end: tuple[int, int])
     if start[0] == end[0]:
         return lines[start[0]][start[1] : end[1]]
     return "\n".join([lines[start[0]][start[1] :], *lines[start[0] + 1 : end[0]], lines[end[0]][: end[1]]])
+
+
+def paired(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
+    """Yield which line becomes which, by their indices; None for no line.
+
+    A line that only gets another indentation, since a guard is put above it, stays the same line.
+    """
+    stripped = [line.strip() for line in before], [line.strip() for line in after]
+    for kind, a, b, c, d in Differences(*stripped).get_opcodes():
+        if kind == "equal":
+            yield from zip(range(a, b), range(c, d), strict=True)
+            continue
+        for one, other in _similar_pairs(stripped[0][a:b], stripped[1][c:d]):
+            yield None if one is None else a + one, None if other is None else c + other
+
+
+def _similar_pairs(before: list[str], after: list[str]) -> Iterator[tuple[int | None, int | None]]:
+    """Yield which line becomes which: in order if there are as many, else the first similar one."""
+    if len(before) == len(after):
+        yield from zip(range(len(before)), range(len(after)), strict=True)
+        return
+    done = 0
+    for index, line in enumerate(before):
+        near = range(done, min(done + SEARCH_RANGE, len(after)))
+        other = next((at for at in near if _similar(line, after[at])), None)
+        if other is not None:
+            yield from ((None, at) for at in range(done, other))
+            done = other + 1
+        yield index, other
+    yield from ((None, at) for at in range(done, len(after)))
+
+
+def _similar(one: str, other: str) -> bool:
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    quick = matcher.quick_ratio() > MIN_SIMILARITY
+    return quick and (len(one) * len(other) > LONG or matcher.ratio() > MIN_SIMILARITY)
 
 
 def mark_finding(line: str, number: int, finding: Finding) -> Parts:

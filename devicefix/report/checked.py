@@ -11,10 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from devicefix.config.settings import Settings
 from devicefix.files.documents import text_of
-from devicefix.model import Outcome
+from devicefix.model import Finding, Outcome
+from devicefix.rules.registry import RULES
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 STDIN = "-"
@@ -35,9 +37,27 @@ class Checked:
     settings: Settings
 
     @property
+    def rules(self) -> set[str]:
+        """The codes of the rules that were enabled."""
+        return {
+            code
+            for code, rule in RULES.items()
+            if self.settings.target in rule.targets and self.settings.enabled(code, rule.default)
+        }
+
+    @property
     def files(self) -> Iterator[File]:
         """The files with findings."""
         return (File(outcome) for outcome in self.outcomes if outcome.result.findings)
+
+
+class FileSpan(NamedTuple):
+    """The lines and columns of a finding in its file."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
 
 
 class File:
@@ -72,6 +92,17 @@ class File:
             self._lines[cell] = LINE_END.split(text_of(self.data, cell))
         return self._lines[cell]
 
+    def span(self, finding: Finding) -> FileSpan:
+        """Return where a finding is in the file; for one in a cell, the lines with its JSON."""
+        if finding.cell is None:
+            return FileSpan(finding.line, finding.column, finding.end_line, finding.end_column)
+        from devicefix.files.notebook.lines import file_line
+
+        first, last = (file_line(self.data, finding.cell, line) for line in (finding.line, finding.end_line))
+        lines = self.lines()
+        start = len(lines[first - 1]) - len(lines[first - 1].lstrip())
+        return FileSpan(first, start + 1, last, len(lines[last - 1].rstrip()) + 1)
+
     def fingerprints(self, name: str) -> list[str]:
         """Return a fingerprint of each finding: unique, and stable when lines move.
 
@@ -87,6 +118,22 @@ class File:
             text = "\0".join((*key, str(seen[key])))
             made.append(hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32])
         return made
+
+
+def below(path: str, root: Path) -> str | None:
+    """Return the path of a file relative to a folder, with `/` between its parts; None if it is not below.
+
+    Args:
+        path: the path, whose own last part may be a link.
+        root: the folder, without links in its path.
+    """
+    whole = Path(os.path.abspath(path))
+    with suppress(OSError):
+        whole = whole.parent.resolve() / whole.name
+    try:
+        return whole.relative_to(root).as_posix()
+    except ValueError:
+        return None
 
 
 def absolute(path: str) -> str:

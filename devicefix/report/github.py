@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from devicefix.config.printable import printable
 from devicefix.model import Finding
-from devicefix.report.checked import Checked, absolute, as_text
+from devicefix.report.checked import Checked, File, absolute, as_text
 from devicefix.report.wording import place
 
 
@@ -21,22 +21,21 @@ def render(checked: Checked) -> Iterator[str]:
         yield _command({"title": "devicefix", "file": absolute(outcome.path)}, outcome.error or "")
     for file in checked.files:
         for finding in file.findings:
-            at = {"title": f"devicefix ({finding.code})", "file": absolute(file.path), **_lines(finding)}
+            at = {
+                "title": f"devicefix ({finding.code})",
+                "file": absolute(file.path),
+                **_lines(file, finding),
+            }
             where = f"{as_text(file.path)}:{place(finding)}"
             yield _command(at, f"{where}: {finding.code} {finding.message}")
 
 
-def _lines(finding: Finding) -> dict[str, object]:
-    """Return the lines and columns of a finding.
-
-    GitHub accepts columns only within one line, and has no lines inside a notebook's cell.
-    """
-    if finding.cell is not None:
-        return {"line": 1}
-    if finding.line != finding.end_line:
-        return {"line": finding.line, "endLine": finding.end_line}
-    columns = {"col": finding.column, "endColumn": finding.end_column}
-    return {"line": finding.line, "endLine": finding.line, **columns}
+def _lines(file: File, finding: Finding) -> dict[str, object]:
+    """Return the lines and columns of a finding in its file; GitHub accepts columns only within one line."""
+    span = file.span(finding)
+    if span.line != span.end_line:
+        return {"line": span.line, "endLine": span.end_line}
+    return {"line": span.line, "endLine": span.line, "col": span.column, "endColumn": span.end_column}
 
 
 def _command(properties: dict[str, object], message: str) -> str:

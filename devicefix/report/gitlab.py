@@ -13,7 +13,7 @@ from typing import Any
 
 from devicefix.config.printable import printable_json
 from devicefix.model import Finding
-from devicefix.report.checked import STDIN, Checked, as_text
+from devicefix.report.checked import STDIN, Checked, FileSpan, as_text
 
 
 def render(checked: Checked) -> Iterator[str]:
@@ -22,14 +22,12 @@ def render(checked: Checked) -> Iterator[str]:
     for file in checked.files:
         path = _in_project(file.path)
         for finding, fingerprint in zip(file.findings, file.fingerprints(path), strict=True):
-            issues.append(_issue(finding, path, fingerprint))
+            issues.append(_issue(finding, file.span(finding), path, fingerprint))
     yield printable_json(json.dumps(issues, indent=2, ensure_ascii=False)) + "\n"
 
 
-def _issue(finding: Finding, path: str, fingerprint: str) -> dict[str, Any]:
-    start, end = _position(finding.line, finding.column), _position(finding.end_line, finding.end_column)
-    if finding.cell is not None:  # GitLab has no lines inside a notebook's cell
-        start = end = _position(1, 1)
+def _issue(finding: Finding, span: FileSpan, path: str, fingerprint: str) -> dict[str, Any]:
+    start, end = _position(span.line, span.column), _position(span.end_line, span.end_column)
     return {
         "check_name": finding.code,
         "description": f"{finding.code}: {finding.message}",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from devicefix.files.differences import Differences
 from devicefix.model import Replacement
-from devicefix.report.changes import Parts, grouped, mark_differences, replaced
+from devicefix.report.changes import Parts, grouped, mark_differences, paired, replaced
 
 CONTEXT = 1  # unchanged lines around a change, as in ruff's output
 
@@ -54,9 +54,9 @@ def _compared(before: list[str], after: list[str], offset: int) -> Iterator[Row]
             yield from (Row(" ", offset + index + 1, [after[index]]) for index in range(c, d))
             continue
         old, new = [[line] for line in before[a:b]], [[line] for line in after[c:d]]
-        if len(old) == len(new):
-            pairs = [mark_differences(one[0], other[0]) for one, other in zip(old, new, strict=True)]
-            old, new = [one for one, _ in pairs], [other for _, other in pairs]
+        for one, other in paired(before[a:b], after[c:d]):
+            if one is not None and other is not None:
+                old[one], new[other] = mark_differences(before[a + one], after[c + other])
         yield from (Row("-", 0, parts) for parts in old)
         yield from (Row("+", offset + index + 1, parts) for index, parts in enumerate(new, c))
 

@@ -35,8 +35,7 @@ def _failures(root: xml.Element, file: File) -> None:
     suite = _suite(root, _name(file.path), tests=len(file.findings), failures=len(file.findings))
     for finding in file.findings:
         test = _test(suite, file.path, f"{PACKAGE}.{finding.code}")
-        if finding.cell is None:
-            test.set("line", str(finding.line))
+        test.set("line", str(file.span(finding).line))
         message = printable(finding.message)
         failure = xml.SubElement(test, "failure", message=message, type=finding.code)
         failure.text = f"{_where(finding)}, {message}"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import cleandoc
-from itertools import accumulate, count
-from pathlib import Path
+from itertools import accumulate, count, takewhile
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from devicefix.files.owners import Owners
 from devicefix.model import Finding, Safety
 from devicefix.report import side_by_side
-from devicefix.report.checked import Checked
+from devicefix.report.checked import STDIN, Checked, below
+from devicefix.report.earlier import Earlier, Entry
 from devicefix.report.side_by_side import Row
 from devicefix.report.wording import place
 from devicefix.rules.categories import Category, category
@@ -22,6 +24,17 @@ from devicefix.rules.registry import RULES
 from devicefix.runner.coverage import Coverage
 
 MAX_PACKAGES = 24  # more than that are hard to take in
+NO_OWNER = "none"  # every owner has an @
+NEW, KNOWN, FIXED, UNCHECKED = "new", "known", "fixed", "unchecked"
+UNPARSABLE = "DF901"
+
+
+class About(NamedTuple):
+    """The title of a report, the revision of the code, and the time, both empty if unknown."""
+
+    title: str
+    revision: str = ""
+    made: str = ""
 
 
 class Kind(NamedTuple):
@@ -48,15 +61,21 @@ class Tie:
 
     Attributes:
         number: its number on the page.
+        file: the number of its file.
         finding: the finding.
+        fingerprint: what identifies it in a later report.
         rows: its code.
         verified: whether its fix ran in `devicefix verify`; None without a coverage file or a fix.
+        status: whether it is new or known since an earlier report; None without one.
     """
 
     number: int
+    file: int
     finding: Finding
+    fingerprint: str
     rows: list[Row]
     verified: bool | None = None
+    status: str | None = None
 
     @property
     def kind(self) -> Kind:
@@ -92,6 +111,16 @@ class Ties:
         return len(self.ties)
 
     @cached_property
+    def lines(self) -> int:
+        """The number of lines with ties."""
+        found = {
+            (tie.file, tie.finding.cell, line)
+            for tie in self.ties
+            for line in range(tie.finding.line, tie.finding.end_line + 1)
+        }
+        return len(found)
+
+    @cached_property
     def fixes(self) -> int:
         """The number of fixes that a run could verify, 0 without a coverage file."""
         return sum(tie.verified is not None for tie in self.ties)
@@ -104,17 +133,18 @@ class Ties:
 
 @dataclass
 class File(Ties):
-    """The ties of a file, and the definitions that a rewrite adds to it."""
+    """The ties of a file, its owners, and the definitions that a rewrite adds to it."""
 
     path: str = ""
     number: int = 0
     package: str = ""
+    owners: tuple[str, ...] = ()
     definitions: list[Row] = field(default_factory=list)
 
 
 @dataclass
 class Group(Ties):
-    """The ties of one category, package, rule or message."""
+    """The ties of one category, package, owner, rule or message."""
 
     key: str = ""
     name: str = ""
@@ -130,6 +160,51 @@ class Rule(Group):
     page: dict[str, str] = field(default_factory=dict)
 
 
+class Progress(NamedTuple):
+    """The numbers of ties that are new, known, fixed, and unchecked since an earlier report."""
+
+    new: int
+    known: int
+    fixed: int
+    unchecked: int
+
+
+@dataclass(frozen=True)
+class Since:
+    """What has changed since an earlier report.
+
+    Attributes:
+        earlier: the earlier report.
+        fixed: its findings that are gone, in files and of rules that were checked again.
+        unchecked: its findings that may still be there.
+        statuses: for each finding of both reports its package and its status.
+    """
+
+    earlier: Earlier
+    fixed: list[Entry]
+    unchecked: list[Entry]
+    statuses: list[tuple[str, str]]
+
+    @property
+    def total(self) -> Progress:
+        """The progress of all packages."""
+        return _progress(status for _, status in self.statuses)
+
+    @property
+    def packages(self) -> list[tuple[str, Progress]]:
+        """The progress of each package, those with the most changes first."""
+        by_package: dict[str, list[str]] = {}
+        for package, status in self.statuses:
+            by_package.setdefault(package, []).append(status)
+        found = ((package, _progress(statuses)) for package, statuses in by_package.items())
+        return sorted(found, key=lambda each: (-each[1].fixed - each[1].new, -each[1].known, each[0]))
+
+
+def _progress(statuses: Iterable[str]) -> Progress:
+    counted = Counter(statuses)
+    return Progress(*(counted[status] for status in (NEW, KNOWN, FIXED, UNCHECKED)))
+
+
 @dataclass
 class Migration(Ties):
     """Everything that the report shows.
@@ -138,11 +213,19 @@ class Migration(Ties):
         files: the files with ties, ordered by path.
         checked: the number of files that were checked.
         failed: the number of files that could not be checked.
+        owned: the file with the owners, None without one.
+        since: what has changed since an earlier report, None without one.
     """
 
     files: list[File] = field(default_factory=list)
     checked: int = 0
     failed: int = 0
+    owned: Owners | None = None
+    since: Since | None = None
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the findings as the machine formats show them."""
+        return (_entry(file, tie) for file in self.files for tie in file.ties)
 
     @property
     def categories(self) -> list[Group]:
@@ -151,21 +234,29 @@ class Migration(Ties):
         def made(key: str, name: str) -> Group:
             return Group(key=key, name=name, summary=category(key).summary)
 
-        return sorted(self._groups(lambda _, tie: tie.category[:2], made), key=lambda group: group.key)
+        return sorted(self._groups(lambda _, tie: [tie.category[:2]], made), key=lambda group: group.key)
 
     @property
     def packages(self) -> list[Group]:
         """The ties by package, largest first."""
-        groups = self._groups(lambda file, _: (file.package, file.package), _group)
+        groups = self._groups(lambda file, _: [(file.package, file.package)], _group)
+        return sorted(groups, key=lambda group: (-group.total, group.key))
+
+    @property
+    def owners(self) -> list[Group]:
+        """The ties by owner, largest first; those of several owners count for each of them."""
+        if self.owned is None:
+            return []
+        groups = self._groups(lambda file, _: [(owner, owner) for owner in file.owners or [NO_OWNER]], _group)
         return sorted(groups, key=lambda group: (-group.total, group.key))
 
     @property
     def rules(self) -> list[Group]:
         """The ties by rule."""
 
-        def named(_: File, tie: Tie) -> tuple[str, str]:
+        def named(_: File, tie: Tie) -> list[tuple[str, str]]:
             code = tie.finding.code
-            return code, RULES[code].name if code in RULES else ""
+            return [(code, RULES[code].name if code in RULES else "")]
 
         return sorted(self._groups(named, _group), key=lambda group: group.key)
 
@@ -214,43 +305,66 @@ class Migration(Ties):
         ]
 
     def _groups(
-        self, named: Callable[[File, Tie], tuple[str, str]], made: Callable[[str, str], Group]
+        self, named: Callable[[File, Tie], list[tuple[str, str]]], made: Callable[[str, str], Group]
     ) -> list[Group]:
         groups: dict[str, Group] = {}
-        files: dict[str, set[int]] = {}
         for file in self.files:
             for tie in file.ties:
-                key, name = named(file, tie)
-                groups.setdefault(key, made(key, name)).ties.append(tie)
-                files.setdefault(key, set()).add(file.number)
-        for key, group in groups.items():
-            group.files = len(files[key])
+                for key, name in named(file, tie):
+                    groups.setdefault(key, made(key, name)).ties.append(tie)
+        for group in groups.values():
+            group.files = len({tie.file for tie in group.ties})
         return list(groups.values())
 
 
-def migration(checked: Checked, coverage: Coverage | None = None) -> Migration:
+def migration(
+    checked: Checked,
+    coverage: Coverage | None = None,
+    root: Path | None = None,
+    owners: Owners | None = None,
+    earlier: Earlier | None = None,
+) -> Migration:
     """Return the figures of a run.
 
     Args:
         checked: the results of the run, in which the fixes hold replacements.
         coverage: the fixes that ran in `devicefix verify`, None if they are not to be shown.
+        root: the folder that paths are relative to, by default the current one.
+        owners: the owners of the files, None if they are not to be shown.
+        earlier: the earlier report to compare with, if there is one.
     """
+    root = (root or Path()).resolve()
     files: list[File] = []
     numbers = count(1)
-    for found in sorted(checked.files, key=lambda each: each.path):
+    shown = ((_path(each.path, root), each) for each in checked.files)
+    for path, found in sorted(shown, key=lambda each: each[0]):
         definitions = side_by_side.definitions(found.findings, found.lines)
-        file = File(path=found.path, number=len(files) + 1, definitions=definitions)
+        file = File(path=path, number=len(files) + 1, definitions=definitions)
+        file.owners = owners.of(path) if owners else ()
         entry = coverage.entry(found.path, found.data) if coverage else None
-        for finding in found.findings:
-            tie = Tie(next(numbers), finding, side_by_side.rows(finding, found.lines))
+        for finding, fingerprint in zip(found.findings, found.fingerprints(path), strict=True):
+            rows = side_by_side.rows(finding, found.lines)
+            tie = Tie(next(numbers), file.number, finding, fingerprint, rows)
             if coverage is not None:
                 tie.verified = entry.is_seen(finding) if entry else _without_run(finding)
+            if earlier is not None:
+                tie.status = KNOWN if fingerprint in earlier.findings else NEW
             file.ties.append(tie)
         files.append(file)
-    for file, package in zip(files, _packages([file.path for file in files]), strict=True):
-        file.package = package
     ties = [tie for file in files for tie in file.ties]
-    return Migration(ties, files, len(checked.outcomes), len(checked.failed))
+    made = Migration(ties, files, len(checked.outcomes), len(checked.failed), owners)
+    gone = _gone(made, checked, root, earlier) if earlier else []
+    packages = _packages([file.path for file in files] + [entry.path for entry in gone])
+    for file in files:
+        file.package = packages[file.path]
+    if earlier is not None:
+        made.since = _since(made, earlier, [entry._replace(folder=packages[entry.path]) for entry in gone])
+    return made
+
+
+def _path(path: str, root: Path) -> str:
+    """Return the path that the report shows for a file."""
+    return path if path == STDIN else below(path, root) or os.path.abspath(path).replace(os.sep, "/")
 
 
 def _without_run(finding: Finding) -> bool | None:
@@ -258,19 +372,66 @@ def _without_run(finding: Finding) -> bool | None:
     return False if finding.safety is Safety.SAFE else None
 
 
-def _packages(paths: list[str]) -> list[str]:
-    """Return the package of each file: its folder, cut at the depth that keeps their number small."""
-    folders = [Path(os.path.abspath(path)).parent for path in paths]
-    try:
-        above = len(Path(os.path.commonpath(folders)).parts)
-    except ValueError:  # no folders, or folders on several drives
-        above = 0
-    within = [folder.parts[above:] for folder in folders]
-    depths = range(max(map(len, within), default=0), 1, -1)
-    depth = next(
-        (number for number in depths if len({parts[:number] for parts in within}) <= MAX_PACKAGES), 1
+def _entry(file: File, tie: Tie) -> Entry:
+    finding, rule = tie.finding, RULES.get(tie.finding.code)
+    return Entry(
+        status=tie.status,
+        path=file.path,
+        cell=finding.cell,
+        line=finding.line,
+        column=finding.column,
+        end_line=finding.end_line,
+        end_column=finding.end_column,
+        code=finding.code,
+        name=rule.name if rule else None,
+        fix="none" if tie.kind == LEFT else tie.kind.key,
+        message=finding.message,
+        category=tie.category.name,
+        folder=file.package,
+        owners=file.owners,
+        ran=tie.verified,
+        fingerprint=tie.fingerprint,
     )
-    return ["/".join(parts[:depth]) or "." for parts in within]
+
+
+def _gone(found: Migration, checked: Checked, root: Path, earlier: Earlier) -> list[Entry]:
+    """Return the findings of an earlier report that are not in this one, each with its status.
+
+    A finding is fixed only if its file was checked with its rule. The other rules see nothing in a file that
+    cannot be parsed.
+    """
+    here = {tie.fingerprint for tie in found.ties}
+    unparsable = {
+        file.path for file in found.files if any(tie.finding.code == UNPARSABLE for tie in file.ties)
+    }
+    again = {_path(outcome.path, root) for outcome in checked.outcomes} - unparsable
+    rules = checked.rules | {tie.finding.code for tie in found.ties}
+    return [
+        entry._replace(
+            status=FIXED if entry.path in again and entry.code in rules else UNCHECKED,
+            owners=found.owned.of(entry.path) if found.owned else (),
+        )
+        for fingerprint, entry in earlier.findings.items()
+        if fingerprint not in here
+    ]
+
+
+def _since(found: Migration, earlier: Earlier, gone: list[Entry]) -> Since:
+    statuses = [(file.package, tie.status or NEW) for file in found.files for tie in file.ties]
+    statuses += ((entry.folder, entry.status or FIXED) for entry in gone)
+    fixed, unchecked = ([entry for entry in gone if entry.status == status] for status in (FIXED, UNCHECKED))
+    return Since(earlier, fixed, unchecked, statuses)
+
+
+def _packages(paths: list[str]) -> dict[str, str]:
+    """Return the package of each file: its folder, cut at the depth that keeps their number small."""
+    folders = {path: PurePosixPath(path).parent.parts for path in paths}
+    different = set(folders.values())
+    above = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*different, strict=False)))
+    deeper = range(above + 2, max(map(len, different), default=0) + 1)
+    fits = takewhile(lambda number: len({parts[:number] for parts in different}) <= MAX_PACKAGES, deeper)
+    depth = max(fits, default=above + 1)
+    return {path: "/".join(parts[:depth]) or "." for path, parts in folders.items()}
 
 
 def _group(key: str, name: str) -> Group:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from hashlib import sha256
-from typing import NamedTuple
 
 from jinja2 import Environment
 from markdown_it import MarkdownIt
@@ -19,19 +18,11 @@ from markupsafe import Markup, escape
 from devicefix.config.printable import printable
 from devicefix.config.version import __version__
 from devicefix.report.environment import environment
-from devicefix.report.migration import KINDS, LEFT, SAFE, UNSAFE, Migration
+from devicefix.report.migration import KINDS, LEFT, NO_OWNER, SAFE, UNSAFE, About, Migration
 
 TEMPLATE, STYLE, SCRIPT = "report.html.jinja", "report.css", "report.js"
 
 _CODE = re.compile(r"`([^`]+)`")
-
-
-class About(NamedTuple):
-    """The page's title, the revision of the code, and the time, both empty if unknown."""
-
-    title: str
-    revision: str = ""
-    made: str = ""
 
 
 def html(migration: Migration, about: About) -> str:
@@ -52,6 +43,7 @@ def html(migration: Migration, about: About) -> str:
         safe=SAFE,
         unsafe=UNSAFE,
         left=LEFT,
+        no_owner=NO_OWNER,
         style=style,
         script=script,
         allowed=f"style-src {_hash(style)}; script-src {_hash(script)}; img-src data:",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +16,7 @@ from devicefix.config.printable import printable_json
 from devicefix.config.version import __version__
 from devicefix.files.discover import work_tree
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
-from devicefix.report.checked import STDIN, Checked, File
+from devicefix.report.checked import STDIN, Checked, File, FileSpan, below
 from devicefix.rewrite.preview import title
 from devicefix.rules.categories import category
 from devicefix.rules.pages import page, url
@@ -63,14 +62,8 @@ def _root() -> Path:
 
 def _rules(checked: Checked) -> list[dict[str, Any]]:
     """Return the rules that were enabled, and those with findings."""
-    settings = checked.settings
     found = {finding.code for outcome in checked.outcomes for finding in outcome.result.findings}
-    on = {
-        code
-        for code, rule in RULES.items()
-        if settings.target in rule.targets and settings.enabled(code, rule.default)
-    }
-    return [_rule(code) for code in sorted(found | on)]
+    return [_rule(code) for code in sorted(found | checked.rules)]
 
 
 def _rule(code: str) -> dict[str, Any]:
@@ -105,9 +98,7 @@ def _results(file: File, numbers: dict[str, int], root: Path) -> Iterator[dict[s
     artifact = _artifact(file.path, root)
     for finding, fingerprint in zip(file.findings, file.fingerprints(artifact["uri"]), strict=True):
         cell = "" if finding.cell is None else f" (cell {finding.cell}, line {finding.line})"
-        location: dict[str, Any] = {"artifactLocation": artifact}
-        if finding.cell is None:  # SARIF has no regions inside a notebook's cell
-            location["region"] = _region(finding)
+        location = {"artifactLocation": artifact, "region": _region(file.span(finding))}
         result: dict[str, Any] = {
             "ruleId": finding.code,
             "ruleIndex": numbers[finding.code],
@@ -135,7 +126,7 @@ def _fix(finding: Finding, fix: Fix, artifact: dict[str, str]) -> dict[str, Any]
     }
 
 
-def _region(span: Finding | Replacement) -> dict[str, int]:
+def _region(span: FileSpan | Replacement) -> dict[str, int]:
     return {
         "startLine": span.line,
         "startColumn": span.column,
@@ -148,14 +139,10 @@ def _artifact(path: str, root: Path) -> dict[str, str]:
     """Return the location of a file, relative to the root if the file is below it."""
     if path == STDIN:
         return {"uri": STDIN}
-    whole = Path(os.path.abspath(path))
-    with suppress(OSError):
-        whole = whole.parent.resolve() / whole.name
-    try:
-        below = whole.relative_to(root)
-    except ValueError:
-        return {"uri": whole.as_uri()}
-    return {"uri": quote(os.fsencode(below.as_posix())), "uriBaseId": ROOT}
+    relative = below(path, root)
+    if relative is None:
+        return {"uri": Path(os.path.abspath(path)).as_uri()}
+    return {"uri": quote(os.fsencode(relative)), "uriBaseId": ROOT}
 
 
 def _invocation(failed: Sequence[Outcome], root: Path) -> dict[str, Any]:

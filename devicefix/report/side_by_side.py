@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
 
 from devicefix.files.differences import Differences
 from devicefix.model import Finding, Replacement
@@ -12,6 +11,7 @@ from devicefix.report.changes import (
     grouped,
     mark_differences,
     mark_finding,
+    paired,
     replaced,
     shortened,
 )
@@ -19,9 +19,6 @@ from devicefix.report.checked import LINE_END
 
 CONTEXT = 2  # unchanged lines around a change
 MAX_ROWS = 40  # of one finding
-SEARCH_RANGE = 4  # lines of the new text in which to search for a changed line
-LONG = 1_000_000  # pairs of characters; more take too long to compare
-MIN_SIMILARITY = 0.5  # of two lines that are the same line before and after, from 0 to 1
 
 # The length of a row is its kind: [number of rows left out], [number, line], [number before, number after,
 # unchanged line], [number before, line, number after, line]. A missing line has the number 0.
@@ -152,7 +149,7 @@ def _compared(before: Sequence[str], after: list[str], old: int, new: int) -> It
             for index in range(a, b):
                 yield [old + index + 1, new + c + index - a + 1, [before[index]]]
             continue
-        for left, right in _paired(before[a:b], after[c:d]):
+        for left, right in paired(before[a:b], after[c:d]):
             one = None if left is None else before[a + left]
             other = None if right is None else after[c + right]
             marked = ([one or ""], [other or ""])
@@ -164,30 +161,6 @@ def _compared(before: Sequence[str], after: list[str], old: int, new: int) -> It
                 0 if right is None else new + c + right + 1,
                 marked[1],
             ]
-
-
-def _paired(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
-    """Yield which line becomes which: in order if there are as many, else the first similar one."""
-    if len(before) == len(after):
-        yield from zip(range(len(before)), range(len(after)), strict=True)
-        return
-    done = 0
-    for index, line in enumerate(before):
-        near = range(done, min(done + SEARCH_RANGE, len(after)))
-        other = next((at for at in near if _similar(line.strip(), after[at].strip())), None)
-        if other is not None:
-            yield from ((None, at) for at in range(done, other))
-            done = other + 1
-        yield index, other
-    yield from ((None, at) for at in range(done, len(after)))
-
-
-def _similar(one: str, other: str) -> bool:
-    if one == other:
-        return True
-    matcher = SequenceMatcher(None, one, other, autojunk=False)
-    quick = matcher.quick_ratio() > MIN_SIMILARITY
-    return quick and (len(one) * len(other) > LONG or matcher.ratio() > MIN_SIMILARITY)
 
 
 def _limited(found: list[Row]) -> list[Row]:

@@ -8,6 +8,7 @@ const files = Array.from(document.querySelectorAll("details.file"), (view) => ({
 }));
 const total = files.reduce((sum, file) => sum + file.items.length, 0);
 const PRINTED = 300; // print the code of up to this many findings; of more, only the list
+const UNFOLDED = 100; // open files that a link shows until there are this many findings
 const FEW = 25; // open all files if there are no more findings than this
 const HIDDEN = /([\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs})/u; // invisible characters, and those that change the direction of text
 
@@ -102,12 +103,13 @@ function wanted() {
 }
 
 function filter() {
-  const { text = "", package: folder, ...exact } = wanted();
+  const { text = "", package: folder, owner, ...exact } = wanted();
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   let left = 0;
   let open = 0;
   for (const file of files) {
-    const inside = !folder || file.view.dataset.package === folder;
+    const { package: own, owners } = file.view.dataset;
+    const inside = (!folder || own === folder) && (!owner || owners?.split(" ").includes(owner));
     const texts = inside && words.length ? searched(file) : [];
     let some = 0;
     file.items.forEach((item, at) => {
@@ -128,10 +130,22 @@ function filter() {
   form.classList.toggle("active", left < total);
 }
 
+// Open the files that a link shows, as far as they are few enough to read.
+function unfold() {
+  let left = UNFOLDED;
+  for (const { view, items } of files) {
+    if (view.hidden) continue;
+    if (left <= 0) break;
+    view.open = true;
+    left -= items.filter((item) => !item.hidden).length;
+  }
+}
+
 function go() {
   const name = location.hash.slice(1);
   if (name.includes("=")) {
     filter();
+    unfold();
     document.getElementById("findings").scrollIntoView();
     return;
   }

@@ -1,0 +1,199 @@
+"""The owners of files, from a CODEOWNERS file.
+
+GitHub (https://docs.github.com/en/repositories, "About code owners") and GitLab
+(https://docs.gitlab.com/user/project/codeowners/reference/) differ in where the file is, in sections, and in
+what a pattern matches. Both ignore lines that are not valid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from devicefix.config import sizes
+from devicefix.config.patterns import ANY, NO_SLASH, PART, Automaton, Item, Pattern, item, joined, literal
+
+# GitHub's folders in its order, then the one that only GitLab has.
+PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
+GITLAB_FILES = (".gitlab", ".gitlab-ci.yml")
+LARGEST = "3M"  # GitHub reads no larger one
+
+_TOGETHER = 4096  # characters of the patterns in one automaton, which takes quadratic time to build
+_SECTION = re.compile(r"\^?\[(?P<name>[^\]]+)\](?:\[\d+\])?(?P<owners>(?:\s.*)?)\Z")
+_WORD = re.compile(r"(?:\\.|[^\s\\])+", re.S)
+_COMMENT = re.compile(r"(?:\A|\s)#")
+_OWNER = re.compile(r"@{1,2}[\w.][\w./-]*|[^\s@#]+@[\w.-]+")
+_GITHUB_PART = re.compile(r"(?<=/)\*\*/|/\*\*\Z|\*+|\\.|.", re.S)
+_GITLAB_PART = re.compile(rf"(?<=/)\*\*/|\*+|{PART}", re.S)
+_ANYTHING = [Item(ANY, repeated=True)]
+_FOLDERS = [*_ANYTHING, *literal("/")]
+_BELOW = [*literal("/"), Item(ANY), *_ANYTHING]
+_EVERY_FILE = [literal("/") + _ANYTHING]
+
+
+class Rule(NamedTuple):
+    """A line of the file: the paths that it matches, each with a slash in front, and their owners."""
+
+    paths: list[Pattern]
+    owners: tuple[str, ...]
+
+
+class Owners:
+    """The owners of files.
+
+    Args:
+        file: the path of the CODEOWNERS file, for people.
+        text: its content.
+        gitlab: whether GitLab reads it, rather than GitHub.
+    """
+
+    def __init__(self, file: str, text: str, gitlab: bool) -> None:
+        self.file = file
+        self.gitlab = gitlab
+        sections = _gitlab(text) if gitlab else [list(_github(text))]
+        self._sections = [_Section(rules) for rules in sections]
+
+    def of(self, path: str) -> tuple[str, ...]:
+        """Return the owners of a file: those of the last pattern of each section that matches it.
+
+        Args:
+            path: the path, relative to the top of the repository, with `/` between its parts.
+        """
+        found = (owner for section in self._sections for owner in section.owners(f"/{path}"))
+        return tuple(dict.fromkeys(found))
+
+
+def read(root: Path) -> Owners | None:
+    """Return the owners of the files in a repository, None if no file names any.
+
+    Raises:
+        OSError: the file cannot be read, or is too large.
+    """
+    for place in PLACES:
+        file = root / place
+        if file.is_file():
+            text = sizes.read(file, sizes.size(LARGEST)).decode(errors="replace").removeprefix("\ufeff")
+            return Owners(place, text, _is_gitlab(root, place, text))
+    return None
+
+
+def _is_gitlab(root: Path, place: str, text: str) -> bool:
+    """Return whether GitLab reads the file, where its place may be either's."""
+    if place.startswith("."):
+        return place.startswith(".gitlab")
+    sections = any(_SECTION.match(line.strip()) for line in text.splitlines())
+    return sections or any((root / name).exists() for name in GITLAB_FILES)
+
+
+class _Section:
+    """The rules of a section; the last one that matches decides."""
+
+    def __init__(self, rules: list[Rule]) -> None:
+        chunks: list[list[Rule]] = [[]]
+        length = 0
+        for rule in reversed(rules):
+            length += sum(map(len, rule.paths))
+            if length > _TOGETHER:
+                chunks.append([])
+                length = 0
+            chunks[-1].append(rule)
+        self._chunks = [(chunk, Automaton(rule.paths for rule in chunk)) for chunk in chunks]
+
+    def owners(self, path: str) -> tuple[str, ...]:
+        for rules, automaton in self._chunks:
+            state = automaton.after(path, automaton.starts)
+            for rule, ends in zip(rules, automaton.ends, strict=True):
+                if state & ends:
+                    return rule.owners
+        return ()
+
+
+def _lines(text: str) -> Iterator[str]:
+    lines = (line.strip() for line in text.splitlines())
+    return (line for line in lines if line and not line.startswith("#"))
+
+
+def _split(line: str) -> tuple[str, list[str]]:
+    """Return the pattern of a line and the words after it, without a comment."""
+    match = _WORD.match(line)
+    pattern = match[0] if match else ""
+    return pattern, _words(line[len(pattern) :])
+
+
+def _words(text: str) -> list[str]:
+    return _COMMENT.split(text, maxsplit=1)[0].split()
+
+
+def _owners(words: list[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if _OWNER.fullmatch(word))
+
+
+# -- GitHub ------------------------------------------------------------------------------------------
+
+
+def _github(text: str) -> Iterator[Rule]:
+    for line in _lines(text):
+        pattern, words = _split(line)
+        owners = _owners(words)
+        if not pattern or pattern.startswith(("!", "\\#")) or len(owners) < len(words):
+            continue  # not valid there
+        with suppress(ValueError):  # too long
+            yield Rule(_github_paths(pattern), owners)
+
+
+def _github_paths(pattern: str) -> list[Pattern]:
+    """Return what a pattern matches: as in .gitignore without ranges, but `docs/*` no folders."""
+    glob = pattern.removesuffix("/")
+    anchored = "/" in glob
+    glob = glob.removeprefix("/")
+    if not glob:
+        return _EVERY_FILE
+    starts = [literal("/")] if anchored else [_FOLDERS]
+    paths = _joined(starts, glob, _GITHUB_PART)
+    if pattern.endswith("/"):
+        return joined(paths, [_BELOW])
+    if anchored and f"/{glob}".endswith("/*"):
+        return paths
+    return joined(paths, [[], _BELOW])
+
+
+# -- GitLab ------------------------------------------------------------------------------------------
+
+
+def _gitlab(text: str) -> list[list[Rule]]:
+    """Return the rules by section; sections of the same name are one."""
+    sections: dict[str, list[Rule]] = {"": []}
+    name = ""
+    default: tuple[str, ...] = ()
+    for line in _lines(text):
+        section = _SECTION.match(line)
+        if section:
+            name, default = section["name"].strip().casefold(), _owners(_words(section["owners"]))
+            sections.setdefault(name, [])
+            continue
+        pattern, words = _split(line)
+        owners = () if pattern.startswith("!") else _owners(words) or default
+        with suppress(ValueError):  # a pattern that is not valid, or too long
+            sections[name].append(Rule(_gitlab_paths(pattern.removeprefix("!")), owners))
+    return list(sections.values())
+
+
+def _gitlab_paths(pattern: str) -> list[Pattern]:
+    """Return what a pattern matches: a whole path, from any folder unless it starts with a slash."""
+    if pattern in ("", "*"):
+        return _EVERY_FILE if pattern else []
+    glob = pattern if pattern.startswith("/") else f"/**/{pattern}"
+    return _joined([literal("/")], (f"{glob}**/*" if glob.endswith("/") else glob)[1:], _GITLAB_PART)
+
+
+def _joined(starts: list[Pattern], glob: str, parts: re.Pattern[str]) -> list[Pattern]:
+    """Return the patterns that a glob stands for, each after each of the starts."""
+    special: dict[str, list[Pattern]] = {"**/": [[], _FOLDERS], "/**": [_BELOW]}
+    found = starts
+    for part in parts.finditer(f"/{glob}", 1):
+        made = literal("[") if part[0] == "[" else [item(part[0], NO_SLASH)]  # one that opens no range
+        found = joined(found, special.get(part[0]) or [made])
+    return found
