@@ -143,6 +143,22 @@ def test_ties_by_owner(report: Report, tmp_path: Path) -> None:
     assert 'data-owners="none"' in page and ">no owner</a>" in page
 
 
+def test_owners_of_other_files(
+    report: Report, git: Git, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (tmp_path / "CODEOWNERS").write_text("* @all\n/linked/ @linked\n")
+    git.commit_all()
+    assert findings(report("-", "--output-format", "json", input=TIED).stdout)[0]["owners"] == []
+    other = tmp_path_factory.mktemp("other")
+    (other / "b.py").write_text(TIED)
+    (tmp_path / "linked").symlink_to(other)
+    found = findings(report("--output-format", "json", "net", "linked/b.py").stdout)
+    assert {each["path"]: each["owners"] for each in found} == {
+        "linked/b.py": ["@linked"],
+        "net/a.py": ["@all"],
+    }
+
+
 def test_owners_that_cannot_be_read(report: Report, tmp_path: Path) -> None:
     (tmp_path / "CODEOWNERS").write_bytes(b"#" * (3 * 2**20 + 1))
     done = report()

@@ -340,7 +340,7 @@ def migration(
     for path, found in sorted(shown, key=lambda each: each[0]):
         definitions = side_by_side.definitions(found.findings, found.lines)
         file = File(path=path, number=len(files) + 1, definitions=definitions)
-        file.owners = owners.of(path) if owners else ()
+        file.owners = _owners(path, owners)
         entry = coverage.entry(found.path, found.data) if coverage else None
         for finding, fingerprint in zip(found.findings, found.fingerprints(path), strict=True):
             rows = side_by_side.rows(finding, found.lines)
@@ -364,7 +364,16 @@ def migration(
 
 def _path(path: str, root: Path) -> str:
     """Return the path that the report shows for a file."""
-    return path if path == STDIN else below(path, root) or os.path.abspath(path).replace(os.sep, "/")
+    if path == STDIN:
+        return path
+    whole = Path(os.path.abspath(path))
+    relative = whole.relative_to(root) if whole.is_relative_to(root) else whole  # below a linked folder
+    return below(path, root) or relative.as_posix()
+
+
+def _owners(path: str, owners: Owners | None) -> tuple[str, ...]:
+    """Return the owners of a file; one outside of the repository, or the standard input, has none."""
+    return () if owners is None or path == STDIN or os.path.isabs(path) else owners.of(path)
 
 
 def _without_run(finding: Finding) -> bool | None:
@@ -409,7 +418,7 @@ def _gone(found: Migration, checked: Checked, root: Path, earlier: Earlier) -> l
     return [
         entry._replace(
             status=FIXED if entry.path in again and entry.code in rules else UNCHECKED,
-            owners=found.owned.of(entry.path) if found.owned else (),
+            owners=_owners(entry.path, found.owned),
         )
         for fingerprint, entry in earlier.findings.items()
         if fingerprint not in here
