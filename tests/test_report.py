@@ -20,6 +20,7 @@ LINES = ["import torch", "", "x = f().cuda()", "y = 1", "z = 2", "w = g().cuda()
 DEFINITION = Replacement(2, 1, 2, 1, "\ndevice = 'cpu'\n")
 FIRST = Replacement(3, 9, 3, 15, "to(device)")
 SECOND = Replacement(6, 9, 6, 15, "to(device)")
+SYNC = "torch.cuda.set_rng_state(old)"
 
 
 def finding(line: int = 3, *replacements: Replacement, code: str = "DF101", **options: object) -> Finding:
@@ -214,7 +215,7 @@ def test_summary_of_rewrite(results: list[Result], written: bool, summary: str) 
 @pytest.mark.parametrize(
     ("before", "after", "pairs"),
     [
-        (["a.synchronize()"], ["if a.is_available():", "    a.synchronize()"], [(None, 0), (0, 1)]),
+        ([SYNC], ["if torch.cuda.is_available():", f"    {SYNC}"], [(None, 0), (0, 1)]),
         (
             ["a.one()", "a.two()", "a.one()"],
             ["if a.ok():", "    a.one()", "    a.two()", "    a.one()"],
