@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 from helpers import Cli, CliResult, Git
 
 from devicefix.report.earlier import Entry
+
+pytestmark = pytest.mark.needs("jinja2", "markdown_it")
 
 TIED = "import torch\n\nx = torch.zeros(2).cuda()\n"
 STATE = "import torch\n\nstate = torch.cuda.get_rng_state()\nimport apex.amp\n"
@@ -79,6 +82,15 @@ def test_the_name_of_the_output_decides_the_format(cli: Cli, report: Report, tmp
     done = cli("report", "--output-format", "json")
     assert done.stdout == "Wrote the report to devicefix-report.json\n"
     assert json.loads((tmp_path / "devicefix-report.json").read_text())["version"] == 1
+
+
+def test_csv_and_json_need_no_template_library(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("jinja2", "markdown_it"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for module in ("environment", "migration_page"):
+        monkeypatch.delitem(sys.modules, f"devicefix.report.{module}", raising=False)
+    for form in ("csv", "json"):
+        assert report("--output-format", form).exit_code == 0
 
 
 def test_no_cell_is_a_formula(report: Report, tmp_path: Path) -> None:
