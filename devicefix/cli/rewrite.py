@@ -134,11 +134,11 @@ def check_changes(changes: list[files.Change], require_clean: bool) -> None:
     """
     from devicefix.runner import worktree
 
-    uncommitted, outside = worktree.uncommitted(changes)
+    uncommitted, outside = worktree.uncommitted(changes, staged=not require_clean)
     if require_clean and (unsafe := uncommitted + outside):
         raise CommandError(f"nothing was written: {_subject(unsafe)} not committed in git (--require-clean)")
     if uncommitted:
-        click.echo(f"Warning: {_subject(uncommitted)} not committed in git", err=True)
+        click.echo(f"Warning: {_subject(uncommitted)} neither committed nor staged in git", err=True)
     for change in changes:
         if files.other_names(change.path):
             print_warning(change.path, "other hard links to this file keep the old content")
