@@ -39,7 +39,7 @@ def test_check_prints_a_line_for_each_finding_and_a_summary(cli: Cli, tmp_path: 
     assert LINE.match(done.stdout)
     assert done.stdout.splitlines()[1:] == [
         "Found 1 finding in 1 of 2 files.",
-        "[*] 1 fixable with `devicefix rewrite --in-place`.",
+        "[*] 1 fixable with `--fix`.",
     ]
     assert done.stderr == ""
 
@@ -90,7 +90,10 @@ def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tm
         (["rule", "DF101", "--all"], "--all cannot be used with CODE"),
         (["config", "selekt"], "unknown key 'selekt'; did you mean 'select'?"),
         (["config", "nope"], "unknown key 'nope'; `devicefix config` lists all keys"),
-        (["check", "--fix", "."], "`check` does not fix; use `devicefix rewrite --in-place`"),
+        (["check", "--watch", "--fix"], "--watch cannot be used with --fix"),
+        (["check", "--watch", "-"], "--watch cannot be used with the standard input (-)"),
+        (["check", "--fix", "--add-noqa"], "--add-noqa and --fix cannot be used together"),
+        (["check", "--diff", "--diff-base", "x"], "--diff cannot be used with --diff-base"),
         (["frobnicate"], "unknown command 'frobnicate'"),
         (["chek"], "unknown command 'chek'; did you mean 'check'?"),
     ],
