@@ -120,11 +120,10 @@ def test_fix_shows_the_unsafe_fix_of_what_remains(cli: Cli, project: ProjectFold
 
 
 def test_fix_of_a_notebook_reports_its_cells(cli: Cli, project: ProjectFolder) -> None:
-    cells: list[dict[str, object]] = [{"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": text}
-             for text in (TIED, LEFT)]  # fmt: skip
-    project.write(
-        {"n.ipynb": json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})}
-    )
+    cell = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    cells = [{**cell, "source": text} for text in (TIED, LEFT)]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    project.write({"n.ipynb": json.dumps(notebook)})
     done = cli("check", "--fix")
     assert done.stdout.startswith("n.ipynb:cell 2:1:7: DF101 ")
     assert done.stdout.endswith("Found 2 findings (1 fixed, 1 remaining).\n")

@@ -34,7 +34,7 @@ def strings() -> Iterator[tuple[str, str]]:
 
 
 def messages() -> Iterator[tuple[str, str]]:
-    """Yield the strings without examples of rules, which span lines, and arguments for git, which have no space."""
+    """Yield the strings that are neither examples of rules, which span lines, nor arguments for git."""
     for place, text in strings():
         if "\n    " not in text and " " in text.strip():
             yield place, text
