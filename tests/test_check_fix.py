@@ -119,8 +119,23 @@ def test_fix_shows_the_unsafe_fix_of_what_remains(cli: Cli, project: ProjectFold
     assert "1 fixable with `--fix --unsafe-fixes`." in done.stdout
 
 
+@pytest.mark.parametrize("how", ["option", "configuration"])
+def test_with_unsafe_fixes_check_marks_what_fix_would_fix(cli: Cli, project: ProjectFolder, how: str) -> None:
+    project.write({"unsafe.py": UNSAFE})
+    options = ["--unsafe-fixes"] if how == "option" else []
+    if how == "configuration":
+        project.write({"devicefix.toml": "unsafe-fixes = true\n"})
+    for output_format in ("concise", "grouped", "full"):
+        done = cli("check", "--output-format", output_format, *options)
+        assert "DF102 [*] " in done.stdout
+        assert done.stdout.endswith("[*] 1 fixable with `--fix`.\n")
+    [counted] = json.loads(cli("check", "--statistics", "--output-format", "json", *options).stdout)
+    assert counted["fixable_count"] == 1
+    assert cli("check", "--fix", *options).stdout == "Found 1 finding (1 fixed, 0 remaining).\n"
+
+
 def test_fix_of_a_notebook_reports_its_cells(cli: Cli, project: ProjectFolder) -> None:
-    cell = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    cell: dict[str, object] = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
     cells = [{**cell, "source": text} for text in (TIED, LEFT)]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     project.write({"n.ipynb": json.dumps(notebook)})
@@ -192,6 +207,14 @@ def test_all_commands_count_alike(cli: Cli, project: ProjectFolder) -> None:
     assert would and int(would[1]) + int(would[2]) == found
     fixed = cli("check", "--fix").stdout
     assert f"Found {found} findings ({would[1]} fixed, {would[2]} remaining)." in fixed
+
+
+@pytest.mark.needs("jinja2", "markdown_it")
+def test_the_report_counts_as_check_does(cli: Cli, project: ProjectFolder) -> None:
+    project.write({"a.py": TIED + LEFT, "b.py": UNSAFE, "c.py": RESOLVED["by the value of a variable"]})
+    total = json.loads(cli("report", "--output-format", "json", "-o", "-").stdout)["total"]
+    assert total["findings"] == len(json.loads(cli("check", "--output-format", "json").stdout))
+    assert f"[*] {total['safe']} fixable" in cli("check").stdout
 
 
 # -- watch ---------------------------------------------------------------------------------------------

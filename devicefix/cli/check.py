@@ -107,7 +107,7 @@ def check(
 ) -> None:
     """Find the ties to CUDA in PATHS: files, folders, or - for the standard input.
 
-    Prints each finding, with [*] if it has a safe fix.
+    Prints each finding, with [*] if --fix would fix it.
     """
     fixing = Fixing(fix, fix_only, diff, exit_non_zero_on_fix)
     kind = fixing.option or ("--write-baseline" if write_baseline else "--add-noqa" if add_noqa else None)
@@ -130,7 +130,7 @@ def check(
         checked = hide_unchanged(baseline.hide_known(checked, paths), changes)
         if add_noqa:
             return exit_status(failed, noqa.add(checked) and not exit_zero)
-        totals = Totals.of([outcome.result for outcome in checked.outcomes], failed)
+        totals = Totals.of([outcome.result for outcome in checked.outcomes], failed, settings.unsafe_fixes)
         output.print(checked, totals)
         return exit_status(failed, bool(totals.remaining) and not exit_zero)
 
@@ -171,7 +171,7 @@ def _fix(
     left = replace(checked, outcomes=list(map(_after, outcomes)))
     if reports:
         left = baseline.hide_known(left, paths)
-    totals = Totals.of([outcome.result for outcome in left.outcomes], failed)
+    totals = Totals.of([outcome.result for outcome in left.outcomes], failed, settings.unsafe_fixes)
     if reports:
         output.print(left, totals, err=piped)
     elif not settings.quiet:

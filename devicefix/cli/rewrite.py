@@ -84,7 +84,7 @@ def rewrite(
         failed += len(unwritten)
         outcomes = [outcome for outcome in outcomes if outcome.path not in unwritten]
     if in_place or piped:
-        print_findings(outcomes, settings.quiet, err=piped)
+        print_findings(outcomes, settings, err=piped)
     results = [outcome.result for outcome in outcomes]
     if not settings.quiet:
         summary = Totals.of(results, failed).rewritten(written=in_place or piped)
@@ -149,17 +149,17 @@ def write_if_verified(
         raise CommandError(str(error), UNCHANGED) from None
 
 
-def print_findings(outcomes: Iterable[Outcome], quiet: bool, err: bool) -> None:
-    """Print the fixed findings, unless `quiet`, and the remaining ones.
+def print_findings(outcomes: Iterable[Outcome], settings: Settings, err: bool) -> None:
+    """Print the fixed findings, unless the settings are quiet, and the remaining ones.
 
     Args:
         outcomes: the rewritten files.
-        quiet: whether to leave out the fixed findings.
+        settings: the settings of the run.
         err: whether to print to the standard error.
     """
     for outcome in outcomes:
-        if not quiet:
+        if not settings.quiet:
             for finding in outcome.result.fixed:
                 click.echo(concise.fixed(outcome.path, finding), err=err)
         for finding in outcome.result.remaining:
-            click.echo(concise.remaining(outcome.path, finding), err=err)
+            click.echo(concise.remaining(outcome.path, finding, settings), err=err)

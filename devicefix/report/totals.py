@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from devicefix.model import Finding, Result, Safety
+from devicefix.model import Result
 from devicefix.report.wording import count
 
 
@@ -20,8 +20,8 @@ class Totals:
         failed: the number of files that could not be checked or written.
         fixed: the number of findings that are fixed.
         remaining: the number of findings that remain.
-        safe: the number of remaining findings with a safe fix.
-        unsafe: the number of remaining findings with an unsafe fix.
+        fixable: the number of remaining findings that `--fix` would fix.
+        unsafe: the number of remaining findings that it would fix with `--unsafe-fixes` only.
     """
 
     files: int
@@ -30,18 +30,20 @@ class Totals:
     failed: int
     fixed: int
     remaining: int
-    safe: int
+    fixable: int
     unsafe: int
 
     @staticmethod
-    def of(results: Sequence[Result], failed: int) -> Totals:
+    def of(results: Sequence[Result], failed: int, unsafe_fixes: bool = False) -> Totals:
         """Return the numbers of a run.
 
         Args:
             results: the results of the checked files.
             failed: the number of the other files.
+            unsafe_fixes: whether unsafe fixes are made, too.
         """
         left = [finding for result in results for finding in result.remaining]
+        fixable = sum(finding.is_fixable(unsafe_fixes) for finding in left)
         return Totals(
             files=len(results),
             with_findings=sum(bool(result.findings) for result in results),
@@ -49,8 +51,8 @@ class Totals:
             failed=failed,
             fixed=sum(len(result.fixed) for result in results),
             remaining=len(left),
-            safe=_count_safety(left, Safety.SAFE),
-            unsafe=_count_safety(left, Safety.UNSAFE),
+            fixable=fixable,
+            unsafe=sum(finding.is_fixable(unsafe_fixes=True) for finding in left) - fixable,
         )
 
     @property
@@ -101,16 +103,12 @@ class Totals:
         return f"Nothing found in {count(self.files, 'file')}{self._failed}"
 
     def _fixable(self) -> Iterable[str]:
-        if self.safe:
+        if self.fixable:
             more = f", {self.unsafe} more with `--unsafe-fixes`" if self.unsafe else ""
-            yield f"[*] {self.safe} fixable with `--fix`{more}."
+            yield f"[*] {self.fixable} fixable with `--fix`{more}."
         elif self.unsafe:
             yield f"{self.unsafe} fixable with `--fix --unsafe-fixes`."
 
     @property
     def _failed(self) -> str:
         return f"; {count(self.failed, 'file')} failed, see the errors" if self.failed else ""
-
-
-def _count_safety(findings: list[Finding], safety: Safety) -> int:
-    return sum(finding.safety is safety for finding in findings)
