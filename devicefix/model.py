@@ -209,6 +209,14 @@ class Finding:
         """Return the safety of the fix; None if there is no fix."""
         return self.fix.safety if self.fix else None
 
+    def is_fixable(self, unsafe_fixes: bool) -> bool:
+        """Return whether `--fix` would fix it.
+
+        Args:
+            unsafe_fixes: whether unsafe fixes are made, too.
+        """
+        return self.safety is Safety.SAFE or (unsafe_fixes and self.safety is Safety.UNSAFE)
+
     def unfixed(self, why: str) -> Finding:
         """Return the finding without its fix, with the reason."""
         return replace(self, message=f"{self.message} (not fixed {why})", fix=None)

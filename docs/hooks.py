@@ -35,7 +35,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def index() -> str:
     """Return the page that lists the rules by category."""
-    lines = ["# Rules", "", "`devicefix explain DF101` prints the page of a rule.", ""]
+    lines = ["# Rules", "", "`devicefix rule DF101` prints the page of a rule.", ""]
     previous = None
     for code, rule in RULES.items():
         if (current := category(code)) != previous:

@@ -131,7 +131,7 @@ def create(code: str, name: str, rules: Path = RULES) -> Path:
     for rule in sorted(rules.glob("*.py")):
         text = rule.read_text(encoding="utf-8")
         if f'    code = "{code}"\n' in text:
-            raise NewRuleError(f"the code {code} is taken by {rule.name}: `devicefix rules` lists all codes")
+            raise NewRuleError(f"the code {code} is taken by {rule.name}: `devicefix rule` lists all codes")
         if f'    name = "{name}"\n' in text:
             raise NewRuleError(f"the name `{name}` is taken by {rule.name}")
     path = rules / f"{name.replace('-', '_')}.py"

@@ -19,7 +19,7 @@ from devicefix.config.settings import KEYS
 OPTIONAL = frozenset(
     {
         "IPython", "distributed", "jinja2", "jsonschema", "junitparser", "lsprotocol", "markdown_it",
-        "nbformat", "numpy", "playwright", "psutil", "pygls", "pytest_lsp", "torch",
+        "nbformat", "numpy", "playwright", "psutil", "pygls", "pytest_lsp", "torch", "watchfiles",
     }
 )  # fmt: skip
 

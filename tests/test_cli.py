@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import re
 import stat
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 from helpers import Cli, ProjectFolder, devicefix
 
 from devicefix import __version__
+from devicefix.cli import COMMANDS
 from devicefix.config.settings import Settings
 from devicefix.engine import check as engine
 from devicefix.facts import Facts
@@ -36,7 +39,7 @@ def test_check_prints_a_line_for_each_finding_and_a_summary(cli: Cli, tmp_path: 
     assert LINE.match(done.stdout)
     assert done.stdout.splitlines()[1:] == [
         "Found 1 finding in 1 of 2 files.",
-        "[*] 1 fixable with `devicefix rewrite --in-place`.",
+        "[*] 1 fixable with `--fix`.",
     ]
     assert done.stderr == ""
 
@@ -74,15 +77,23 @@ def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tm
         (["check", "missing"], "'missing' does not exist"),
         (["check", "--frobnicate"], "--frobnicate"),
         (["check", "--jobs", "0"], "0 is not in the range"),
-        (["check", "--select", "DF999"], "no rule has the code 'DF999'\n"),
+        (["check", "--select", "DF999"], "no rule has the code 'DF999'; did you mean 'DF90"),
         (["check", "--select", "DF1010"], "no rule has the code 'DF1010'; did you mean 'DF101'?"),
-        (["rewrite", "--ignore", "XX"], "no rule has the code 'XX'"),
+        (["rewrite", "--ignore", "XX"], "no rule has the code 'XX'; `devicefix rule` lists all rules"),
         (["check", "--config", "missing.toml"], "'missing.toml' does not exist"),
         (["check", "--exclude", "!"], "'--exclude': '!': a pattern must not be empty"),
         (["check", "-", "."], "cannot be combined with other paths"),
         (["rewrite", "-", "--in-place"], "standard input"),
-        (["explain", "DF999"], "no rule has the code or name 'DF999'"),
-        (["check", "--fix", "."], "`check` does not fix; use `devicefix rewrite --in-place`"),
+        (["rule", "DF999"], "no rule has the code or name 'DF999'; did you mean 'DF90"),
+        (["rule", "cuda-cal"], "no rule has the code or name 'cuda-cal'; did you mean 'cuda-call'?"),
+        (["rule", "nope"], "no rule has the code or name 'nope'; `devicefix rule` lists all rules"),
+        (["rule", "DF101", "--all"], "--all cannot be used with CODE"),
+        (["config", "selekt"], "unknown key 'selekt'; did you mean 'select'?"),
+        (["config", "nope"], "unknown key 'nope'; `devicefix config` lists all keys"),
+        (["check", "--watch", "--fix"], "--watch cannot be used with --fix"),
+        (["check", "--watch", "-"], "--watch cannot be used with the standard input (-)"),
+        (["check", "--fix", "--add-noqa"], "--add-noqa and --fix cannot be used together"),
+        (["check", "--diff", "--diff-base", "x"], "--diff cannot be used with --diff-base"),
         (["frobnicate"], "unknown command 'frobnicate'"),
         (["chek"], "unknown command 'chek'; did you mean 'check'?"),
     ],
@@ -345,29 +356,108 @@ def test_names_and_messages_stay_on_their_line(cli: Cli, tmp_path: Path) -> None
     assert first.startswith("a\\nb\\x1b[31m\\udcff.py:3:")
 
 
-def test_rules_lists_every_rule(cli: Cli) -> None:
-    lines = cli("rules").stdout.splitlines()
+@pytest.mark.parametrize("command", ["rule", "rules"])
+def test_rule_lists_every_rule(cli: Cli, command: str) -> None:
+    lines = cli(command).stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [[code, RULES[code].name] for code in sorted(RULES)]
 
 
 @pytest.mark.parametrize("code", sorted(RULES))
-def test_explain_prints_the_documentation(cli: Cli, code: str) -> None:
-    by_code, by_name = (cli("explain", word) for word in (code.lower(), RULES[code].name))
+def test_rule_prints_the_documentation(cli: Cli, code: str) -> None:
+    by_code, by_name = (cli("rule", word) for word in (code.lower(), RULES[code].name.upper()))
     assert by_code.exit_code == 0
-    assert by_code.stdout == by_name.stdout
+    assert by_code.stdout == by_name.stdout == cli("explain", code).stdout
     assert by_code.stdout.startswith(f"# {RULES[code].name} ({code})\n\n")
     assert "\n## What it does\n" in by_code.stdout
+    assert by_code.stdout in cli("rule", "--all").stdout
+
+
+def test_rule_as_json_has_the_names_of_ruff(cli: Cli) -> None:
+    rules = json.loads(cli("rule", "--all", "--output-format", "json").stdout)
+    assert [rule["code"] for rule in rules] == sorted(RULES)
+    rule = json.loads(cli("rule", "DF101", "--output-format", "json").stdout)
+    assert rule in rules
+    assert (rule["name"], rule["summary"]) == ("cuda-call", RULES["DF101"].summary)
+    assert (rule["fix_availability"], rule["default"]) == ("Sometimes", True)
+    assert rule["explanation"].startswith("## What it does\n")
+    fixes = {rule["code"]: rule["fix_availability"] for rule in rules}
+    assert fixes["DF901"] == "None"  # a file that cannot be parsed
 
 
 def test_version_and_help(cli: Cli) -> None:
-    assert cli("--version").stdout == f"devicefix, version {__version__}\n"
-    for command in ((), ("check",), ("rewrite",), ("rules",), ("explain",)):
+    assert cli("--version").stdout == cli("version").stdout == f"devicefix {__version__}\n"
+    found = json.loads(cli("version", "--output-format", "json").stdout)
+    assert found == {"version": __version__, "python": platform.python_version()}
+    for command in ((), *((name,) for name in COMMANDS)):
         assert cli(*command, "--help").stdout.startswith("Usage: ")
+    assert set(re.findall(r"^  (\w+)  ", cli("--help").stdout, re.M)) >= {*COMMANDS}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "kernel.cu", "kernel.cpp", "data.csv"])
+def test_a_named_file_of_another_kind_is_an_error(cli: Cli, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(TIED)
+    done = cli("check", name)
+    what = "it is neither Python nor a notebook, documentation or configuration file"
+    assert (done.exit_code, done.stderr) == (2, f"{name}: error: not checked: {what}\n")
+    assert "1 file failed, see the errors" in done.stdout
+
+
+def clean_in(cli: Cli) -> tuple[int, str]:
+    """Run `devicefix clean`, and return its status and messages."""
+    done = cli("clean")
+    return done.exit_code, done.stderr
+
+
+def test_clean_removes_caches_below_the_current_folder(cli: Cli, project: ProjectFolder) -> None:
+    project.write({"tied.py": TIED, "sub/tied.py": TIED, "sub/devicefix.toml": ""})
+    cli("check", "tied.py")
+    cli("check", "sub")
+    cli("check", "--cache-dir", "other")
+    (project / "sub/.devicefix_cache/0.0.1").mkdir()
+    (project / "sub/.devicefix_cache/0.0.1/tmpab_cd12e").write_text("killed")
+    assert len(list(project.path.rglob("CACHEDIR.TAG"))) == 3
+    status, shown = clean_in(cli)
+    assert (status, sorted(shown.splitlines())) == (
+        0, [f"Removed the cache {name}" for name in (".devicefix_cache", "other", "sub/.devicefix_cache")]
+    )  # fmt: skip
+    left = sorted(path.name for path in project.path.rglob("*"))
+    assert left == ["devicefix.toml", "sub", "tied.py", "tied.py"]
+    assert clean_in(cli) == (0, "")
+
+
+def test_clean_removes_nothing_but_caches(cli: Cli, project: ProjectFolder, tmp_path_factory: Any) -> None:
+    """What a clone holds may look like a cache, and lead elsewhere."""
+    project.write({"tied.py": TIED})
+    cli("check")
+    tag = (project / ".devicefix_cache/CACHEDIR.TAG").read_text()
+    outside = tmp_path_factory.mktemp("outside")
+    entry = f"{'0' * 32}.json"
+    for folder in (outside, outside / "0.1.0"):
+        folder.mkdir(exist_ok=True)
+        (folder / "CACHEDIR.TAG").write_text(tag)
+        (folder / entry).write_text("mine")
+    project.write({
+        "src/CACHEDIR.TAG": tag, "src/train.py": TIED, "src/data/train.json": "{}", f"src/data/{entry}": "{}",
+        "theirs/CACHEDIR.TAG": tag[:-1], f"theirs/0.1.0/{entry}": "{}", "empty/.devicefix_cache/x.py": TIED,
+        f"linked/0.1.0/{entry}": "{}", "linked/CACHEDIR.TAG": tag,
+    })  # fmt: skip
+    (project / "link").symlink_to(outside)
+    (project / "linked/0.2.0").symlink_to(outside / "0.1.0")
+    status, shown = clean_in(cli)
+    assert status == 0
+    assert "Removed the cache src, except for files that devicefix did not write" in shown
+    assert len(list(outside.rglob("*.json"))) == len(list(outside.rglob("*.TAG"))) == 2
+    names = {path.relative_to(project.path).as_posix() for path in project.path.rglob("*") if path.is_file()}
+    assert names >= {
+        "src/CACHEDIR.TAG", "src/train.py", "src/data/train.json", f"src/data/{entry}", "theirs/CACHEDIR.TAG",
+        f"theirs/0.1.0/{entry}", "empty/.devicefix_cache/x.py", "tied.py",
+    }  # fmt: skip
+    assert not (project / ".devicefix_cache").exists()
 
 
 def test_the_shell_completes_codes() -> None:
     code = min(RULES)
-    words = {"COMP_WORDS": f"devicefix explain {code[:4]}", "COMP_CWORD": "2"}
+    words = {"COMP_WORDS": f"devicefix rule {code[:4]}", "COMP_CWORD": "2"}
     done = subprocess.run(
         [sys.executable, "-c", "from devicefix.cli import main; main(prog_name='devicefix')"],
         env={**os.environ, **words, "_DEVICEFIX_COMPLETE": "bash_complete"},

@@ -122,7 +122,7 @@ help: Rewrite it for any device
   |
 
 Found 3 findings in 1 of 1 file.
-[*] 3 fixable with `devicefix rewrite --in-place`.
+[*] 3 fixable with `--fix`.
 """
     )
 

@@ -134,16 +134,14 @@ def test_takes_part_as_ours_do(tmp_path: Path, install: Install) -> None:
     assert codes("--target", "accelerator", "--select", "XY1") == ["XY101"]
     assert codes(text=text.replace("seed()", "seed()  # noqa: XY101")) == ["DF101"]
     assert codes(text="import torch\ntorch.mps.seed()\n") == ["XY101"]  # no word of ours: past the gate
-    listed = devicefix(tmp_path, "rules").stdout.splitlines()
+    listed = devicefix(tmp_path, "rule").stdout.splitlines()
     assert listed[-1].split() == ["XY101", "mps", "Something", "of", "MPS", "[some-plugin", "1.0]"]
-    assert devicefix(tmp_path, "explain", "mps").stdout.startswith("# mps (XY101)\n\n## What it does\n")
+    assert devicefix(tmp_path, "rule", "mps").stdout.startswith("# mps (XY101)\n\n## What it does\n")
 
 
 def test_an_entry_point_may_name_a_class(tmp_path: Path, install: Install) -> None:
     install("some-plugin", rule() + rule("XY102", "more", "More"), point="some_plugin:More")
-    assert [line[:5] for line in devicefix(tmp_path, "rules").stdout.splitlines() if "XY" in line] == [
-        "XY102"
-    ]
+    assert [line[:5] for line in devicefix(tmp_path, "rule").stdout.splitlines() if "XY" in line] == ["XY102"]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +199,7 @@ def test_every_format_knows_them(tmp_path: Path, install: Install) -> None:
 def test_two_plugins_with_the_same_code(tmp_path: Path, install: Install) -> None:
     install("one", rule())
     install("two", rule(word="other"))
-    done = devicefix(tmp_path, "rules")
+    done = devicefix(tmp_path, "rule")
     assert done.returncode == 2
     assert (
         "the plugin two 1.0 contains a rule 'XY101', which the plugin one 1.0 contains as well" in done.stderr

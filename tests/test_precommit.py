@@ -77,6 +77,7 @@ def test_rewrite_hook(run_hook: RunHook, project: ProjectFolder) -> None:
     done = run_hook("devicefix-rewrite")
     assert done.returncode == 1, done.stdout
     assert "files were modified by this hook" in done.stdout
+    assert "Warning" not in done.stdout  # the files are staged
     assert ".cuda()" not in project.read("tied.py")
     assert project.read("notes.txt") == FILES["notes.txt"]
     assert "Passed" in run_hook("devicefix-rewrite").stdout

@@ -10,10 +10,11 @@ from devicefix.config import values
 from devicefix.config.printable import printable
 from devicefix.config.settings import Settings
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
-from devicefix.report import FORMATS, changes, side_by_side, statistics, totals
+from devicefix.report import FORMATS, changes, side_by_side, statistics
 from devicefix.report.checked import Checked, File, absolute, as_text
 from devicefix.report.hunks import Row, hunks
 from devicefix.report.migration import LEFT, SAFE, UNSAFE, migration
+from devicefix.report.totals import Totals
 from devicefix.report.wording import count, place
 
 LINES = ["import torch", "", "x = f().cuda()", "y = 1", "z = 2", "w = g().cuda()", ""]
@@ -177,18 +178,17 @@ def result(*found: Finding, fixed: tuple[Finding, ...] = ()) -> Result:
         (
             [result(finding(3, FIRST), unsafe(3), unsafe(6))],
             0,
-            "Found 3 findings in 1 of 1 file.\n"
-            "[*] 1 fixable with `devicefix rewrite --in-place`, 2 more with --unsafe-fixes.",
+            "Found 3 findings in 1 of 1 file.\n[*] 1 fixable with `--fix`, 2 more with `--unsafe-fixes`.",
         ),
         (
             [result(unsafe(3))],
             0,
-            "Found 1 finding in 1 of 1 file.\n1 fixable with `devicefix rewrite --in-place --unsafe-fixes`.",
+            "Found 1 finding in 1 of 1 file.\n1 fixable with `--fix --unsafe-fixes`.",
         ),
     ],
 )
 def test_summary_of_check(results: list[Result], failed: int, summary: str) -> None:
-    assert totals.checked(results, failed) == summary
+    assert Totals.of(results, failed).checked() == summary
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,20 @@ def test_summary_of_check(results: list[Result], failed: int, summary: str) -> N
     ],
 )
 def test_summary_of_rewrite(results: list[Result], written: bool, summary: str) -> None:
-    assert totals.rewritten(results, 0, written) == summary
+    assert Totals.of(results, 0).rewritten(written) == summary
+
+
+def test_summary_of_fixes() -> None:
+    done = Totals.of([result(unsafe(3), fixed=(finding(3, FIRST), finding(6)))], 1)
+    failed = "; 1 file failed, see the errors"
+    assert done.fixed_and_checked() == (
+        f"Found 3 findings (2 fixed, 1 remaining){failed}.\n1 fixable with `--fix --unsafe-fixes`."
+    )
+    assert done.only_fixed(written=True) == f"Fixed 2 findings{failed}."
+    assert done.only_fixed(written=False) == f"Would fix 2 findings{failed}."
+    nothing = Totals.of([result(finding())], 0)
+    assert nothing.fixed_and_checked() == nothing.checked()
+    assert nothing.only_fixed(written=True) == "Nothing to fix in 1 file."
 
 
 # -- the marks inside lines ----------------------------------------------------------------------------

@@ -366,6 +366,7 @@ def test_uncommitted_changes_give_a_warning(run: Cli, git: Git) -> None:
     assert (done.exit_code, done.stderr) == (2, f"Error: nothing was written: {expected} (--require-clean)\n")
     assert Path("clean.py").read_text() == TIED
     done = run("rewrite", "-i", "-q")
+    expected = "2 files (changed.py, new file.py) are neither committed nor staged in git"
     assert (done.exit_code, done.stderr) == (0, f"Warning: {expected}\n")
     assert Path("clean.py").read_text() == FIXED
 

@@ -243,7 +243,14 @@ def test_no_output_is_created_through_a_link(run: Cli) -> None:
 
 @pytest.mark.needs("jinja2", "markdown_it")
 def test_each_command_writes_what_it_is_for_and_nothing_else(run: Cli) -> None:
-    for command in (["rewrite"], ["rewrite", "--diff"], ["check", "--no-cache"], ["config"], ["rules"]):
+    for command in (
+        ["rewrite"],
+        ["rewrite", "--diff"],
+        ["check", "--no-cache"],
+        ["config"],
+        ["rule"],
+        ["clean"],
+    ):
         run(*command)
         assert os.listdir() == ["a.py"], command
     run("check")

@@ -28,14 +28,16 @@ atexit.register(gc.freeze)
 # The module of each command, imported when the command is called.
 COMMANDS = {
     "check": "devicefix.cli.check",
+    "clean": "devicefix.cli.clean",
     "config": "devicefix.cli.config",
-    "explain": "devicefix.cli.rules",
     "report": "devicefix.cli.report",
     "rewrite": "devicefix.cli.rewrite",
-    "rules": "devicefix.cli.rules",
+    "rule": "devicefix.cli.rules",
     "server": "devicefix.cli.server",
     "verify": "devicefix.cli.verify",
+    "version": "devicefix.cli.version",
 }
+ALIASES = {"explain": "rule", "rules": "rule"}  # former names, which the help does not list
 
 EPILOG = """\
 Exit status: 0 no findings remain, 1 findings remain, 2 error.
@@ -60,9 +62,10 @@ class Program(click.Group):
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with a name, None if there is none."""
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        command: click.Command = getattr(import_module(COMMANDS[name]), name)
         return command
 
     def resolve_command(
@@ -70,7 +73,8 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first argument names, or suggest one with a similar name."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+        known = name in COMMANDS or name in ALIASES
+        if not known and not name.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"unknown command {name!r}{nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
@@ -131,7 +135,7 @@ def _discard_output() -> None:
 
 
 @click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="devicefix")
+@click.version_option(__version__, prog_name="devicefix", message="%(prog)s %(version)s")
 @color_option
 def main() -> None:
     """Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device."""

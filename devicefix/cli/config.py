@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from devicefix.cli.options import baseline_option, combined, common_folder, settings_options, unsafe_option
+from devicefix.cli.options import (
+    baseline_option,
+    combined,
+    common_folder,
+    settings_options,
+    text_or_json,
+    unsafe_option,
+)
 from devicefix.cli.rules import show_markdown
 from devicefix.config import load
 from devicefix.config.load import Document
@@ -68,13 +75,7 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     default=".",
     help="The file or folder whose settings to show. [default: the current folder]",
 )
-@click.option(
-    "--output-format",
-    "report_format",  # not the key `output-format`, which is for findings
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
+@text_or_json
 @settings_options
 @unsafe_option
 @baseline_option
@@ -93,7 +94,8 @@ def config(
     Accepts the options of the other commands, and shows the settings that result from them.
     """
     if key is not None and key not in KEYS:
-        raise click.BadParameter(f"unknown key {key!r}{nearest(key, KEYS)}", param_hint="KEY")
+        hint = nearest(key, KEYS, "; `devicefix config` lists all keys")
+        raise click.BadParameter(f"unknown key {key!r}{hint}", param_hint="KEY")
     file = config_file or load.find(common_folder([start]))
     document = load.read(file) if file else None
     combined(document, dict(given))  # raises an error if a value is invalid

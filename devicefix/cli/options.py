@@ -172,6 +172,17 @@ def output_options(command: Command) -> Command:
     )
 
 
+def text_or_json(command: Command) -> Command:
+    """Add the option for the output of commands that check nothing."""
+    return click.option(
+        "--output-format",
+        "report_format",  # not the key `output-format`, which is for findings
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+    )(command)
+
+
 def color_option(command: Command) -> Command:
     """Add the option --color, which overrides NO_COLOR and FORCE_COLOR in the environment."""
 
@@ -223,7 +234,7 @@ def settings_options(command: Command) -> Command:
         _option("target"),
         _option("torch-version"),
         _option("cache-dir"),
-        click.option("--no-cache", is_flag=True, default=None, help="Do not read or write the cache."),
+        click.option("--no-cache", "-n", is_flag=True, default=None, help="Do not read or write the cache."),
         _option("jobs"),
         _option("verbose"),
         _option("quiet"),

@@ -13,10 +13,11 @@ from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.options import STDIN
 from devicefix.config.settings import Settings
 from devicefix.files import write as files
-from devicefix.report import FORMATS, Format, Renderer, totals
+from devicefix.report import FORMATS, Format, Renderer
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
+    from devicefix.report.totals import Totals
 
 
 class Output(NamedTuple):
@@ -60,11 +61,13 @@ class Output(NamedTuple):
             raise missing_package(f"--output-format {name}", error.name, "report") from None
         return Output(chosen, render, file, chosen.fixes and not statistics)
 
-    def print(self, checked: Checked) -> None:
+    def print(self, checked: Checked, totals: Totals, err: bool = False) -> None:
         """Write the findings, and print a summary.
 
         Args:
             checked: the results of the run.
+            totals: its numbers, in which findings may be fixed that `checked` has no more.
+            err: whether to print to the standard error.
 
         Raises:
             CommandError: the file cannot be written.
@@ -75,10 +78,11 @@ class Output(NamedTuple):
         else:
             for piece in self.render(checked):
                 # Programs read UTF-8, whatever the terminal's encoding is.
-                click.echo(piece if self.format.for_people else piece.encode(errors="replace"), nl=False)
+                click.echo(
+                    piece if self.format.for_people else piece.encode(errors="replace"), nl=False, err=err
+                )
         if (self.file or self.format.for_people) and not checked.settings.quiet:
-            results = [outcome.result for outcome in checked.outcomes]
-            click.echo(totals.checked(results, len(checked.failed)))
+            click.echo(totals.fixed_and_checked(), err=err)
 
 
 def _statistics(chosen: Format) -> Renderer:

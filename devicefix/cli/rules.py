@@ -1,42 +1,72 @@
-"""`devicefix rules` and `devicefix explain`."""
+"""`devicefix rule`."""
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.options import complete_codes
+from devicefix.cli.options import complete_codes, text_or_json
 from devicefix.config.values import nearest
 
+if TYPE_CHECKING:
+    from devicefix.rules.base import Rule
 
-@click.command()
-def rules() -> None:
-    """List all rules."""
-    from devicefix.rules.registry import PLUGINS, RULES
 
+@click.command(short_help="Explain a rule, or list all rules.")
+@click.argument("name", metavar="[CODE]", required=False, shell_complete=complete_codes)
+@click.option("--all", "explain_all", is_flag=True, help="Explain all rules.")
+@text_or_json
+def rule(name: str | None, explain_all: bool, report_format: str) -> None:
+    """Explain the rule with this CODE or name, or all rules; list them if there is neither."""
+    from devicefix.rules.pages import as_json, page
+    from devicefix.rules.registry import RULES
+
+    if name is not None and explain_all:
+        raise click.UsageError("--all cannot be used with CODE")
+    rules = [RULES[code] for code in sorted(RULES)] if name is None else [_named(name)]
+    if report_format == "json":
+        found = [as_json(each) for each in rules]
+        click.echo(json.dumps(found if name is None else found[0], indent=2))
+    elif name is None and not explain_all:
+        _list(rules)
+    else:
+        show_markdown("\n".join(map(page, rules)))
+
+
+def _named(name: str) -> type[Rule]:
+    """Return the rule with a code or name.
+
+    Raises:
+        BadParameter: there is none.
+    """
+    from devicefix.rules.registry import RULES
+
+    known = {word.lower(): rule for rule in RULES.values() for word in (rule.code, rule.name)}
+    found = known.get(name.lower())
+    if found is None:
+        spelled = [word for rule in RULES.values() for word in (rule.code, rule.name)]
+        word = name.upper() if name[-1:].isdigit() else name.lower()
+        hint = nearest(word, spelled, "; `devicefix rule` lists all rules")
+        raise click.BadParameter(f"no rule has the code or name {name!r}{hint}", param_hint="CODE")
+    return found
+
+
+def _list(rules: list[type[Rule]]) -> None:
+    """Print a line for each rule."""
+    from devicefix.rules.registry import PLUGINS
+
+    names = [(rule.code, rule.name) for rule in rules]
     origins = {rule.code: f" [{plugin}]" for plugin in PLUGINS for rule in plugin.rules}
-    code_width, name_width = max(map(len, RULES)), max(len(rule.name) for rule in RULES.values())
-    for code, rule in sorted(RULES.items()):
+    code_width, name_width = (max(map(len, words)) for words in zip(*names, strict=True))
+    for rule in rules:
         note = "" if rule.default else " (off by default)"
         if "cuda" not in rule.targets:
             note = " (with --target accelerator)"
-        shown = click.style(f"{code:{code_width}}", bold=True)
-        click.echo(f"{shown}  {rule.name:{name_width}}  {rule.summary}{note}{origins.get(code, '')}")
-
-
-@click.command()
-@click.argument("code", shell_complete=complete_codes)
-def explain(code: str) -> None:
-    """Explain the rule with this CODE or name."""
-    from devicefix.rules.pages import page
-    from devicefix.rules.registry import RULES
-
-    known = {name.lower(): rule for rule in RULES.values() for name in (rule.code, rule.name)}
-    rule = known.get(code.lower())
-    if rule is None:
-        raise click.BadParameter(f"no rule has the code or name {code!r}{nearest(code.lower(), known)}")
-    show_markdown(page(rule))
+        shown = click.style(f"{rule.code:{code_width}}", bold=True)
+        click.echo(f"{shown}  {rule.name:{name_width}}  {rule.summary}{note}{origins.get(rule.code, '')}")
 
 
 def show_markdown(text: str) -> None:

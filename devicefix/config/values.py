@@ -62,12 +62,19 @@ class Kind:
     read: Callable[[Any, Origin], Any]
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a suggestion for the end of an error message; empty where no known word is near."""
+def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return a suggestion for the end of an error message.
+
+    Args:
+        word: the unknown word.
+        known: the words that it might be meant for.
+        otherwise: what to suggest if none of them is near.
+    """
     from difflib import get_close_matches
 
-    close = get_close_matches(word, known, n=1, cutoff=0.7)  # below, any two codes would be near
-    return f"; did you mean {close[0]!r}?" if close else ""
+    cutoff = 0.6 if word[-1:].isdigit() else 0.7  # codes are short
+    close = get_close_matches(word, known, n=1, cutoff=cutoff)
+    return f"; did you mean {close[0]!r}?" if close else otherwise
 
 
 def read_codes(words: Iterable[str], origin: Origin) -> tuple[str, ...]:
@@ -81,7 +88,8 @@ def read_codes(words: Iterable[str], origin: Origin) -> tuple[str, ...]:
         known = origin.known_codes()
         for code in codes:
             if not any(rule.startswith(code) for rule in known):
-                raise ValueError(f"no rule has the code {code!r}{nearest(code, known)}")
+                hint = nearest(code, known, "; `devicefix rule` lists all rules")
+                raise ValueError(f"no rule has the code {code!r}{hint}")
     return tuple(codes)
 
 

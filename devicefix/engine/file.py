@@ -208,15 +208,11 @@ class Module:
         findings = self.find(project)
         if self.devices is None:
             return Result(self.path, findings)
-        if self.settings.replacements:
-            from devicefix.rewrite.preview import suggested
+        from devicefix.engine.fix import fix_until_stable, spelled_out
 
-            facts, insertions = self.devices.facts, self.devices.insertions
-            findings = [suggested(finding, facts.source, facts.tree, insertions) for finding in findings]
+        findings = spelled_out(findings, self.devices, self.settings)
         if not self.settings.fix:
             return Result(self.path, findings)
-        from devicefix.engine.fix import fix_until_stable
-
         return fix_until_stable(findings, self.devices, self.settings, project)
 
     def forget(self) -> None:

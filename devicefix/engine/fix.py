@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -35,6 +36,7 @@ def fix_until_stable(
 
     Returns:
         The remaining findings at their places in the new source, the fixed ones at theirs in the old source.
+        A finding that is resolved by the fix of another one is fixed, too.
 
     Raises:
         SelfCheckError: a fix would break the module.
@@ -49,14 +51,68 @@ def fix_until_stable(
     for _ in range(ROUNDS):
         after = recheck(output, path, settings, project)
         if after.output is None:
-            return Result(path, fixed + after.findings, fixed, output, origins, made)
+            result = Result(path, fixed + after.findings, fixed, output, origins, made)
+            return _with_resolved(result, findings, first, source)
         fixed += _at_origin(after.fixed, source, origins)
         origins = [origins[line] for line in after.origins]
         made = [*map(_Moved(after.changes).spans, made), *after.made]
         output = after.output
     # The fixes undo each other: the first round is as good as any.
     after = recheck(first.output, path, replace(settings, fix=False), project)
-    return Result(path, first.fixed + after.findings, first.fixed, first.output, first.origins, first.made)
+    result = replace(first, findings=first.fixed + after.findings)
+    return _with_resolved(result, findings, first, source)
+
+
+def _with_resolved(result: Result, findings: list[Finding], first: Result, source: Source) -> Result:
+    """Return the result of all rounds, in which the findings that other fixes have resolved are fixed, too.
+
+    Args:
+        result: the result of all rounds.
+        findings: the findings of the old source.
+        first: the result of the first round.
+        source: the old source.
+    """
+    made = {id(finding) for finding in first.fixed}
+    open_ = [finding for finding in findings if id(finding) not in made]
+    later = result.fixed[len(first.fixed) :]
+    resolved = _resolved(open_, [*later, *_at_origin(result.remaining, source, result.origins)])
+    fixed = result.fixed + resolved
+    # What the user finds at the place of such a finding is on the lines that correspond to its own.
+    return replace(
+        result,
+        findings=fixed + result.remaining,
+        fixed=fixed,
+        made=[*result.made, *(_there(finding, result) for finding in resolved)],
+    )
+
+
+def _resolved(findings: list[Finding], left: list[Finding]) -> list[Finding]:
+    """Return the findings of which nothing is left.
+
+    Args:
+        findings: findings of the old source.
+        left: what was found after the first fixes, at the lines of the old source.
+    """
+    gone = Counter(finding.code for finding in findings)
+    gone.subtract(finding.code for finding in left)
+    places = {(finding.code, finding.line) for finding in left}
+    resolved = []
+    for finding in sorted(findings, key=lambda each: (each.code, each.line) in places):
+        if gone[finding.code] > 0:
+            gone[finding.code] -= 1
+            resolved.append(finding)
+    return sorted(resolved, key=lambda each: (each.line, each.column))
+
+
+def _there(finding: Finding, result: Result) -> tuple[Span, ...]:
+    """Return the lines of the new source that correspond to a finding's in the old one."""
+    assert result.output is not None
+    new = Source(result.output)
+    return tuple(
+        (new.line_starts[line], new.line_end(new.line_starts[line]))
+        for line, was in enumerate(result.origins)
+        if finding.line <= was + 1 <= finding.end_line
+    )
 
 
 def recheck(data: bytes, path: str, settings: Settings, project: Project) -> Result:
@@ -65,9 +121,20 @@ def recheck(data: bytes, path: str, settings: Settings, project: Project) -> Res
     from devicefix.facts import Facts
 
     findings, devices = check_module(Facts.read(data), path, settings, project)
-    if devices is None or not settings.fix:
+    if devices is None:
         return Result(path, findings)
-    return fix_once(findings, devices, settings)
+    findings = spelled_out(findings, devices, settings)
+    return fix_once(findings, devices, settings) if settings.fix else Result(path, findings)
+
+
+def spelled_out(findings: list[Finding], devices: Devices, settings: Settings) -> list[Finding]:
+    """Return findings whose fixes are spelled out, if the settings ask for that."""
+    if not settings.replacements:
+        return findings
+    from devicefix.rewrite.preview import suggested
+
+    facts, insertions = devices.facts, devices.insertions
+    return [suggested(finding, facts.source, facts.tree, insertions) for finding in findings]
 
 
 def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> Result:

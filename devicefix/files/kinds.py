@@ -7,7 +7,10 @@ from enum import Enum
 
 PYTHON = (".py", ".pyi")
 NOTEBOOK = ".ipynb"
-_OF_OTHER_TOOLS = (".txt", ".in", ".cfg", ".ini", ".lock", ".env", ".dockerfile")
+_OTHER = (
+    ".txt", ".in", ".cfg", ".ini", ".lock", ".env", ".dockerfile",
+    ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".csv", ".log",
+)  # fmt: skip
 _CONTAINERS = ("dockerfile", "containerfile")
 DOCS = (".md", ".markdown", ".rst")
 _LANGUAGES = {
@@ -32,7 +35,7 @@ class Kind(Enum):
     NOTEBOOK = "notebook"
     DOCS = "docs"  # Markdown or reStructuredText with blocks of code
     CONFIG = "config"  # a configuration file or a shell script
-    OTHER = "other"  # requirements, a Dockerfile: neither code nor settings of the program
+    OTHER = "other"  # requirements, a Dockerfile, C++: neither Python nor settings of the program
 
 
 def kind_of(path: str) -> Kind:
@@ -46,7 +49,7 @@ def kind_of(path: str) -> Kind:
     if language_of(path) is not None:
         return Kind.CONFIG
     name = os.path.basename(path).lower()
-    return Kind.OTHER if name.endswith(_OF_OTHER_TOOLS) or name.split(".")[0] in _CONTAINERS else Kind.MODULE
+    return Kind.OTHER if name.endswith(_OTHER) or name.split(".")[0] in _CONTAINERS else Kind.MODULE
 
 
 def is_python(path: str) -> bool:

@@ -29,14 +29,20 @@ def render(checked: Checked) -> Iterator[str]:
     for file in checked.files:
         for finding in file.findings:
             name = RULES[finding.code].name if finding.code in RULES else ""
-            yield "".join(f"{line.rstrip(' ')}\n" for line in _block(file, finding, name)) + "\n"
+            yield (
+                "".join(
+                    f"{line.rstrip(' ')}\n"
+                    for line in _block(file, finding, name, mark(finding, checked.settings))
+                )
+                + "\n"
+            )
 
 
-def _block(file: File, finding: Finding, name: str) -> Iterator[str]:
+def _block(file: File, finding: Finding, name: str, mark: str) -> Iterator[str]:
     """Yield the lines of the output for one finding."""
     message = click.style(printable(finding.message), bold=True)
     label = click.style(f"({name})", dim=True) if name else ""
-    yield f"{click.style(finding.code, fg='red', bold=True)} {mark(finding)}{message} {label}"
+    yield f"{click.style(finding.code, fg='red', bold=True)} {mark}{message} {label}"
     lines = file.lines(finding.cell)
     first, last = _line_range(lines, finding)
     margin = _Margin(len(str(last)))

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 import click
 
-from devicefix.model import Safety
 from devicefix.report.checked import Checked
 from devicefix.rules.registry import RULES
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of findings of a rule, and of those with a safe fix."""
+    """The number of findings of a rule, and of those that `--fix` would fix."""
 
     code: str
     name: str
@@ -53,7 +52,8 @@ def as_json(checked: Checked) -> Iterator[str]:
 def counts(checked: Checked) -> list[Count]:
     """Return the count of each rule, highest first."""
     findings = [finding for outcome in checked.outcomes for finding in outcome.result.findings]
-    fixable = Counter(finding.code for finding in findings if finding.safety is Safety.SAFE)
+    unsafe = checked.settings.unsafe_fixes
+    fixable = Counter(finding.code for finding in findings if finding.is_fixable(unsafe))
     found = [
         Count(code, RULES[code].name if code in RULES else code, count, fixable[code])
         for code, count in Counter(finding.code for finding in findings).items()
@@ -62,7 +62,7 @@ def counts(checked: Checked) -> list[Count]:
 
 
 def _mark(count: Count) -> str:
-    """Return a mark for whether all, some or none of the findings have a safe fix."""
+    """Return a mark for whether all, some or none of the findings would be fixed."""
     if not count.fixable_count:
         return "[ ] "
     return click.style("[*] " if count.fixable_count == count.count else "[-] ", fg="cyan")

@@ -1,63 +1,114 @@
-"""The summary at the end of a run: the number of findings, and the command that fixes them."""
+"""The summary at the end of a run: the number of findings, and the option that fixes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from devicefix.model import Finding, Result, Safety
+from devicefix.model import Result
 from devicefix.report.wording import count
 
 
-def checked(results: list[Result], failed: int) -> str:
-    """Return the summary of `devicefix check`.
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The numbers of a run, the same for every command and format.
 
-    Args:
-        results: the results of the checked files.
-        failed: the number of files that could not be checked.
-    """
-    findings = [finding for result in results for finding in result.findings]
-    with_findings = sum(bool(result.findings) for result in results)
-    found = (
-        f"Found {count(len(findings), 'finding')} in {with_findings} of" if findings else "Nothing found in"
-    )
-    return "\n".join([f"{found} {count(len(results), 'file')}{_failed(failed)}.", *_fixable(findings)])
-
-
-def rewritten(results: list[Result], failed: int, written: bool) -> str:
-    """Return the summary of `devicefix rewrite`.
-
-    Args:
-        results: the results of the checked files.
+    Attributes:
+        files: the number of files that were checked.
+        with_findings: the number of files with findings.
+        changed: the number of files that fixes change.
         failed: the number of files that could not be checked or written.
-        written: whether the fixes were written, rather than only shown.
+        fixed: the number of findings that are fixed.
+        remaining: the number of findings that remain.
+        fixable: the number of remaining findings that `--fix` would fix.
+        unsafe: the number of remaining findings that it would fix with `--unsafe-fixes` only.
     """
-    fixed = sum(len(result.fixed) for result in results)
-    remaining = [finding for result in results for finding in result.remaining]
-    if not fixed and not remaining:
-        return f"Nothing found in {count(len(results), 'file')}{_failed(failed)}."
-    done = "Nothing to fix"
-    if fixed:
-        changed = count(sum(result.output is not None for result in results), "file")
-        done = f"{'Fixed' if written else 'Would fix'} {count(fixed, 'finding')} in {changed}"
-        done += "" if written else " (apply with --in-place)"
-    unsafe = _count_safety(remaining, Safety.UNSAFE)
-    hint = f", {unsafe} of them fixable with --unsafe-fixes" if unsafe else ""
-    verb = "remains" if len(remaining) == 1 else "remain"
-    return f"{done}; {count(len(remaining), 'finding')} {verb}{hint}{_failed(failed)}."
 
+    files: int
+    with_findings: int
+    changed: int
+    failed: int
+    fixed: int
+    remaining: int
+    fixable: int
+    unsafe: int
 
-def _fixable(findings: list[Finding]) -> Iterable[str]:
-    safe, unsafe = _count_safety(findings, Safety.SAFE), _count_safety(findings, Safety.UNSAFE)
-    if safe:
-        more = f", {unsafe} more with --unsafe-fixes" if unsafe else ""
-        yield f"[*] {safe} fixable with `devicefix rewrite --in-place`{more}."
-    elif unsafe:
-        yield f"{unsafe} fixable with `devicefix rewrite --in-place --unsafe-fixes`."
+    @staticmethod
+    def of(results: Sequence[Result], failed: int, unsafe_fixes: bool = False) -> Totals:
+        """Return the numbers of a run.
 
+        Args:
+            results: the results of the checked files.
+            failed: the number of the other files.
+            unsafe_fixes: whether unsafe fixes are made, too.
+        """
+        left = [finding for result in results for finding in result.remaining]
+        fixable = sum(finding.is_fixable(unsafe_fixes) for finding in left)
+        return Totals(
+            files=len(results),
+            with_findings=sum(bool(result.findings) for result in results),
+            changed=sum(result.output is not None for result in results),
+            failed=failed,
+            fixed=sum(len(result.fixed) for result in results),
+            remaining=len(left),
+            fixable=fixable,
+            unsafe=sum(finding.is_fixable(unsafe_fixes=True) for finding in left) - fixable,
+        )
 
-def _count_safety(findings: list[Finding], safety: Safety) -> int:
-    return sum(finding.safety is safety for finding in findings)
+    @property
+    def found(self) -> int:
+        """The number of findings before any was fixed."""
+        return self.fixed + self.remaining
 
+    def checked(self) -> str:
+        """Return the summary of `devicefix check`."""
+        if not self.found:
+            return f"{self._nothing}."
+        found = f"Found {count(self.found, 'finding')} in {self.with_findings} of {count(self.files, 'file')}"
+        return "\n".join([f"{found}{self._failed}.", *self._fixable()])
 
-def _failed(number: int) -> str:
-    return f"; {count(number, 'file')} failed, see the errors" if number else ""
+    def fixed_and_checked(self) -> str:
+        """Return the summary of `devicefix check --fix`."""
+        if not self.fixed:
+            return self.checked()
+        parts = f"({self.fixed} fixed, {self.remaining} remaining)"
+        found = f"Found {count(self.found, 'finding')} {parts}{self._failed}."
+        return "\n".join([found, *self._fixable()])
+
+    def only_fixed(self, written: bool) -> str:
+        """Return the summary of `devicefix check --fix-only`, or of `--diff` if nothing is written."""
+        if not self.fixed:
+            return f"Nothing to fix in {count(self.files, 'file')}{self._failed}."
+        return f"{self._done(written)}{self._failed}."
+
+    def rewritten(self, written: bool) -> str:
+        """Return the summary of `devicefix rewrite`.
+
+        Args:
+            written: whether the fixes were written, rather than only shown.
+        """
+        if not self.found:
+            return f"{self._nothing}."
+        done = f"{self._done(written)} in {count(self.changed, 'file')}" if self.fixed else "Nothing to fix"
+        done += "" if written or not self.fixed else " (apply with --in-place)"
+        hint = f", {self.unsafe} of them fixable with --unsafe-fixes" if self.unsafe else ""
+        verb = "remains" if self.remaining == 1 else "remain"
+        return f"{done}; {count(self.remaining, 'finding')} {verb}{hint}{self._failed}."
+
+    def _done(self, written: bool) -> str:
+        return f"{'Fixed' if written else 'Would fix'} {count(self.fixed, 'finding')}"
+
+    @property
+    def _nothing(self) -> str:
+        return f"Nothing found in {count(self.files, 'file')}{self._failed}"
+
+    def _fixable(self) -> Iterable[str]:
+        if self.fixable:
+            more = f", {self.unsafe} more with `--unsafe-fixes`" if self.unsafe else ""
+            yield f"[*] {self.fixable} fixable with `--fix`{more}."
+        elif self.unsafe:
+            yield f"{self.unsafe} fixable with `--fix --unsafe-fixes`."
+
+    @property
+    def _failed(self) -> str:
+        return f"; {count(self.failed, 'file')} failed, see the errors" if self.failed else ""

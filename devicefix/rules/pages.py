@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from inspect import cleandoc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from devicefix.rules.categories import category
 
 if TYPE_CHECKING:
     from devicefix.rules.base import Rule
@@ -14,6 +16,23 @@ SITE = "https://devicefix.github.io/devicefix"
 def page(rule: type[Rule]) -> str:
     """Return the documentation of a rule in Markdown."""
     return f"# {rule.name} ({rule.code})\n\n{cleandoc(rule.__doc__ or rule.summary)}\n"
+
+
+def as_json(rule: type[Rule]) -> dict[str, Any]:
+    """Return what `ruff rule --output-format json` shows of a rule, and when the rule is on."""
+    from devicefix.rules.base import invalid
+
+    sometimes = any(example.after is not None for example in invalid(rule))
+    return {
+        "name": rule.name,
+        "code": rule.code,
+        "category": category(rule.code).name,
+        "summary": rule.summary,
+        "fix_availability": "Sometimes" if sometimes else "None",
+        "explanation": cleandoc(rule.__doc__ or rule.summary),
+        "default": rule.default,
+        "targets": list(rule.targets),
+    }
 
 
 def url(rule: type[Rule]) -> str | None:

@@ -172,7 +172,7 @@ def _plugins() -> list[tuple[str, list[int]]]:
     return [(str(plugin), [os.stat(file).st_mtime_ns for file in sorted(plugin.files)]) for plugin in PLUGINS]
 
 
-_TAG = "CACHEDIR.TAG"  # https://bford.info/cachedir/
+TAG, IGNORE = "CACHEDIR.TAG", ".gitignore"  # https://bford.info/cachedir/
 _TAGGED = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of devicefix.\n"
 
 
@@ -195,17 +195,22 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _is_ours(folder: Path) -> bool:
     """Return whether a folder is empty, or has our tag; a run that was killed may leave an empty one."""
-    tag = folder / _TAG
+    tag = folder / TAG
     if not tag.is_file():
         return not os.listdir(folder)
-    size = tag.stat().st_size
-    return size == 0 or (size == len(_TAGGED) and read(tag) == _TAGGED.encode())
+    return tag.stat().st_size == 0 or is_tagged(folder)
+
+
+def is_tagged(folder: str | os.PathLike[str]) -> bool:
+    """Return whether a folder has our tag."""
+    tag = os.path.join(folder, TAG)
+    return os.path.isfile(tag) and os.path.getsize(tag) == len(_TAGGED) and read(tag) == _TAGGED.encode()
 
 
 def _prepare(folder: Path) -> None:
     """Create the folder, marked so that git, backups and searches skip it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for name, text in ((_TAG, _TAGGED), (".gitignore", "*\n")):
+    for name, text in ((TAG, _TAGGED), (IGNORE, "*\n")):
         with suppress(FileExistsError), open(folder.parent / name, "xb") as file:  # not through a link
             file.write(text.encode())
     folder.mkdir(exist_ok=True)

@@ -15,11 +15,12 @@ from devicefix.files.discover import git
 from devicefix.files.write import Change
 
 
-def uncommitted(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
+def uncommitted(changes: Iterable[Change], *, staged: bool = False) -> tuple[list[str], list[str]]:
     """Return the files whose present content is in no commit.
 
     Args:
         changes: the files with their contents.
+        staged: whether content in the index counts as committed; git can restore it, too.
 
     Returns:
         The files in git work trees, and the files outside of them.
@@ -33,7 +34,7 @@ def uncommitted(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
             outside.append(change.path)
         else:
             trees.setdefault(top, []).append(change)
-    found = {path for top, inside in trees.items() for path in _uncommitted(top, inside)}
+    found = {path for top, inside in trees.items() for path in _uncommitted(top, inside, staged)}
     return [change.path for inside in trees.values() for change in inside if change.path in found], outside
 
 
@@ -53,8 +54,8 @@ def top_of(folder: str, known: dict[str, str | None]) -> str | None:
     return top
 
 
-def _uncommitted(top: str, changes: Iterable[Change]) -> list[str]:
-    committed = _committed(top)
+def _uncommitted(top: str, changes: Iterable[Change], staged: bool) -> list[str]:
+    committed = _hashes_of(top, staged)
     return [
         change.path
         for change in changes
@@ -63,15 +64,17 @@ def _uncommitted(top: str, changes: Iterable[Change]) -> list[str]:
     ]
 
 
-def _committed(top: str) -> dict[bytes, bytes]:
-    """Return the hashes, by path, of the files that are the same in the index and the last commit."""
-    staged = git(top, "diff-index", "--cached", "--name-only", "--no-ext-diff", "-z", "HEAD", "--")
+def _hashes_of(top: str, staged: bool) -> dict[bytes, bytes]:
+    """Return the hashes of files by path: all of the index, or those that the last commit has, too."""
+    different: bytes | None = b""
+    if not staged:
+        different = git(top, "diff-index", "--cached", "--name-only", "--no-ext-diff", "-z", "HEAD", "--")
     listed = git(top, "ls-files", "--stage", "-z")
-    if staged is None or listed is None:  # no commit yet, no git, or git does not trust this repository
+    if different is None or listed is None:  # no commit yet, no git, or git does not trust this repository
         return {}
     entries = (entry.partition(b"\t") for entry in listed.split(b"\0") if entry)
     hashes = {name: about.split()[1] for about, _, name in entries}
-    for name in staged.split(b"\0"):
+    for name in different.split(b"\0"):
         hashes.pop(name, None)
     return hashes
 

@@ -129,12 +129,12 @@ class Case:
         if not self.settings.for_file(at.file).enabled(code):
             return f"{code} is disabled; enable it to rewrite this line"
         if finding.safety is None:
-            return f"there is no automatic fix; see `devicefix explain {code}`"
+            return f"there is no automatic fix; see `devicefix rule {code}`"
         if finding.safety.value == "unsafe" and not self.settings.unsafe_fixes:
             return "the fix is unsafe, since it may change a run on CUDA; review it and add `--unsafe-fixes`"
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"
-        return f"see `devicefix explain {code}`"
+        return f"see `devicefix rule {code}`"
 
 
 def _parts(file: str) -> tuple[str, int | None]:

@@ -1,0 +1,103 @@
+"""Writing and showing the changes of fixes, for `check --fix` and `rewrite` alike."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from devicefix.cli.errors import CommandError, print_errors, print_warning, some
+from devicefix.config.printable import printable_lines
+from devicefix.files import write as files
+from devicefix.report.diff import coloured, unified
+
+if TYPE_CHECKING:
+    from devicefix.model import Outcome
+
+
+def changes_of(outcomes: Iterable[Outcome]) -> list[files.Change]:
+    """Return the changes to write."""
+    return [
+        files.Change(outcome.path, outcome.before, outcome.result.output)
+        for outcome in outcomes
+        if outcome.result.output is not None
+    ]
+
+
+def check_changes(changes: list[files.Change], require_clean: bool) -> None:
+    """Warn about files that git cannot restore, and about hard links.
+
+    Args:
+        changes: the changes to write.
+        require_clean: whether files that git cannot restore are an error.
+
+    Raises:
+        CommandError: git cannot restore a file, and `require_clean` is set.
+    """
+    from devicefix.runner import worktree
+
+    uncommitted, outside = worktree.uncommitted(changes, staged=not require_clean)
+    if require_clean and (unsafe := uncommitted + outside):
+        raise CommandError(f"nothing was written: {_subject(unsafe)} not committed in git (--require-clean)")
+    if uncommitted:
+        click.echo(f"Warning: {_subject(uncommitted)} neither committed nor staged in git", err=True)
+    for change in changes:
+        if files.other_names(change.path):
+            print_warning(change.path, "other hard links to this file keep the old content")
+
+
+def _subject(paths: list[str]) -> str:
+    """Return the number of paths and the first ones, as the beginning of a sentence."""
+    return f"{some(paths)} {'is' if len(paths) == 1 else 'are'}"
+
+
+def write_changes(changes: list[files.Change]) -> set[str]:
+    """Write the changes, print errors for files that cannot be written, and return those files."""
+    errors: dict[str, str] = {}
+
+    def onerror(path: str, error: OSError) -> None:
+        errors[path] = error.strerror or str(error)
+
+    files.write_each(changes, onerror)
+    print_errors(errors)
+    return set(errors)
+
+
+def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
+    """Print the changes as a patch, whose control characters are escaped on a terminal.
+
+    As in git's own patches, paths are relative to the top of the work tree. Without git they are relative
+    to the current folder, or to `folder` if that is outside the current folder.
+
+    Args:
+        outcomes: the rewritten files.
+        folder: the folder that holds them all.
+    """
+    from devicefix.files.discover import work_tree
+
+    here = Path.cwd()
+    folder = folder.resolve()
+    top = work_tree(folder) or (here if folder.is_relative_to(here) else folder)
+    colour = click.get_current_context().color is not False
+    for outcome in outcomes:
+        if outcome.result.output is not None:
+            name = os.path.relpath(os.path.realpath(outcome.path), top)
+            patch = unified(name, outcome.before, outcome.result.output)
+            print_bytes(patch, coloured if colour else str)
+
+
+def print_bytes(data: bytes, on_terminal: Callable[[str], str] = str) -> None:
+    """Print bytes as they are, or on a terminal as text that can't control it.
+
+    Args:
+        data: the bytes, which may be code that is not trusted.
+        on_terminal: makes the text for a terminal from one that is safe.
+    """
+    if sys.stdout.isatty():
+        click.echo(on_terminal(printable_lines(data.decode(errors="backslashreplace"))), nl=False)
+    else:
+        click.echo(data, nl=False)

@@ -1,0 +1,74 @@
+"""The commands and options that messages name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+from helpers import ROOT
+
+from devicefix.cli import COMMANDS, main
+
+# Options of other programs: jupyter nbconvert, git diff, git fetch, torchrun.
+FOREIGN = {"--to", "--inplace", "--git", "--unshallow", "--nproc-per-node"}
+OPTION = re.compile(r"(?<![\w-])--[a-z](?:[a-z-]*[a-z])?(?![a-z-])")
+COMMAND = re.compile(r"`devicefix (\w+)")
+
+
+def strings() -> Iterator[tuple[str, str]]:
+    """Yield the strings in the code that may be shown to users, each with its place."""
+    for file in sorted((ROOT / "devicefix").rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        skipped = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+                yield f"{file.relative_to(ROOT)}:{node.lineno}", node.value
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Yield the strings that are neither examples of rules, which span lines, nor arguments for git."""
+    for place, text in strings():
+        if "\n    " not in text and " " in text.strip():
+            yield place, text
+
+
+def options() -> set[str]:
+    """Return the options of all commands."""
+    context = click.Context(main)
+    commands = [main, *(main.get_command(context, name) for name in COMMANDS)]
+    return {
+        option
+        for command in commands
+        if command
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+
+def test_messages_name_options_that_exist() -> None:
+    known = options() | FOREIGN | {"--help"}
+    named = [(place, option) for place, text in messages() for option in OPTION.findall(text)]
+    assert len(named) > 50
+    assert [(place, option) for place, option in named if option not in known] == []
+
+
+def test_messages_name_commands_that_exist() -> None:
+    named = [(place, command) for place, text in strings() for command in COMMAND.findall(text)]
+    assert len(named) > 10
+    assert [(place, command) for place, command in named if command not in COMMANDS] == []
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_a_command_has_each_option_once(command: str) -> None:
+    found = main.get_command(click.Context(main), command)
+    assert found
+    names = [name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)]
+    assert sorted(names) == sorted(set(names))
