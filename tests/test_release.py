@@ -170,9 +170,10 @@ def test_the_changelog_has_a_section_for_each_version() -> None:
 
 def test_the_notes_of_a_release_are_its_section() -> None:
     changelog = "## Unreleased\n\n## 0.2.0 (2026-12-01)\n\n### Added\n\n- b\n\n## 0.1.0 (2026-11-01)\n\n- a\n"
+    changelog += "\n## 0.0.1 (2026-10-01)\n"
     assert notes("0.2.0", changelog) == "### Added\n\n- b\n"
     assert notes("0.1.0", changelog) == "- a\n"
-    for version in ("0.3.0", "0.2", "Unreleased"):
+    for version in ("0.3.0", "0.2", "0.0.1", "Unreleased"):
         with pytest.raises(ValueError, match="has no section"):
             notes(version, changelog)
 
