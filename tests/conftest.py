@@ -41,8 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 for variable in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"):
     os.environ.pop(variable, None)
 
-# A background job of a shell ignores SIGINT, and one of `nohup` SIGHUP. Every process that a test starts would
-# do so, too; a signal with a handler has its default there.
+# A background job of a shell ignores SIGINT, and one of `nohup` SIGHUP. Every process that a test starts
+# would do so, too; a signal with a handler has its default there.
 for name in ("SIGINT", "SIGHUP"):
     if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) == signal.SIG_IGN:
         signal.signal(getattr(signal, name), lambda *_: None)
