@@ -1,7 +1,11 @@
-"""MkDocs hooks: generate the pages for the rules, the configuration and the command line."""
+"""MkDocs hooks: generate pages, and name releases where there are some.
+
+The pages are those for the rules, the configuration and the command line.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from inspect import cleandoc
 from typing import Any
@@ -12,9 +16,31 @@ from mkdocs.structure.files import File, Files
 
 from devicefix.cli import COMMANDS, main
 from devicefix.config.settings import KEYS
+from devicefix.config.version import __version__
 from devicefix.rules.base import Example, Rule, invalid, valid
 from devicefix.rules.categories import category
 from devicefix.rules.registry import RULES
+
+# What the pages name before there is a release, and what afterwards; pyproject.toml has it for README.md.
+RELEASED = (
+    (r" @ git\+https://github\.com/devicefix/devicefix\b", ""),
+    (r"pip install git\+https://github\.com/devicefix/devicefix\b", "pip install devicefix"),
+    (r"devicefix/devicefix@main\b", f"devicefix/devicefix@v{__version__}"),
+    (r"rev: main\b.*", f"rev: v{__version__}"),
+    (r"There is no release on PyPI yet; this installs the latest commit\.\s*", ""),
+)
+
+
+def on_page_markdown(markdown: str, config: MkDocsConfig, **_: Any) -> str:
+    """Return the text of a page, which names releases if `published` is set in mkdocs.yml."""
+    return released(markdown) if config.extra["published"] else markdown
+
+
+def released(text: str) -> str:
+    """Return a text as it is to be read when there is a release."""
+    for pattern, replacement in RELEASED:
+        text = re.sub(pattern, replacement, text)
+    return text
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # would work on this checkout.
 for variable in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"):
     os.environ.pop(variable, None)
+
+# A background job of a shell ignores SIGINT, and one of `nohup` SIGHUP. Every process that a test starts
+# would do so, too; a signal with a handler has its default there.
+for name in ("SIGINT", "SIGHUP"):
+    if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) == signal.SIG_IGN:
+        signal.signal(getattr(signal, name), lambda *_: None)
 
 TREE = pytest.StashKey[str]()
 

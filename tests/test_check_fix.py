@@ -224,9 +224,7 @@ class Watching:
     """`devicefix check --watch` in a process, whose lines can be waited for."""
 
     def __init__(self, *arguments: str) -> None:
-        # A test in the background would pass on that it ignores Ctrl-C.
-        heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-        program = f"{heed}; from devicefix.cli import main; main(prog_name='devicefix')"
+        program = "from devicefix.cli import main; main(prog_name='devicefix')"
         command = [sys.executable, "-u", "-c", program, "check", "--watch", *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._lines: Queue[str] = Queue()

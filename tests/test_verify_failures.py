@@ -120,8 +120,6 @@ def test_nothing_is_left_running_after_an_interrupt(folder: ProgramFolder) -> No
         cwd=folder.path,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        # a shell's background job ignores the signal, and so would what it starts
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 (no threads)
     )
     while not (folder.path / "started").exists():
         time.sleep(0.05)

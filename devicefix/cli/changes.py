@@ -78,6 +78,7 @@ def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
         folder: the folder that holds them all.
     """
     from devicefix.files.discover import work_tree
+    from devicefix.files.system import relative
 
     here = Path.cwd()
     folder = folder.resolve()
@@ -85,7 +86,7 @@ def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
     colour = click.get_current_context().color is not False
     for outcome in outcomes:
         if outcome.result.output is not None:
-            name = os.path.relpath(os.path.realpath(outcome.path), top)
+            name = relative(os.path.realpath(outcome.path), top)
             patch = unified(name, outcome.before, outcome.result.output)
             print_bytes(patch, coloured if colour else str)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shlex
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -182,6 +180,7 @@ def verify(
     _check_packages("psutil")
     from devicefix.verify import environment, launch, session
     from devicefix.verify.runs import Task
+    from devicefix.verify.shell import shell_command
 
     if coverage_file is not None:
         check_folder(coverage_file)
@@ -191,7 +190,7 @@ def verify(
     notebook = script.resolve() if script is not None and script.suffix == ".ipynb" else None
     root = session.root_of(script)
     if as_command:
-        command = _shell_command(" ".join([program, *map(shlex.quote, arguments)]))
+        command = shell_command(program, arguments)
     else:
         folder = Path.cwd() if script is None else script.resolve().parent
         python = python or environment.python_for(folder, root)
@@ -243,11 +242,12 @@ def verify_outcomes(
     from devicefix.verify import launch, session
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
+    from devicefix.verify.shell import shell_command
 
     rewritten = list(filter(None, map(Rewritten.of, outcomes)))
     root = session.root_of(None)
     task = Task(
-        command=_shell_command(command),
+        command=shell_command(command),
         folder=Path.cwd(),
         root=root,
         sources=(common_folder(Path(module.path) for module in rewritten), root),
@@ -317,11 +317,6 @@ def _script(program: str) -> Path:
     if not path.is_file():
         raise click.UsageError(f"{program}: no such file; use -m for a module, -c for a command line")
     return path
-
-
-def _shell_command(line: str) -> list[str]:
-    """Return the command that runs a command line in a shell."""
-    return ["cmd", "/c", line] if os.name == "nt" else ["/bin/sh", "-c", line]
 
 
 def _check_packages(package: str) -> None:

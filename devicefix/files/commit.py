@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from devicefix.config.printable import printable
+from devicefix.files import system
 from devicefix.files.write import Change, Staged, folders_of, refuse_changed, settle, stage, sweep, write
 
 _START = "import sys; sys.path[:] = sys.argv[2:]; from devicefix.files.commit import main; main()"
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # of which each system has some
 
 
 class CommitError(Exception):
@@ -42,6 +43,7 @@ def commit(changes: Iterable[Change]) -> None:
             input=pickle.dumps(changes),
             stdout=subprocess.PIPE,
             start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # on Windows
             check=False,
         )
     if done.returncode or not done.stdout:
@@ -77,7 +79,7 @@ def replace_all(changes: list[Change]) -> str:
         for change in changes:
             refuse_changed(change)
         for change, (temporary, target) in zip(changes, staged, strict=True):
-            os.replace(temporary, target)
+            system.replace(temporary, target)
             done.append(change)
     except OSError as problem:
         for temporary, _ in staged[len(done) :]:
@@ -104,14 +106,13 @@ def main() -> None:
     for name in _SIGNALS:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    parent = os.getppid()
     try:
         changes = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):  # the first process ended before it had sent everything
         return
     error = replace_all(changes)
-    if os.getppid() != parent:
+    try:
+        os.write(sys.stdout.fileno(), json.dumps(error).encode())
+    except OSError:  # the first process has ended, and can't say it
         done = printable(error) or f"all {len(changes)} files are rewritten"
         print(f"devicefix: {done}", file=sys.stderr)
-    with suppress(OSError):
-        print(json.dumps(error), flush=True)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from devicefix.files.kinds import is_python
+from devicefix.files.system import is_junction
 
 EXCLUDED = frozenset(
     {
@@ -112,7 +113,28 @@ def find(
                 continue
             if real not in found or os.path.islink(found[real]):  # prefer the file to a link
                 found[real] = file
-    return sorted(map(Path, found.values()))
+    return sorted(map(Path, _each_once(found)))
+
+
+def _each_once(found: dict[str, str]) -> Iterator[str]:
+    """Yield files, one of those whose names differ in case only where the file system ignores case.
+
+    Args:
+        found: the files by their real paths.
+    """
+    alike: dict[str, list[str]] = {}
+    for real, file in found.items():
+        others = alike.setdefault(real.casefold(), [])
+        if not any(_is_one_name(real, other) for other in others):
+            others.append(real)
+            yield file
+
+
+def _is_one_name(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other) and os.stat(path).st_nlink == 1  # no hard links
+    except OSError:
+        return False
 
 
 def is_excluded(path: str, exclusions: Iterable[tuple[str, Path]]) -> bool:
@@ -222,7 +244,7 @@ def _walk(folder: str, unwanted: _Unwanted, onerror: OnError) -> Iterator[str]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is a folder and no link to one."""
     try:
-        return entry.is_dir(follow_symlinks=False)
+        return entry.is_dir(follow_symlinks=False) and not is_junction(entry)
     except OSError:
         return False
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from devicefix.files import system
+
 _PREFIX, _SUFFIX = ".devicefix-", ".tmp"
 _LEFTOVER = re.compile(rf"{re.escape(_PREFIX)}(\d+)-\w+{re.escape(_SUFFIX)}")
 
@@ -25,7 +27,7 @@ class Change(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """A temporary file that is ready to replace another with `os.replace`."""
+    """A temporary file that is ready to replace another with `system.replace`."""
 
     temporary: str
     target: Path
@@ -60,7 +62,7 @@ def write(change: Change) -> None:
     temporary, target = stage(change)
     try:
         refuse_changed(change)  # again: writing and syncing may have taken long
-        os.replace(temporary, target)
+        system.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
@@ -157,9 +159,7 @@ def folders_of(changes: Iterable[Change]) -> list[str]:
 
 def sweep(folders: Iterable[str]) -> None:
     """Remove the temporary files of runs that were killed while they wrote."""
-    for folder in (
-        folders if os.name == "posix" else ()
-    ):  # elsewhere it can't be found out whether a process is running
+    for folder in () if system.WINDOWS else folders:  # there, `os.kill` ends the process that it asks for
         with suppress(OSError):
             for name in os.listdir(folder):
                 left = _LEFTOVER.fullmatch(name)

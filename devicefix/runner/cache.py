@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.sizes import read
 from devicefix.config.version import __version__
+from devicefix.files import system
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.runner.configurations import asks_for_configurations
 from devicefix.runner.record import Record, Stamp
@@ -222,7 +223,7 @@ def _replace(file: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as temporary:
             temporary.write(data)
-        os.replace(name, file)
+        system.replace(name, file)
     except BaseException:
         os.unlink(name)
         raise

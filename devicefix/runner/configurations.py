@@ -9,6 +9,7 @@ from pathlib import Path
 from devicefix.config.sizes import LARGEST, read, size
 from devicefix.facts.exports import Summary
 from devicefix.files.discover import work_tree
+from devicefix.files.system import common_folders
 from devicefix.runner.record import Record
 
 
@@ -28,16 +29,17 @@ def configurations(summaries: Iterable[Summary]) -> list[Summary]:
     naming = [summary for summary in summaries if summary.configurations]
     if not naming:
         return []
-    folder = os.path.commonpath([os.path.dirname(os.path.abspath(each.path)) for each in naming])
-    top = os.path.realpath(work_tree(Path(folder)) or folder)
-    paths = {path for each in naming for name in each.configurations for path in _candidates(each, name, top)}
+    folders = common_folders(each.path for each in naming)
+    tops = tuple(os.path.join(os.path.realpath(work_tree(Path(each)) or each), "") for each in folders)
+    named = ((each, name) for each in naming for name in each.configurations)
+    paths = {path for each, name in named for path in _candidates(each, name, tops)}
     found = ((path, _selected(path)) for path in sorted(paths) if os.path.isfile(path))
     return [Summary(path, configured=selected) for path, selected in found if selected]
 
 
-def _candidates(summary: Summary, name: str, top: str) -> Iterator[str]:
+def _candidates(summary: Summary, name: str, tops: tuple[str, ...]) -> Iterator[str]:
     folder = os.path.dirname(summary.path)
-    while not os.path.isabs(name) and os.path.join(os.path.realpath(folder), "").startswith(f"{top}{os.sep}"):
+    while not os.path.isabs(name) and os.path.join(os.path.realpath(folder), "").startswith(tops):
         yield os.path.normpath(os.path.join(folder, name))
         above = os.path.dirname(folder)
         folder = above if above != folder else os.path.join(folder, os.pardir)

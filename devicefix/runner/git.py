@@ -20,7 +20,7 @@ from typing import Any
 from devicefix.files.differences import Differences
 from devicefix.files.discover import git, git_program
 from devicefix.model import Finding, Result
-from devicefix.runner.worktree import top_of
+from devicefix.runner.worktree import name_in, top_of
 
 _LINE_END = re.compile("\r\n|\r|\n")
 
@@ -92,7 +92,7 @@ class _Base:
 
     def content(self, path: str) -> bytes | None:
         """Return the content of a file; None if there was none."""
-        name = os.fsencode(os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/"))
+        name = name_in(self.top, path)
         blob = self._blobs.get(self._renamed.get(name, name))
         if blob is None:
             return None

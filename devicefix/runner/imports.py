@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from devicefix.config.sizes import CODE, LARGEST, read, size
 from devicefix.facts.exports import Summary, summarize
 from devicefix.facts.project import candidates
 from devicefix.files.discover import work_tree
+from devicefix.files.system import common_folders
 from devicefix.runner.pool import POOL_FROM
 
 
@@ -24,8 +26,8 @@ def imported(summaries: list[Summary]) -> list[Summary]:
     """
     if not summaries or len(summaries) > POOL_FROM:
         return []
-    folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(given.path)) for given in summaries]))
-    top = (work_tree(folder) or folder).resolve()
+    folders = map(Path, common_folders(given.path for given in summaries))
+    tops = [(work_tree(folder) or folder).resolve() for folder in folders]
     known = {os.path.normpath(given.path) for given in summaries}
     found: list[Summary] = []
     todo = list(summaries)
@@ -33,7 +35,7 @@ def imported(summaries: list[Summary]) -> list[Summary]:
         importer = todo.pop()
         for module in importer.imports:
             for path in candidates(importer.path, module):
-                if path in known or not (os.path.isfile(path) and Path(path).resolve().is_relative_to(top)):
+                if path in known or not (os.path.isfile(path) and _is_in(path, tops)):
                     continue
                 known.add(path)
                 summary = _summary_at(path, os.stat(path).st_mtime_ns)
@@ -41,6 +43,11 @@ def imported(summaries: list[Summary]) -> list[Summary]:
                     found.append(summary)
                     todo.append(summary)
     return found
+
+
+def _is_in(path: str, folders: Iterable[Path]) -> bool:
+    real = Path(path).resolve()
+    return any(real.is_relative_to(folder) for folder in folders)
 
 
 @lru_cache(maxsize=4096)

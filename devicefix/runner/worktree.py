@@ -59,9 +59,13 @@ def _uncommitted(top: str, changes: Iterable[Change], staged: bool) -> list[str]
     return [
         change.path
         for change in changes
-        if committed.get(os.fsencode(os.path.relpath(os.path.realpath(change.path), top)), b"").decode()
-        not in _hashes(change.before, committed)
+        if committed.get(name_in(top, change.path), b"").decode() not in _hashes(change.before, committed)
     ]
+
+
+def name_in(top: str, path: str) -> bytes:
+    """Return the name that git has for a file in a work tree."""
+    return os.fsencode(os.path.relpath(os.path.realpath(path), top).replace(os.sep, "/"))
 
 
 def _hashes_of(top: str, staged: bool) -> dict[bytes, bytes]:

@@ -172,4 +172,4 @@ def _place(uri: str, path: str | None) -> str:
 
 
 def _is_in(path: str, folder: str) -> bool:
-    return path.startswith(os.path.join(folder, ""))
+    return os.path.normcase(path).startswith(os.path.normcase(os.path.join(folder, "")))

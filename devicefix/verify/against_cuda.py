@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from devicefix.files.system import relative
 from devicefix.verify import runs
 from devicefix.verify.compare import (
     CONTROL_FLOW,
@@ -144,7 +145,7 @@ class CudaComparison:
             if more is None:
                 break
             self._task = replace(self._task, gpus=more.count)
-            place = f"{os.path.relpath(more.file)}:{more.line}"
+            place = f"{relative(more.file)}:{more.line}"
             found.notes[:] = [f"{more.count} GPUs are simulated, since {place} requests cuda:{more.index}"]
             result = self._run(self._original, f"original on {more.count} GPUs", machine)
         return result
@@ -167,7 +168,7 @@ class CudaComparison:
         if not 0 < count < found.observations:
             return {}
         found.observations -= count
-        lines = {(os.path.relpath(file), line) for sizes in unlike.values() for (file, line, _), _ in sizes}
+        lines = {(relative(file), line) for sizes in unlike.values() for (file, line, _), _ in sizes}
         places = ", ".join(f"{file}:{line}" for file, line in sorted(lines))
         found.notes.append(
             f"not compared, since two runs of the original differ as well: {count} observations at {places}"
@@ -276,7 +277,7 @@ def _failure(result: Result, modules: Program) -> str:
 
 def _at(run: Run) -> str:
     frames = run.failure.frames if run.failure else ()
-    return f" ({os.path.relpath(frames[-1].file)}:{frames[-1].line})" if frames else ""
+    return f" ({relative(frames[-1].file)}:{frames[-1].line})" if frames else ""
 
 
 def has_cuda(python: str) -> bool:

@@ -10,6 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from devicefix.files.system import is_junction, make_link
+
 _CLONE = 0x40049409  # FICLONE of Linux: the copy shares the blocks until one of both is changed
 _LEFT_OUT = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 _LINKED = frozenset({"node_modules", ".tox", ".nox"})  # installed, and large: programs read them only
@@ -101,7 +103,9 @@ def is_small(folder: Path, files: int, size: int) -> bool:
             if entry.is_file(follow_symlinks=False):
                 files -= 1
                 size -= entry.stat(follow_symlinks=False).st_size
-            elif entry.is_dir(follow_symlinks=False) and entry.name not in _LEFT_OUT:
+            elif (
+                entry.is_dir(follow_symlinks=False) and not is_junction(entry) and entry.name not in _LEFT_OUT
+            ):
                 if not (_is_installed(entry) or _is_object_store(Path(entry.path).parent)):
                     folders.append(entry.path)
     return files >= 0 and size >= 0
@@ -122,20 +126,20 @@ def _copy_folder(original: Path, copy: Path, without: str) -> None:
                 raise
     if _is_object_store(original):
         (copy / "info").mkdir(exist_ok=True)
-        (copy / "info" / "alternates").write_text(f"{original}\n", encoding="utf-8")
+        (copy / "info" / "alternates").write_text(f"{original.as_posix()}\n", encoding="utf-8")
     shutil.copystat(original, copy)
     copy.chmod(stat.S_IMODE(copy.stat().st_mode) | stat.S_IRWXU)  # to remove it later
 
 
 def _copy(entry: os.DirEntry[str], copy: Path, without: str) -> None:
     mode = entry.stat(follow_symlinks=False).st_mode
-    if stat.S_ISLNK(mode):
-        copy.symlink_to(os.readlink(entry.path))
+    if stat.S_ISLNK(mode) or is_junction(entry):
+        make_link(os.readlink(entry.path), copy, entry.path)
     elif stat.S_ISREG(mode):
         _copy_file(entry.path, copy)
     elif stat.S_ISDIR(mode) and entry.name not in _LEFT_OUT:
         if _is_installed(entry):
-            copy.symlink_to(entry.path)
+            make_link(entry.path, copy, entry.path)
         elif not _is_object_store(Path(entry.path).parent):
             _copy_folder(Path(entry.path), copy, without)
 

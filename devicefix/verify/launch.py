@@ -15,6 +15,7 @@ import psutil
 import devicefix.verify.runtime
 from devicefix.verify import signals
 from devicefix.verify.runtime.plan import VARIABLE, Plan
+from devicefix.verify.shell import for_system
 from devicefix.verify.stdin import Input
 
 BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
@@ -106,7 +107,7 @@ def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[fl
 def _start(command: Command, plan: Plan) -> subprocess.Popen[bytes]:
     with signals.held(), command.stdin.open() as stdin:
         return subprocess.Popen(
-            command.words,
+            for_system(command.words),
             cwd=command.folder,
             env=_environment(plan, command.environment),
             stdin=stdin,

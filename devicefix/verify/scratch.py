@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from devicefix.files.system import is_junction, make_link
 from devicefix.verify import signals
 from devicefix.verify.copying import copy_folder
 from devicefix.verify.launch import Command
@@ -57,12 +58,12 @@ class Scratch:
         self._copy = parent / (original.name or "copy")
         copy_folder(original, self._copy)
         for folder, folders, names in os.walk(self._copy):
-            for link in (Path(folder, name) for name in folders + names):
-                if link.is_symlink():
-                    self._redirect(link)
+            for link in [link for name in folders + names if _is_link(link := Path(folder, name))]:
+                self._redirect(link)
+            folders[:] = [name for name in folders if not is_junction(Path(folder, name))]
 
     def _redirect(self, link: Path) -> None:
-        if not (self._original / link.relative_to(self._copy)).is_symlink():
+        if not _is_link(self._original / link.relative_to(self._copy)):
             return  # it leads to a folder that is not copied
         target = Path(os.path.realpath(self._original / link.relative_to(self._copy)))
         if target.is_relative_to(self._original):
@@ -70,7 +71,7 @@ class Scratch:
             target = target if target.exists() and not copied.exists() else copied  # not everything is copied
         if os.path.realpath(link) != str(target):
             link.unlink()
-            link.symlink_to(target)
+            make_link(os.fspath(target), link, os.fspath(target))
 
     def path(self, path: str) -> str:
         """Return the path of a file's copy, a link for a link; any other string stays as it is."""
@@ -137,3 +138,7 @@ class Scratch:
         if isinstance(event, dict):
             return {key: self.restored(part) for key, part in event.items()}
         return event
+
+
+def _is_link(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and is_junction(path))

@@ -234,6 +234,8 @@ def ended_by(status: int) -> str:
     Args:
         status: the exit status; the negative number of the signal if one ended the process.
     """
+    if status > 255:  # on Windows, which has numbers such as that of an access violation
+        return f"the program ended with exit status 0x{status:08X}"
     if status > 128 and os.name == "posix":  # how a shell reports that a signal ended its command
         status = 128 - status
     if status >= 0:

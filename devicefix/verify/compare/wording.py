@@ -6,6 +6,7 @@ import math
 import os
 from typing import Any
 
+from devicefix.files import system
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.streams import Value
 from devicefix.verify.compare.values import is_close
@@ -177,5 +178,5 @@ def _distinct(one: Any, other: Any) -> tuple[str, str]:
 
 def _relative(file: str) -> str:
     """Return the path relative to the current folder, if the file is inside it."""
-    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    relative = system.relative(file) if os.path.isabs(file) else file
     return file if relative.startswith(os.pardir) else relative

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
+
+_WINDOWS = os.name == "nt"
+_TURN = threading.Lock()
 
 
 class Events:
@@ -30,10 +35,26 @@ class Events:
         line = json.dumps({"kind": kind, "pid": os.getpid(), "process": _name(), **fields})
         data = line.encode() + b"\n"
         try:
-            os.write(self._file, data)
+            _append(self._file, data)
         except OSError:  # programs that become daemons close all open files
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            os.write(self._file, data)
+            _append(self._file, data)
+
+
+def _append(file: int, data: bytes) -> None:
+    """Write to the end of a file in one step; on Windows, where that takes two, processes take turns."""
+    if not _WINDOWS:
+        os.write(file, data)
+        return
+    msvcrt = import_module("msvcrt")
+    with _TURN:
+        os.lseek(file, 0, os.SEEK_SET)  # they lock the first byte
+        msvcrt.locking(file, msvcrt.LK_LOCK, 1)
+        try:
+            os.write(file, data)
+        finally:
+            os.lseek(file, 0, os.SEEK_SET)
+            msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
 
 
 def _name() -> str:

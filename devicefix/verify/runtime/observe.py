@@ -25,6 +25,7 @@ import torch
 
 from devicefix.verify.runtime.ending import at_end
 from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.forks import after_fork
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
@@ -68,7 +69,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
     torch.save = torch.serialization.save = observer.watched(torch.save, "save")
     when_imported("torch._dynamo.trace_rules", _keep_from_compile)
     at_end(observer.finish)
-    os.register_at_fork(after_in_child=observer.restart)
+    after_fork(observer.restart)
 
 
 def _keep_from_compile() -> None:

@@ -7,7 +7,6 @@ changes one side in place and reads the other, it computes other results than wi
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
@@ -17,6 +16,7 @@ from devicefix.verify.runtime.copies.watch import Watch
 from devicefix.verify.runtime.eager import run_eagerly
 from devicefix.verify.runtime.ending import at_end
 from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.forks import after_fork
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
@@ -118,7 +118,7 @@ def _keep_fast_paths() -> None:
 def _check_at_end(watch: Watch) -> None:
     ledger = watch.ledger
     at_end(lambda: watch.guarded(ledger.finish))
-    os.register_at_fork(after_in_child=ledger.clear)  # the parent reports its hazards
+    after_fork(ledger.clear)  # the parent reports its hazards
 
 
 def _enter_in_threads(watch: Watch) -> None:

@@ -20,6 +20,7 @@ import torch
 from devicefix.verify.runtime.eager import run_eagerly
 from devicefix.verify.runtime.ending import at_end
 from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.forks import after_fork
 from devicefix.verify.runtime.machine import autocast, cuda, making, parallel, places, saving, tensors, tools
 from devicefix.verify.runtime.machine.draws import Draws
 from devicefix.verify.runtime.machine.kernels import Kernels, Transparent
@@ -56,13 +57,13 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
         draws.finish()
         events.emit("operations", cuda=machine.on_cuda, cpu=machine.on_cpu)
 
-    def after_fork() -> None:
+    def restart() -> None:
         draws.restart()
         moves.restart()
         machine.after_fork()
 
     at_end(finish)
-    os.register_at_fork(after_in_child=after_fork)
+    after_fork(restart)
 
 
 def round_alike() -> None:
