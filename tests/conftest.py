@@ -138,7 +138,7 @@ def folder(tmp_path: Path) -> ProgramFolder:
     return ProgramFolder(tmp_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Return Chromium. Without it the test is skipped, or fails if DEVICEFIX_BROWSER is set."""
     sync_api = pytest.importorskip("playwright.sync_api")
