@@ -343,6 +343,21 @@ def test_it_stops_quietly_and_leaves_nothing(
     assert os.listdir(tmp_path) == ["temporary"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent differently there")
+def test_it_does_not_wait_for_a_check(start: Callable[[], tuple[subprocess.Popen[str], str]]) -> None:
+    process, address = start()
+    base, token = address.split("#")
+    connection = HTTPConnection(base.removeprefix("http://").rstrip("/"), timeout=60)
+    long = "import torch\n" + "x = torch.ones(2).cuda()\n" * 50_000
+    connection.request("POST", "/check", body(long), {"Authorization": f"Bearer {token}"})
+    time.sleep(3)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == ("", "")
+    assert time.monotonic() - began < 10
+    connection.close()
+
+
 @pytest.mark.needs("psutil")
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent differently there")
 def test_killed_it_leaves_no_process(start: Callable[[], tuple[subprocess.Popen[str], str]]) -> None:
