@@ -505,6 +505,8 @@ def test_the_page_fits_and_every_control_has_a_name(page: Page, width: int, sche
     page.get_by_text("All rules").click()
     page.get_by_text("DF902").last.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    row = page.locator("#after .made").first  # its background is as wide as its text
+    assert row.evaluate("each => each.scrollWidth <= each.clientWidth")
     controls = page.locator("button, input, select, textarea")
     named = "all => all.filter(each => each.labels?.length || each.textContent).length"
     assert controls.evaluate_all(named) == controls.count() > 10
