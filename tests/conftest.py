@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from helpers import ROOT, Cli, Git, ProjectFolder
@@ -14,6 +17,9 @@ from hypothesis import settings
 from running import ProgramFolder
 
 from devicefix.config.settings import KEYS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Modules that the extra `test` does not install. A module of tests that imports one of them at its top is
 # skipped without it; tests that need one in another process have the mark `needs`.
@@ -137,3 +143,18 @@ def git(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> Git:
 def folder(tmp_path: Path) -> ProgramFolder:
     """Return an empty folder for a program to verify."""
     return ProgramFolder(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return Chromium. Without it the test is skipped, or fails if DEVICEFIX_BROWSER is set."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_api.sync_playwright() as playwright:
+        program = program or playwright.chromium.executable_path
+        if not os.path.exists(program):
+            reason = "no Chromium: apt-get install chromium, or playwright install chromium"
+            (pytest.fail if os.environ.get("DEVICEFIX_BROWSER") else pytest.skip)(reason)
+        chromium = playwright.chromium.launch(executable_path=program)
+        yield chromium
+        chromium.close()

@@ -325,21 +325,6 @@ def test_the_wheel_contains_the_templates(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Return Chromium. Without it the test is skipped, or fails if DEVICEFIX_BROWSER is set."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with sync_api.sync_playwright() as playwright:
-        program = program or playwright.chromium.executable_path
-        if not os.path.exists(program):
-            reason = "no Chromium: apt-get install chromium, or playwright install chromium"
-            (pytest.fail if os.environ.get("DEVICEFIX_BROWSER") else pytest.skip)(reason)
-        chromium = playwright.chromium.launch(executable_path=program)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write a page, and return its address."""
     folder = tmp_path_factory.mktemp("report")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -28,16 +31,38 @@ class Processes(ProcessPoolExecutor):
         jobs: the number of processes.
         start: called in each process with the argument `room`.
         room: see `start`.
+        spawn: whether to start them anew where others are forked, with the locks of other threads.
     """
 
-    def __init__(self, jobs: int, start: Callable[[int], None], room: int) -> None:
+    def __init__(self, jobs: int, start: Callable[[int], None], room: int, *, spawn: bool = False) -> None:
+        context = multiprocessing.get_context("spawn") if spawn else None
         with _safe_path():
-            super().__init__(jobs, initializer=start, initargs=(room,))
+            super().__init__(jobs, context, initializer=start, initargs=(room,))
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call a function in a process; the first calls start the processes."""
         with _safe_path():
             return super().submit(fn, *args, **kwargs)
+
+    def end(self) -> None:
+        """End the processes, whatever they are doing."""
+        processes = list((self._processes or {}).values())
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+
+def follow_parent(_room: int) -> None:
+    """Leave Ctrl+C to the parent of this process, and end when the parent has ended, by whatever signal."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(0)
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Serve a page to try devicefix in a browser."""
