@@ -19,11 +19,12 @@ warnings.simplefilter("ignore")
 if sys.argv[1] == "libcst":
     import libcst
 
+    from devicefix.config.resolver import Everywhere
     from devicefix.config.settings import Settings
     from devicefix.files import discover as files
     from devicefix.runner.run import check_files
 
-    found = check_files(files.find([Path(sys.argv[2])]), Settings(fix=True, quiet=True))
+    found = check_files(files.find([Path(sys.argv[2])]), Everywhere(Settings(fix=True, quiet=True)))
     changed = [outcome.before for outcome in found if outcome.result.output is not None]
     start = time.perf_counter()
     for data in changed:

@@ -31,6 +31,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this checkout's devicefix, installed or not
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.engine.file import File
 from devicefix.model import Outcome
@@ -77,9 +78,9 @@ class Style:
 def measured(root: Path, jobs: int | None) -> Style:
     """Return the figures of one repository."""
     settings = Settings(fix=True, quiet=True, jobs=jobs)
-    files = find_files([root], settings, lambda problem: print(problem, file=sys.stderr))
+    files = find_files([root], Everywhere(settings), lambda problem: print(problem, file=sys.stderr))
     total = Style()
-    for outcome in check_files(files, settings):
+    for outcome in check_files(files, Everywhere(settings)):
         if outcome.result.output is not None:
             total.add(style_of(outcome, settings))
     return total

@@ -151,6 +151,9 @@ class RuleSettings(TypedDict, total=False):
         select: codes of the only rules to use, or beginnings of codes.
         extend_select: codes of rules to use as well.
         ignore: codes of rules not to use.
+        fixable: codes of the only rules whose findings get a fix, or beginnings of codes.
+        extend_fixable: codes of rules whose findings get a fix as well.
+        unfixable: codes of rules whose findings get no fix.
         per_file_ignores: patterns of files, each with the codes of rules not to use there.
         target: what the program runs on besides the CPU.
         torch_version: the oldest torch that a rewrite must run with, such as `"2.6"`.
@@ -160,6 +163,9 @@ class RuleSettings(TypedDict, total=False):
     select: Sequence[str] | None
     extend_select: Sequence[str] | None
     ignore: Sequence[str] | None
+    fixable: Sequence[str] | None
+    extend_fixable: Sequence[str] | None
+    unfixable: Sequence[str] | None
     per_file_ignores: Mapping[str, Sequence[str]] | None
     target: Target | None
     torch_version: str | None
@@ -184,6 +190,8 @@ class PathSettings(RuleSettings, total=False):
             start the calling program again: `if __name__ == "__main__":`.
         exclude: patterns, as in .gitignore, of what to exclude from folders, relative to the current one.
         extend_exclude: more such patterns.
+        force_exclude: whether to exclude files that match the patterns even if `paths` names them.
+        respect_gitignore: whether to exclude files that git ignores, as is the default.
         baseline: a file that `devicefix check --write-baseline` created; its findings are not reported.
         config_files: whether to check YAML, JSON, TOML and shell scripts in folders as well.
         docs: whether to check blocks of Python in Markdown and reStructuredText in folders as well.
@@ -192,6 +200,8 @@ class PathSettings(RuleSettings, total=False):
     jobs: int | None
     exclude: Sequence[str] | None
     extend_exclude: Sequence[str] | None
+    force_exclude: bool | None
+    respect_gitignore: bool | None
     baseline: StrPath | None
     config_files: bool | None
     docs: bool | None
@@ -279,6 +289,7 @@ def check_paths(
         DevicefixError: the settings cannot be used.
         TypeError: there is no such setting.
     """
+    from devicefix.config.resolver import Everywhere
     from devicefix.config.settings import ConfigError
     from devicefix.runner.baseline import read, split
     from devicefix.runner.run import check_files, find_files
@@ -287,7 +298,8 @@ def check_paths(
     trouble: list[OSError] = []
     named = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     try:
-        outcomes = check_files(find_files(map(Path, named), chosen, trouble.append), chosen)
+        resolver = Everywhere(chosen)
+        outcomes = check_files(find_files(map(Path, named), resolver, trouble.append), resolver)
         if chosen.baseline:
             outcomes = split(outcomes, read(chosen.baseline), chosen.baseline.parent)
     except ConfigError as problem:

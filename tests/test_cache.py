@@ -13,6 +13,7 @@ from typing import Any, get_args, get_origin
 import pytest
 from helpers import devicefix
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.facts.exports import Summary, summarize
 from devicefix.facts.project import Project
@@ -21,7 +22,7 @@ from devicefix.rules.registry import RULES
 from devicefix.runner import cache, parsed, pool
 from devicefix.runner import run as runner
 from devicefix.runner.record import Record
-from devicefix.runner.run import check_files
+from devicefix.runner.run import Task, check_files
 
 FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
 
@@ -53,7 +54,7 @@ def old(files: Iterable[Path]) -> None:
 
 
 def found(folder: Path, settings: Settings) -> list[str]:
-    outcomes = check_files(sorted(folder.glob("*.py")), settings)
+    outcomes = check_files(sorted(folder.glob("*.py")), Everywhere(settings))
     assert not any(outcome.error for outcome in outcomes)
     return [
         f"{outcome.path} {finding.line} {finding.column} {finding.code} {finding.message} {finding.safety}"
@@ -92,9 +93,9 @@ def test_only_changed_files_are_checked(tree: Path, tmp_path: Path, monkeypatch:
     (tree / "m2.py").touch()  # another time, the same content
     looked, checked = [], runner._checked
 
-    def counted(settings: Settings, project: Project, path: str) -> Record:
-        looked.append(path)
-        return checked(settings, project, path)
+    def counted(project: Project, task: Task) -> Record:
+        looked.append(task.path)
+        return checked(project, task)
 
     monkeypatch.setattr(runner, "_checked", counted)
     changed = found(tree, settings)
@@ -108,10 +109,10 @@ def test_a_file_that_changes_between_summary_and_check_is_not_kept(
     settings = Settings(quiet=True, jobs=1, cache_dir=tmp_path / "cache")
     changed, plain, checked = tree / "batch.py", (tree / "batch.py").read_text(), runner._checked
 
-    def changing(settings: Settings, project: Project, path: str) -> Record:
-        if path == str(changed):
+    def changing(project: Project, task: Task) -> Record:
+        if task.path == str(changed):
             changed.write_text("class Batch:\n    pass\n\n\nBatch().cuda()\n")
-        return checked(settings, project, path)
+        return checked(project, task)
 
     monkeypatch.setattr(runner, "_checked", changing)
     found(tree, settings)
@@ -158,9 +159,9 @@ def test_a_change_during_a_run_is_seen_by_the_next(
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     changed, checked = tree / "m1.py", runner._checked
 
-    def changing(settings: Settings, project: Project, path: str) -> Record:
-        record = checked(settings, project, path)
-        if path == str(changed):
+    def changing(project: Project, task: Task) -> Record:
+        record = checked(project, task)
+        if task.path == str(changed):
             changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
             os.utime(changed, (0, 0))  # as a copy that keeps the time
         return record

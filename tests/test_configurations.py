@@ -8,6 +8,7 @@ import sys
 import pytest
 from helpers import Cli, ProjectFolder
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files, check_text
 
@@ -25,7 +26,7 @@ FIX = 'if torch.cuda.is_available() or config["model"]["device"] != "cuda" else 
 def findings(project: ProjectFolder, files: dict[str, str], config: str = YAML) -> list[str]:
     """Return the findings in `main.py`: the code, and how safe the fix is."""
     project.write({"config.yaml": config, **files})
-    outcomes = check_files(sorted(project.path.rglob("*.py")), Settings())
+    outcomes = check_files(sorted(project.path.rglob("*.py")), Everywhere(Settings()))
     assert not any(outcome.error for outcome in outcomes)
     found = [finding for outcome in outcomes for finding in outcome.result.findings]
     return [f"{finding.code} {finding.safety.value if finding.safety else None}" for finding in found]
@@ -135,7 +136,7 @@ def test_a_changed_configuration_is_seen_in_spite_of_the_cache(project: ProjectF
     settings = Settings(cache_dir=project / "cache")
     for text, number in ((YAML, 1), ("model: {device: cpu}\n", 0), (YAML, 1)):
         project.write({"config.yaml": text})
-        outcomes = check_files(paths, settings)
+        outcomes = check_files(paths, Everywhere(settings))
         assert sum(len(outcome.result.findings) for outcome in outcomes) == number
 
 

@@ -136,6 +136,7 @@ def test_workers_need_not_see_the_disk(
     start: Start, scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path that is relative to another folder than that of the worker leads nowhere there."""
+    from devicefix.config.resolver import Everywhere
     from devicefix.config.settings import Settings
     from devicefix.runner.run import check_files
 
@@ -144,7 +145,7 @@ def test_workers_need_not_see_the_disk(
     monkeypatch.chdir(tmp_path / "here")
     Path("some.py").write_text("import torch\n\nx = torch.ones(2).cuda()\n")
     paths = [Path("some.py"), Path("missing.py")]
-    some, missing = check_files(paths, Settings(executor=f"dask://{scheduler}"))
+    some, missing = check_files(paths, Everywhere(Settings(executor=f"dask://{scheduler}")))
     assert [finding.code for finding in some.result.findings] == ["DF101"]
     assert missing.error == "No such file or directory"
 

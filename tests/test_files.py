@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 from helpers import Cli, Git, ProjectFolder
 
+from devicefix.config.resolver import Everywhere
+from devicefix.config.settings import Settings
 from devicefix.files import discover as files
+from devicefix.files.kinds import is_python
+from devicefix.runner.run import Choice
 
 
 def make(top: Path, *names: str) -> None:
@@ -23,13 +27,20 @@ def make(top: Path, *names: str) -> None:
 Found = Callable[..., list[str]]
 
 
+class Modules(Choice):
+    """Python files that the settings include."""
+
+    def includes(self, path: str) -> bool:
+        return is_python(path)
+
+
 @pytest.fixture
 def found(project: ProjectFolder) -> Found:
     """Return a function that finds files in the project folder, and returns their names."""
 
     def found(*paths: str, exclude: Iterable[str] = ()) -> list[str]:
-        exclusions = [(pattern, project.path) for pattern in exclude]
-        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), exclusions)]
+        choice = Modules(Everywhere(Settings(exclude=tuple(exclude), root=project.path)))
+        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), choice)]
 
     return found
 

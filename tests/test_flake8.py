@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
 from devicefix.server.flake8 import Plugin
@@ -38,7 +39,7 @@ def checked(*paths: str) -> list[str]:
     return [
         f"{path}:{finding.line}:{finding.column}: {finding.code} {finding.message}"
         for path in paths
-        for outcome in check_files([Path(path)], Settings())
+        for outcome in check_files([Path(path)], Everywhere(Settings()))
         for finding in outcome.result.findings
     ]
 

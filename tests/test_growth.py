@@ -10,6 +10,7 @@ from types import FrameType
 
 import pytest
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.report import FORMATS
 from devicefix.report.checked import Checked
@@ -149,7 +150,7 @@ def calls(name: str, size: int, settings: Settings) -> int:
     try:
         outcome = check_text(data, path, settings)
         for shown in ("full", "gitlab"):
-            deque(FORMATS[shown].renderer()(Checked([outcome], [], settings)), 0)
+            deque(FORMATS[shown].renderer()(Checked([outcome], [], Everywhere(settings))), 0)
         if outcome.result.output is not None:
             unified(path, data, outcome.result.output)
     finally:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from helpers import analyze
 
-from devicefix.config.pins import pinned_torch
+from devicefix.config.resolver import Nearest
+from devicefix.config.settings import Settings
 from devicefix.model import Safety
 from devicefix.rules.shared import half_facts
 
@@ -638,7 +639,7 @@ def test_operations_under_any_spelling_by_version(line: str, message: str, mende
 def test_the_torch_that_a_project_pins(tmp_path: Path, name: str, text: str, version: Any) -> None:
     (tmp_path / name).write_text(text)
     (tmp_path / "package").mkdir()
-    assert pinned_torch(tmp_path / "package") == version
+    assert Nearest(lambda _: Settings(), tmp_path / "package").root.pinned_torch == version
 
 
 def test_a_pinned_torch_decides_which_operations_are_missing() -> None:

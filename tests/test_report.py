@@ -8,6 +8,7 @@ import pytest
 from devicefix.cli.errors import exit_status, missing_package, os_error
 from devicefix.config import values
 from devicefix.config.printable import printable
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.report import FORMATS, changes, side_by_side, statistics
@@ -39,7 +40,7 @@ def checked(**files: list[Finding]) -> Checked:
     """Return the results of a run over modules with these findings."""
     text = "\n".join(LINES).encode()
     outcomes = [Outcome(f"{name}.py", Result(f"{name}.py", found), text) for name, found in files.items()]
-    return Checked(outcomes, [Outcome("gone.py", Result("gone.py"), error="gone")], Settings())
+    return Checked(outcomes, [Outcome("gone.py", Result("gone.py"), error="gone")], Everywhere(Settings()))
 
 
 # -- wording -------------------------------------------------------------------------------------------
@@ -164,9 +165,14 @@ def test_statistics_are_ordered_by_count() -> None:
     assert lines == ["3\tDF401\t[ ] cuda-function\n", "2\tDF101\t[-] cuda-call\n"]
 
 
-def result(*found: Finding, fixed: tuple[Finding, ...] = ()) -> Result:
-    """Return the result of a file, with new content if findings are fixed."""
-    return Result("a.py", [*found, *fixed], list(fixed), b"" if fixed else None)
+def result(*found: Finding, fixed: tuple[Finding, ...] = ()) -> Outcome:
+    """Return the outcome of a file, with new content if findings are fixed."""
+    return Outcome("a.py", Result("a.py", [*found, *fixed], list(fixed), b"" if fixed else None))
+
+
+def totals(outcomes: list[Outcome], failed: int) -> Totals:
+    """Return the numbers of a run without unsafe fixes."""
+    return Totals.of(outcomes, failed, Everywhere(Settings()))
 
 
 @pytest.mark.parametrize(
@@ -187,8 +193,8 @@ def result(*found: Finding, fixed: tuple[Finding, ...] = ()) -> Result:
         ),
     ],
 )
-def test_summary_of_check(results: list[Result], failed: int, summary: str) -> None:
-    assert Totals.of(results, failed).checked() == summary
+def test_summary_of_check(results: list[Outcome], failed: int, summary: str) -> None:
+    assert totals(results, failed).checked() == summary
 
 
 @pytest.mark.parametrize(
@@ -205,19 +211,19 @@ def test_summary_of_check(results: list[Result], failed: int, summary: str) -> N
         ),
     ],
 )
-def test_summary_of_rewrite(results: list[Result], written: bool, summary: str) -> None:
-    assert Totals.of(results, 0).rewritten(written) == summary
+def test_summary_of_rewrite(results: list[Outcome], written: bool, summary: str) -> None:
+    assert totals(results, 0).rewritten(written) == summary
 
 
 def test_summary_of_fixes() -> None:
-    done = Totals.of([result(unsafe(3), fixed=(finding(3, FIRST), finding(6)))], 1)
+    done = totals([result(unsafe(3), fixed=(finding(3, FIRST), finding(6)))], 1)
     failed = "; 1 file failed, see the errors"
     assert done.fixed_and_checked() == (
         f"Found 3 findings (2 fixed, 1 remaining){failed}.\n1 fixable with `--fix --unsafe-fixes`."
     )
     assert done.only_fixed(written=True) == f"Fixed 2 findings{failed}."
     assert done.only_fixed(written=False) == f"Would fix 2 findings{failed}."
-    nothing = Totals.of([result(finding())], 0)
+    nothing = totals([result(finding())], 0)
     assert nothing.fixed_and_checked() == nothing.checked()
     assert nothing.only_fixed(written=True) == "Nothing to fix in 1 file."
 
@@ -282,14 +288,14 @@ def test_figures_of_a_migration() -> None:
 def test_packages_are_folders_below_the_common_one() -> None:
     paths = ["p/a.py", "p/net/b.py", "p/net/deep/c.py"]
     outcomes = [Outcome(path, Result(path, [finding()]), "\n".join(LINES).encode()) for path in paths]
-    figures = migration(Checked(outcomes, [], Settings()))
+    figures = migration(Checked(outcomes, [], Everywhere(Settings())))
     assert {group.key: group.total for group in figures.packages} == {"p": 1, "p/net": 1, "p/net/deep": 1}
 
 
 def test_many_packages_are_cut_at_a_depth() -> None:
     paths = [f"p/{number % 3}/{number}/a.py" for number in range(60)]
     outcomes = [Outcome(path, Result(path, [finding()]), "\n".join(LINES).encode()) for path in paths]
-    figures = migration(Checked(outcomes, [], Settings()))
+    figures = migration(Checked(outcomes, [], Everywhere(Settings())))
     assert {group.key: group.total for group in figures.packages} == {"p/0": 20, "p/1": 20, "p/2": 20}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from helpers import analyze
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.engine import fix
 from devicefix.engine.file import Module
@@ -220,7 +221,7 @@ def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text(before)
     settings = Settings(fix=True, target="accelerator")
-    (outcome,) = check_files([file], settings)
+    (outcome,) = check_files([file], Everywhere(settings))
     module = Module(before.encode(), "a.py", settings)
     findings = module.find(Project())
     assert module.devices and len(fix.fix_once(findings, module.devices, settings).fixed) == 1
@@ -228,7 +229,7 @@ def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
     assert outcome.result.output.endswith(b"return x.to(device), torch.accelerator.device_count() >= n\n")
     assert [(finding.code, finding.line) for finding in outcome.result.fixed] == [("DF101", 5), ("DF405", 5)]
     file.write_bytes(outcome.result.output)
-    (again,) = check_files([file], settings)
+    (again,) = check_files([file], Everywhere(settings))
     assert again.result.output is None
     assert again.result.remaining == outcome.result.remaining
 

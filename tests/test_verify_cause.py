@@ -16,6 +16,7 @@ import click
 import pytest
 from running import ProgramFolder, forks
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
 from devicefix.verify import launch, report, runs, session, trials
@@ -57,7 +58,7 @@ def verify(folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch) -> Verify:
     ) -> Report:
         script = str(folder.path / "train.py")
         task = Task([sys.executable, script, *arguments], folder.path, folder.path, (folder.path,))
-        return session.verify(replace(task, **options), settings, lambda *_: None, rewritten)
+        return session.verify(replace(task, **options), Everywhere(settings), lambda *_: None, rewritten)
 
     return call
 
@@ -561,7 +562,7 @@ def test_a_wrong_fix_is_named(name: str, folder: ProgramFolder, verify: Verify) 
     planted = PLANTED[name]
     folder.write(train=planted.before)
     script = folder.path / "train.py"
-    fixed = check_files([script], Settings(quiet=True, fix=True))[0].result.fixed
+    fixed = check_files([script], Everywhere(Settings(quiet=True, fix=True)))[0].result.fixed
     lines = list(range(1, planted.after.count("\n") + 2))
     made = Fixed(fixed[0].line, 1, fixed[0].code, ())
     module = Rewritten(str(script), planted.after.encode(), [made], lines, planted.before.encode(), fixed)
@@ -614,7 +615,7 @@ def test_a_request_is_of_a_fix_only_if_it_chooses_the_device(
     before, after, cause = REQUESTS[name]
     folder.write(train=before)
     script = folder.path / "train.py"
-    fixed = check_files([script], Settings(quiet=True, fix=True))[0].result.fixed
+    fixed = check_files([script], Everywhere(Settings(quiet=True, fix=True)))[0].result.fixed
     lines = list(range(1, after.count("\n") + 2))
     made = Fixed(fixed[0].line, 1, fixed[0].code, ())
     module = Rewritten(str(script), after.encode(), [made], lines, before.encode(), fixed)

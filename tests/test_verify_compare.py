@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.verify import against_cuda, runs, session
 from devicefix.verify.program import Program, Rewritten
@@ -91,7 +92,7 @@ def compared(folder: Path, rewritten: str) -> Report:
     new = rewritten.strip() + "\n"
     lines = _origins(program.read_text(encoding="utf-8").split("\n"), new.split("\n"))
     module = Rewritten(str(program), new.encode(), [], lines, program.read_bytes())
-    return session.verify(task, Settings(), lambda *_: None, [module])
+    return session.verify(task, Everywhere(Settings()), lambda *_: None, [module])
 
 
 def _origins(old: list[str], new: list[str]) -> list[int]:
@@ -115,7 +116,7 @@ def test_lines_that_are_alike_are_told_apart(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "program.py").write_text("import torch\n" + "".join(prints))
     command = [sys.executable, "program.py"]
     task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
-    report = session.verify(task, Settings(), lambda *_: None)
+    report = session.verify(task, Everywhere(Settings()), lambda *_: None)
     assert report.verdict is Verdict.PASS, report
     assert report.comparison is not None and report.comparison.observations == 4
     assert ([place.line for place in report.run.ran], report.run.not_run) == ([2, 3, 4, 5], [])
@@ -159,7 +160,7 @@ def test_an_original_that_fails_on_cuda_is_trouble(tmp_path: Path, monkeypatch: 
     (tmp_path / "program.py").write_text("import torch\n(torch.ones(1).cuda() + torch.ones(1)).item()\n")
     monkeypatch.chdir(tmp_path)
     task = Task([sys.executable, "program.py"], tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True)
-    report = session.verify(task, Settings(), lambda *_: None)
+    report = session.verify(task, Everywhere(Settings()), lambda *_: None)
     assert report.verdict is Verdict.TROUBLE and "the original fails" in report.reason
 
 
@@ -218,7 +219,7 @@ def test_autocast(
     (tmp_path / "program.py").write_text(AUTOCAST.format(**program))
     command = [sys.executable, "program.py"]
     task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
-    report = session.verify(task, Settings(), lambda *_: None)
+    report = session.verify(task, Everywhere(Settings()), lambda *_: None)
     assert report.verdict is Verdict.PASS, report
     assert report.comparison is not None and report.comparison.observations == 3
     assert any(note in each for each in report.comparison.notes)
@@ -274,7 +275,7 @@ def test_autocast_with_float32_is_compared_as_any_other_block(
     (tmp_path / "program.py").write_text(textwrap.dedent(code))
     command = [sys.executable, "program.py"]
     task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
-    report = session.verify(task, Settings(), lambda *_: None)
+    report = session.verify(task, Everywhere(Settings()), lambda *_: None)
     assert report.verdict is Verdict.PASS and report.comparison is not None
     assert not any("autocast" in note for note in report.comparison.notes)
 
@@ -315,7 +316,7 @@ def test_the_number_of_gpus(line: str, note: str, tmp_path: Path, monkeypatch: p
     )
     command = [sys.executable, "program.py"]
     task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
-    report = session.verify(task, Settings(), lambda *_: None)
+    report = session.verify(task, Everywhere(Settings()), lambda *_: None)
     assert report.verdict is Verdict.PASS, report
     assert report.comparison is not None and report.comparison.observations == 1
     assert report.comparison.notes == ([note] if note else [])

@@ -19,6 +19,7 @@ import pytest
 import torch
 from running import BOOTSTRAP, forks
 
+from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
 from devicefix.verify import against_cuda, runs, session
@@ -587,7 +588,9 @@ def verified(folder: Path, name: str, fault: Fault | None = None) -> Report:
         patch.setattr(torch.serialization, "location_tag", lambda _: "cuda:0")
         torch.save({"w": torch.ones(3)}, folder / "weights.pt")
     settings = Settings(unsafe_fixes=True)
-    module = Rewritten.of(check_files([program], Settings(fix=True, quiet=True, unsafe_fixes=True))[0])
+    module = Rewritten.of(
+        check_files([program], Everywhere(Settings(fix=True, quiet=True, unsafe_fixes=True)))[0]
+    )
     assert module is not None
     if fault is not None:
         text = module.content.decode()
@@ -596,7 +599,7 @@ def verified(folder: Path, name: str, fault: Fault | None = None) -> Report:
     command = [sys.executable, program.name]
     gpus = 2 if name in TWO_GPUS else 1
     task = Task(command, folder, folder, (folder,), compare=True, scratch=True, gpus=gpus)
-    return session.verify(task, settings, lambda *_: None, [module])
+    return session.verify(task, Everywhere(settings), lambda *_: None, [module])
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

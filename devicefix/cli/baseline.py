@@ -16,6 +16,7 @@ from devicefix.files import write as files
 from devicefix.report.wording import count
 
 if TYPE_CHECKING:
+    from devicefix.model import Outcome
     from devicefix.report.checked import Checked
     from devicefix.runner.baseline import Entry
 
@@ -30,25 +31,41 @@ def hide_known(checked: Checked, paths: tuple[Path, ...]) -> Checked:
     Raises:
         ConfigError: the baseline cannot be read.
     """
+    found = {outcome.path: outcome for outcome in checked.outcomes}
+    for file, outcomes in _by_baseline(checked).items():
+        found |= {outcome.path: outcome for outcome in _new(file, outcomes, checked, paths)}
+    return replace(checked, outcomes=list(found.values()))
+
+
+def _by_baseline(checked: Checked) -> dict[Path, list[Outcome]]:
+    """Return the files of each baseline; the one of the run may have none."""
+    root = checked.settings.baseline
+    found: dict[Path, list[Outcome]] = {} if root is None else {root: []}
+    for outcome in checked.outcomes:
+        file = checked.resolver.of(outcome.path).baseline
+        if file is not None:
+            found.setdefault(file, []).append(outcome)
+    return found
+
+
+def _new(file: Path, outcomes: list[Outcome], checked: Checked, paths: tuple[Path, ...]) -> list[Outcome]:
+    """Return the files of a baseline without their known findings, and print how many those are."""
     from devicefix.runner import baseline
 
-    file = checked.settings.baseline
-    if file is None:
-        return checked
     known, shown = baseline.read(file), printable(str(file))
     total = known.total()
-    outcomes = baseline.split(checked.outcomes, known, file.parent)  # leaves in `known` what was not found
+    left = baseline.split(outcomes, known, file.parent)  # leaves in `known` what was not found
     if not checked.settings.quiet:
         if hidden := total - known.total():
             click.echo(f"{count(hidden, 'known finding')} not shown (--baseline {shown}).", err=True)
-        if gone := (known - _unchecked(known, checked, paths)).total():
+        if gone := (known - _unchecked(known, file.parent, checked, paths)).total():
             message = f"{count(gone, 'known finding')} no longer exist: update {shown} with --write-baseline."
             click.echo(message, err=True)
-    return replace(checked, outcomes=outcomes)
+    return left
 
 
 def write(checked: Checked, paths: tuple[Path, ...]) -> None:
-    """Write the findings to the baseline, and keep its entries that this run did not check.
+    """Write the findings to the baseline of their files, and keep its entries that this run did not check.
 
     Args:
         checked: the results of the run.
@@ -58,14 +75,17 @@ def write(checked: Checked, paths: tuple[Path, ...]) -> None:
         ConfigError: the file exists and is not a baseline.
         CommandError: the file cannot be written.
     """
+    for file, outcomes in _by_baseline(checked).items():
+        _write(file, outcomes, checked, paths)
+
+
+def _write(file: Path, outcomes: list[Outcome], checked: Checked, paths: tuple[Path, ...]) -> None:
     from devicefix.runner import baseline
 
-    file = checked.settings.baseline
-    assert file is not None
-    found = Counter(entry for outcome in checked.outcomes for entry in baseline.entries(outcome, file.parent))
+    found = Counter(entry for outcome in outcomes for entry in baseline.entries(outcome, file.parent))
     try:
         if file.exists():
-            found += _unchecked(baseline.read(file), checked, paths)
+            found += _unchecked(baseline.read(file), file.parent, checked, paths)
             files.write(files.Change(str(file), file.read_bytes(), baseline.written(found.elements())))
         else:
             files.refuse_dangling(str(file))
@@ -77,19 +97,27 @@ def write(checked: Checked, paths: tuple[Path, ...]) -> None:
         click.echo(f"Wrote {count(found.total(), 'finding')} to {printable(str(file))}.")
 
 
-def _unchecked(known: Counter[Entry], checked: Checked, paths: tuple[Path, ...]) -> Counter[Entry]:
-    """Return the entries whose files this run did not check, or whose rules were disabled."""
+def _unchecked(
+    known: Counter[Entry], parent: Path, checked: Checked, paths: tuple[Path, ...]
+) -> Counter[Entry]:
+    """Return the entries whose files this run did not check, or whose rules were disabled.
+
+    Args:
+        known: the entries of a baseline.
+        parent: its folder.
+        checked: the results of the run.
+        paths: the paths that the command line names.
+    """
     from devicefix.rules.registry import RULES
 
-    settings = checked.settings
-    assert settings.baseline is not None
-    folder = settings.baseline.parent.absolute()
+    folder = parent.absolute()
     files = {os.path.abspath(outcome.path) for outcome in checked.outcomes}
     folders = [os.path.join(os.path.abspath(path), "") for path in paths]
 
     def was_checked(entry: Entry) -> bool:
         path = os.path.normpath(folder / entry.path)
         rule = RULES.get(entry.code)
+        settings = checked.resolver.of(path)
         if rule and settings.target not in rule.targets:
             return False
         if rule and not settings.for_file(path).enabled(entry.code, rule.default):

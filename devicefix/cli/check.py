@@ -11,20 +11,24 @@ import click
 
 from devicefix.cli import baseline, noqa
 from devicefix.cli.changes import changes_of, check_changes, print_bytes, print_patch, write_changes
+from devicefix.cli.config import in_force, show
 from devicefix.cli.diff_base import changes_since, diff_base_option, hide_unchanged
 from devicefix.cli.errors import exit_status
-from devicefix.cli.inputs import check_paths
+from devicefix.cli.inputs import check_paths, listed
 from devicefix.cli.options import (
     STDIN,
+    Source,
     adoption_options,
     common_folder,
     common_options,
     executor_option,
     output_options,
-    settings_for,
+    resolver_for,
     unsafe_option,
 )
 from devicefix.cli.output import Output
+from devicefix.config.printable import printable_path
+from devicefix.config.resolver import Nearest, Resolver
 from devicefix.config.settings import Settings
 from devicefix.report.totals import Totals
 
@@ -80,6 +84,8 @@ def fix_options(command: Command) -> Command:
 @click.command(short_help="Find the ties to CUDA in files.")
 @fix_options
 @common_options
+@click.option("--show-files", is_flag=True, help="Only list the files that would be checked.")
+@click.option("--show-settings", is_flag=True, help="Only show the settings of the first of these files.")
 @output_options
 @adoption_options
 @diff_base_option
@@ -90,7 +96,8 @@ def check(
     /,
     *,
     paths: tuple[Path, ...],
-    config_file: Path | None,
+    configs: tuple[str, ...],
+    isolated: bool,
     stdin_filename: str | None,
     exit_zero: bool,
     output_file: Path | None,
@@ -99,6 +106,8 @@ def check(
     add_noqa: bool,
     diff_base: str | None,
     watch: bool,
+    show_files: bool,
+    show_settings: bool,
     fix: bool,
     fix_only: bool,
     diff: bool,
@@ -112,17 +121,17 @@ def check(
     fixing = Fixing(fix, fix_only, diff, exit_non_zero_on_fix)
     kind = fixing.option or ("--write-baseline" if write_baseline else "--add-noqa" if add_noqa else None)
 
-    def configured() -> Settings:
-        return settings_for(paths, config_file, stdin_filename, dict(given))
+    def configured() -> Resolver:
+        return resolver_for(paths, stdin_filename, configs, isolated, given)
 
-    def report(settings: Settings) -> int:
-        output = Output.of(settings, output_file, statistics)
+    def report(resolver: Resolver) -> int:
+        output = Output.of(resolver.root, output_file, statistics)
         if fixing.option is not None:
-            return _fix(fixing, paths, stdin_filename, settings, output, exit_zero)
+            return _fix(fixing, paths, stdin_filename, resolver, output, exit_zero)
         if kind is None:
-            settings = replace(settings, replacements=output.needs_fixes)
+            resolver = resolver.changed(replacements=output.needs_fixes)
         changes = changes_since(diff_base, paths, stdin_filename)
-        checked = check_paths(paths, stdin_filename, settings)
+        checked = check_paths(paths, stdin_filename, resolver)
         failed = len(checked.failed)
         if write_baseline:
             baseline.write(checked, paths)
@@ -130,31 +139,51 @@ def check(
         checked = hide_unchanged(baseline.hide_known(checked, paths), changes)
         if add_noqa:
             return exit_status(failed, noqa.add(checked) and not exit_zero)
-        totals = Totals.of([outcome.result for outcome in checked.outcomes], failed, settings.unsafe_fixes)
+        totals = Totals.of(checked.outcomes, failed, resolver)
         output.print(checked, totals)
         return exit_status(failed, bool(totals.remaining) and not exit_zero)
 
-    settings = configured()
-    _check_usage(paths, settings, fixing, kind, write_baseline, add_noqa, diff_base)
+    resolver = configured()
+    if show_files or show_settings:
+        source = Source.of(configs, isolated, given) if show_settings else None
+        _show(ctx, listed(paths, stdin_filename, resolver), source)
+        return
+    _check_usage(paths, resolver.root, fixing, kind, write_baseline, add_noqa, diff_base)
     if watch:
         from devicefix.cli.watch import watch_paths
 
-        watch_paths(paths, kind, settings, lambda: report(configured()))
-    ctx.exit(report(settings))
+        watch_paths(paths, kind, resolver, lambda: report(configured()))
+    ctx.exit(report(resolver))
+
+
+def _show(ctx: click.Context, files: list[Path], source: Source | None) -> None:
+    """Print the files to check, or the settings of the first one.
+
+    Args:
+        ctx: the command.
+        files: the files.
+        source: the sources of the settings; None to print the files.
+    """
+    if source is None:
+        click.echo("".join(f"{printable_path(str(file))}\n" for file in files), nl=False)
+    elif files:
+        file = Nearest(source.settings, files[0].parent, source.find_in).file
+        click.echo(f"# settings of: {printable_path(str(files[0]))}")
+        show(file, list(in_force(ctx, file, source)))
 
 
 def _fix(
     fixing: Fixing,
     paths: tuple[Path, ...],
     stdin_filename: str | None,
-    settings: Settings,
+    resolver: Resolver,
     output: Output,
     exit_zero: bool,
 ) -> int:
     """Make or show the fixes, as `devicefix rewrite` does, and return the exit status."""
     reports = not (fixing.diff or fixing.fix_only)
-    settings = replace(settings, fix=True, replacements=reports and output.needs_fixes)
-    checked = check_paths(paths, stdin_filename, settings)
+    resolver = resolver.changed(fix=True, replacements=reports and output.needs_fixes)
+    checked = check_paths(paths, stdin_filename, resolver)
     outcomes, failed = list(checked.outcomes), len(checked.failed)
     piped = STDIN in paths
     if fixing.diff:
@@ -171,10 +200,10 @@ def _fix(
     left = replace(checked, outcomes=list(map(_after, outcomes)))
     if reports:
         left = baseline.hide_known(left, paths)
-    totals = Totals.of([outcome.result for outcome in left.outcomes], failed, settings.unsafe_fixes)
+    totals = Totals.of(left.outcomes, failed, resolver)
     if reports:
         output.print(left, totals, err=piped)
-    elif not settings.quiet:
+    elif not resolver.root.quiet:
         click.echo(totals.only_fixed(written=not fixing.diff), err=fixing.diff or piped)
     counted = totals.remaining if reports else 0
     if fixing.diff or fixing.exit_non_zero_on_fix:

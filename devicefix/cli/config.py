@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from devicefix.cli.options import (
+    Source,
     baseline_option,
-    combined,
     common_folder,
     settings_options,
     text_or_json,
@@ -24,13 +24,20 @@ from devicefix.cli.rules import show_markdown
 from devicefix.config import load
 from devicefix.config.load import Document
 from devicefix.config.printable import printable, printable_json
-from devicefix.config.settings import KEYS, Key, Selection, Settings
+from devicefix.config.resolver import Nearest
+from devicefix.config.settings import KEYS, Key, Settings
 from devicefix.config.values import Exclusion, PerFileIgnores, nearest
+from devicefix.rules import known_codes
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_ADDING = ("extend-exclude", "extend-per-file-ignores")
+# The keys to which several sources add, and for some of them the key with which a source starts afresh.
+_REPLACED_BY = {
+    **dict.fromkeys(("select", "extend-select", "ignore"), "select"),
+    **dict.fromkeys(("fixable", "extend-fixable", "unfixable"), "fixable"),
+}
+_ADDING = {*_REPLACED_BY, "extend-exclude", "extend-per-file-ignores"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,8 @@ def config(
     key: str | None,
     start: Path,
     report_format: str,
-    config_file: Path | None,
+    configs: tuple[str, ...],
+    isolated: bool,
     **given: Any,
 ) -> None:
     """Show the settings in force and their origins, or explain KEY.
@@ -96,43 +104,82 @@ def config(
     if key is not None and key not in KEYS:
         hint = nearest(key, KEYS, "; `devicefix config` lists all keys")
         raise click.BadParameter(f"unknown key {key!r}{hint}", param_hint="KEY")
-    file = config_file or load.find(common_folder([start]))
-    document = load.read(file) if file else None
-    combined(document, dict(given))  # raises an error if a value is invalid
-    settings = [setting for setting in in_force(ctx, document) if key in (None, setting.key)]
+    source = Source.of(configs, isolated, given)
+    file = Nearest(source.settings, common_folder([start]), source.find_in).file
+    settings = [setting for setting in in_force(ctx, file, source) if key in (None, setting.key)]
     if report_format == "json":
         click.echo(json.dumps(_as_json(key, settings), indent=2))
     elif key is not None:
         show_markdown(page(KEYS[key], settings))
     else:
-        click.echo(f"# configuration: {printable(str(file or 'none'))}")
-        lines = [f"{setting.key} = {toml(setting.value)}" for setting in settings]
-        width = min(max(map(len, lines)), 60)
-        for line, setting in zip(lines, settings, strict=True):
-            click.echo(f"{line:{width}}  # {click.style(setting.where, dim=setting.origin == 'default')}")
+        show(file, settings)
 
 
-def in_force(ctx: click.Context, document: Document | None) -> Iterator[Setting]:
-    """Yield the settings; a key that the command line extends comes twice."""
-    table = document.table if document else {}
-    replaced = Selection._fields if ctx.params["select"] else ()
+def show(file: Path | None, settings: list[Setting]) -> None:
+    """Print settings with their origins.
+
+    Args:
+        file: the configuration, if there is one.
+        settings: the settings in force.
+    """
+    click.echo(f"# configuration: {printable(str(file or 'none'))}")
+    lines = [f"{setting.key} = {toml(setting.value)}" for setting in settings]
+    width = min(max(map(len, lines)), 60)
+    for line, setting in zip(lines, settings, strict=True):
+        click.echo(f"{line:{width}}  # {click.style(setting.where, dim=setting.origin == 'default')}")
+
+
+def in_force(ctx: click.Context, file: Path | None, source: Source) -> Iterator[Setting]:
+    """Yield the settings; a key to which several sources add comes once for each.
+
+    Args:
+        ctx: the command, which may lack some of the options.
+        file: the configuration, if there is one.
+        source: the other sources of the settings.
+    """
+    levels = _levels(ctx, file, source)
+    for key in KEYS.values():
+        if key.field == "cache_dir" and not source.cached:
+            yield Setting(key.name, None, "--no-cache")
+            continue
+        found = []
+        for level in levels:
+            if key.name in level:
+                found.append(level[key.name])
+            if (found and key.name not in _ADDING) or _REPLACED_BY.get(key.name) in level:
+                break
+        if not found:
+            default = {} if key.type.startswith("dict") else _plain(getattr(Settings(), key.field))
+            found = [Setting(key.name, default, "default")]
+        yield from reversed(found)
+
+
+def _levels(ctx: click.Context, file: Path | None, source: Source) -> list[dict[str, Setting]]:
+    """Return the settings of each source, those first that override or extend the others."""
+    options = {}
     for key in KEYS.values():
         given = ctx.params.get(key.field)
         if given is None and key.variable:  # the command may lack the option
             given = os.environ.get(key.variable)
-        option = _plain(given) if given not in (None, (), "") else None
-        if key.field == "cache_dir" and ctx.params["no_cache"]:
-            yield Setting(key.name, None, "--no-cache")
-            continue
-        adds = key.name in _ADDING or (key.field in Selection._fields and not replaced)
-        in_file = key.name in table and key.field not in replaced and (option is None or adds)
-        if in_file and document:
-            yield Setting(key.name, table[key.name], "file", str(document.file), document.line(key.name))
-        if option is not None:
-            yield Setting(key.name, option, _origin(ctx, key, option))
-        elif not in_file:
-            default = {} if key.type.startswith("dict") else _plain(getattr(Settings(), key.field))
-            yield Setting(key.name, default, "default")
+        if given not in (None, (), ""):
+            value = _plain(given)
+            options[key.name] = Setting(key.name, value, _origin(ctx, key, value))
+    documents = [
+        {name: _in_file(document, name) for name in document.table}
+        for document, _ in (load.chain(file, known_codes) if file else ())
+    ]
+    if source.values:
+        inline = {
+            key.name: Setting(key.name, _plain(source.values[key.field]), "--config")
+            for key in KEYS.values()
+            if key.field in source.values
+        }
+        documents[:1] = [{**(documents[0] if documents else {}), **inline}]
+    return [options, *documents]
+
+
+def _in_file(document: Document, name: str) -> Setting:
+    return Setting(name, document.table[name], "file", str(document.file), document.line(name))
 
 
 def _origin(ctx: click.Context, key: Key, value: Any) -> str:
@@ -148,10 +195,10 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, tuple):
         return value
     if value and all(isinstance(item, PerFileIgnores) for item in value):
-        return {item.pattern: list(item.codes) for item in value}
+        return {item.pattern: [code or "ALL" for code in item.codes] for item in value}
     if value and all(isinstance(item, int) for item in value):
         return ".".join(map(str, value))
-    return [item.pattern if isinstance(item, Exclusion) else item for item in value]
+    return [item.pattern if isinstance(item, Exclusion) else item or "ALL" for item in value]
 
 
 def toml(value: Any) -> str:

@@ -11,37 +11,42 @@ import click
 from devicefix.cli.errors import print_error, print_warning
 from devicefix.cli.options import STDIN
 from devicefix.config.printable import printable_path
-from devicefix.config.settings import Settings
+from devicefix.config.resolver import Resolver
 from devicefix.model import Outcome, Result
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
 
 
-def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, settings: Settings) -> Checked:
+def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, resolver: Resolver) -> Checked:
     """Check the files that the paths name, and print an error for each file that cannot be checked.
 
     Args:
         paths: files and folders, or only the standard input.
         stdin_filename: the file name of the standard input.
-        settings: the settings of the run.
+        resolver: the settings of the run and of its files.
 
     Raises:
         UsageError: the standard input is combined with other paths.
     """
     from devicefix.report.checked import Checked
     from devicefix.runner import pool
-    from devicefix.runner.run import check_files, check_text
+    from devicefix.runner.run import Choice, check_files, check_text
 
     unread: list[OSError] = []
     pool.collect_less()
     if STDIN not in paths:
-        outcomes = check_files(list_files(paths, settings, unread), settings)
+        outcomes = check_files(list_files(paths, resolver, unread), resolver)
     elif len(paths) > 1:
         raise click.UsageError("the standard input (-) cannot be combined with other paths")
     else:
+        path = stdin_filename or str(STDIN)
+        settings = resolver.of(path)
         data = sys.stdin.buffer.read(settings.largest + 1)
-        outcomes = [check_text(data, stdin_filename or "-", settings)]
+        if stdin_filename and Choice(resolver).excludes_named(path):
+            outcomes = [Outcome(path, Result(path), data)]
+        else:
+            outcomes = [check_text(data, path, settings)]
     failed = [
         Outcome(str(error.filename), Result(str(error.filename)), error=error.strerror or str(error))
         for error in unread
@@ -49,10 +54,21 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, settings: S
     failed += (outcome for outcome in outcomes if outcome.error)
     for outcome in failed:
         print_error(outcome.path, outcome.error or "")
-    return Checked([outcome for outcome in outcomes if not outcome.error], failed, settings)
+    return Checked([outcome for outcome in outcomes if not outcome.error], failed, resolver)
 
 
-def list_files(paths: tuple[Path, ...], settings: Settings, unread: list[OSError]) -> list[Path]:
+def listed(paths: tuple[Path, ...], stdin_filename: str | None, resolver: Resolver) -> list[Path]:
+    """Return the files that would be checked, and print an error for each folder that cannot be read."""
+    if STDIN in paths:
+        return [Path(stdin_filename or str(STDIN))]
+    unread: list[OSError] = []
+    found = list_files(paths, resolver, unread)
+    for error in unread:
+        print_error(str(error.filename), error.strerror or str(error))
+    return found
+
+
+def list_files(paths: tuple[Path, ...], resolver: Resolver, unread: list[OSError]) -> list[Path]:
     """Return the files that the paths name; errors of reading folders are added to `unread`."""
     from devicefix.files.discover import GitTooSlow
     from devicefix.runner.run import find_files
@@ -63,7 +79,8 @@ def list_files(paths: tuple[Path, ...], settings: Settings, unread: list[OSError
         else:
             unread.append(problem)
 
-    found = find_files(paths, settings, onerror)
+    found = find_files(paths, resolver, onerror)
+    settings = resolver.root
     if settings.verbose:
         for file in found:
             click.echo(printable_path(str(file)), err=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from devicefix.config import load, values
-from devicefix.config.pins import pinned_torch
 from devicefix.config.printable import printable
+from devicefix.config.resolver import Nearest
 from devicefix.config.settings import KEYS, Settings
 from devicefix.config.values import Kind, Origin
 from devicefix.rules import known_codes
@@ -98,6 +98,9 @@ def rule_options(command: Command) -> Command:
         _option("select"),
         _option("extend-select"),
         _option("ignore"),
+        _option("fixable"),
+        _option("extend-fixable"),
+        _option("unfixable"),
         _option("per-file-ignores"),
         _option("extend-per-file-ignores"),
         _option("exclude"),
@@ -109,12 +112,17 @@ def rule_options(command: Command) -> Command:
             default=None,
             help="Also report and fix what a `# noqa` comment suppresses.",
         ),
+        _option("force-exclude"),
+        _option("respect-gitignore"),
         click.option(
             "--config",
-            "config_file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Read the settings from this file instead of the nearest devicefix.toml or pyproject.toml.",
+            "configs",
+            multiple=True,
+            metavar="FILE|KEY=VALUE",
+            help="Use this configuration file for all files, or this TOML `KEY = VALUE`, which overrides the"
+            " same key in configuration files.",
         ),
+        click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
     )
 
 
@@ -249,40 +257,114 @@ def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
     return command
 
 
-def settings_for(
-    paths: Iterable[Path], config_file: Path | None, stdin_filename: str | None, given: dict[str, Any]
-) -> Settings:
+def resolver_for(
+    paths: Iterable[Path],
+    stdin_filename: str | None,
+    configs: Iterable[str],
+    isolated: bool,
+    given: Mapping[str, Any],
+) -> Nearest:
     """Return the settings of a run: the command line's, else the configuration's, else the defaults.
 
     Args:
-        paths: the paths of the run; the nearest configuration applies.
-        config_file: the configuration to read instead.
+        paths: the paths of the run. Its own settings are those of the folder that holds them all.
         stdin_filename: the file name of the standard input.
+        configs: a configuration file to use instead of the nearest, and texts such as `jobs = 4`.
+        isolated: use no configuration file.
         given: the options by name; those that are None or () are not given.
 
     Raises:
         ConfigError: the configuration is invalid.
+        UsageError: there are several configuration files.
     """
+    source = Source.of(configs, isolated, given)
     start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
-    file = config_file or load.find(start)
-    settings = replace(combined(load.read(file) if file else None, given), pinned_torch=pinned_torch(start))
-    if settings.verbose:
-        click.echo(f"configuration: {printable(str(file or 'none'))}", err=True)
-    return settings
+    resolver = Nearest(source.settings, start, source.find_in)
+    if resolver.root.verbose:
+        click.echo(f"configuration: {printable(str(resolver.file or 'none'))}", err=True)
+    return resolver
 
 
-def combined(document: load.Document | None, given: dict[str, Any]) -> Settings:
-    """Return the settings of a configuration and the options; see `settings_for`."""
-    settings = load.settings_of(document, known_codes) if document else Settings()
-    uncached = given.pop("no_cache", True)
-    options = {name: value for name, value in given.items() if value not in (None, ())}
-    if "cache_dir" in options:  # a link that the user names is followed; the cache itself follows none
-        options["cache_dir"] = Path(os.path.realpath(options["cache_dir"]))
-    settings = load.with_options(settings, options)
-    # The null device is a configuration, too, but nothing is written beside it.
-    beside = document.file.parent if document and document.file.is_file() else Path()
-    default = beside / ".devicefix_cache"
-    return replace(settings, cache_dir=None if uncached else settings.cache_dir or default)
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The sources of the settings besides the nearest configuration.
+
+    Attributes:
+        file: the configuration of all files; None for the nearest of each.
+        isolated: use no configuration file.
+        values: values that override those of configurations, by the names of `Settings`.
+        options: the command line's options, which override both.
+        cached: whether there is a cache.
+    """
+
+    file: Path | None
+    isolated: bool
+    values: Mapping[str, Any]
+    options: Mapping[str, Any]
+    cached: bool
+
+    @classmethod
+    def of(cls, configs: Iterable[str], isolated: bool, given: Mapping[str, Any]) -> Source:
+        """Read the values of `--config` and the other options; see `resolver_for`."""
+        file: Path | None = None
+        values: dict[str, Any] = {}
+        for text in configs:
+            if "=" in text and not os.path.exists(text):
+                values |= _inline(text)
+            elif file is not None:
+                raise click.UsageError(f"--config names two files: {file} and {text}")
+            else:
+                file = Path(text)
+                if not file.exists() or file.is_dir():
+                    wrong = "is a folder" if file.is_dir() else "does not exist"
+                    hint = "name a file, or a TOML `KEY = VALUE`"
+                    raise click.BadParameter(f"{text!r} {wrong}; {hint}", param_hint="--config")
+        if file is not None and isolated:
+            raise click.UsageError("--isolated ignores configuration files: omit it or --config FILE")
+        options = {
+            name: value for name, value in given.items() if name != "no_cache" and value not in (None, ())
+        }
+        if "cache_dir" in options:  # a link that the user names is followed; the cache itself follows none
+            options["cache_dir"] = Path(os.path.realpath(options["cache_dir"]))
+        return cls(file, isolated, values, options, not given.get("no_cache", True))
+
+    def find_in(self, folder: Path) -> Path | None:
+        """Return the configuration for a folder, to be used for the folders below it as well."""
+        if self.file is not None or self.isolated:
+            return self.file
+        return load.find_in(folder)
+
+    def settings(self, file: Path | None) -> Settings:
+        """Return the settings that a configuration makes together with the options.
+
+        Raises:
+            ConfigError: the configuration is invalid.
+        """
+        settings = load.load(file, known_codes) if file else Settings()
+        if "exclude" in self.values:
+            settings = replace(settings, root=Path())
+        settings = load.with_options(replace(settings, **self.values), self.options)
+        # The null device is a configuration, too, but nothing is written beside it.
+        beside = file.parent if file and file.is_file() else Path()
+        cache = (settings.cache_dir or beside / ".devicefix_cache") if self.cached else None
+        return replace(settings, cache_dir=cache)
+
+
+def _inline(text: str) -> dict[str, Any]:
+    """Return the values of a TOML `KEY = VALUE`, by the names of `Settings`."""
+    from devicefix.config.toml import TomlError, parse
+
+    try:
+        values = load.read_table(parse(text.encode())[1], Origin(Path(), known_codes, trusted=True))
+    except TomlError as problem:
+        wrong = f"{text!r} is neither a file nor TOML: {problem}"
+        raise click.BadParameter(wrong, param_hint="--config") from None
+    except load.KeyProblem as problem:
+        subject = "the configuration " if problem.unknown else ""
+        raise click.BadParameter(f"{subject}{problem}", param_hint="--config") from None
+    if "extend" in values:
+        raise click.BadParameter("name the file itself: --config FILE", param_hint="--config")
+    return values
 
 
 def common_folder(paths: Iterable[Path]) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import click
 
 from devicefix.cli.errors import exit_status, missing_package, print_warning
 from devicefix.cli.inputs import check_paths
-from devicefix.cli.options import STDIN, common_folder, common_options, settings_for
+from devicefix.cli.options import STDIN, common_folder, common_options, resolver_for
 from devicefix.cli.output import check_default, check_folder, write_file
 from devicefix.config.printable import printable
 from devicefix.files.write import Change
@@ -59,7 +58,8 @@ def report(
     /,
     *,
     paths: tuple[Path, ...],
-    config_file: Path | None,
+    configs: tuple[str, ...],
+    isolated: bool,
     stdin_filename: str | None,
     exit_zero: bool,  # noqa: ARG001 (findings never change the exit status)
     output: Path | None,
@@ -88,8 +88,9 @@ def report(
         check_folder(output)
     coverage = None if coverage_file is None else Coverage(coverage_file)
     before = None if since is None else earlier.read(since)
-    settings = replace(settings_for(paths, config_file, stdin_filename, given), replacements=True)
-    checked = check_paths(paths, stdin_filename, settings)
+    resolver = resolver_for(paths, stdin_filename, configs, isolated, given).changed(replacements=True)
+    settings = resolver.root
+    checked = check_paths(paths, stdin_filename, resolver)
     folder = common_folder(paths)
     about = About(title or folder.resolve().name, _revision(folder, checked), _now() if timestamp else "")
     root = _root(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,13 @@ import click
 from devicefix.cli.changes import changes_of, check_changes, print_bytes, print_patch, write_changes
 from devicefix.cli.errors import CommandError, exit_status
 from devicefix.cli.inputs import check_paths
-from devicefix.cli.options import STDIN, common_folder, common_options, settings_for, unsafe_option
+from devicefix.cli.options import STDIN, common_folder, common_options, resolver_for, unsafe_option
 from devicefix.cli.verify import Limits, limit_options
 from devicefix.report import concise
 from devicefix.report.totals import Totals
 
 if TYPE_CHECKING:
-    from devicefix.config.settings import Settings
+    from devicefix.config.resolver import Resolver
     from devicefix.files import write as files
     from devicefix.model import Outcome
 
@@ -46,7 +45,8 @@ def rewrite(
     /,
     *,
     paths: tuple[Path, ...],
-    config_file: Path | None,
+    configs: tuple[str, ...],
+    isolated: bool,
     stdin_filename: str | None,
     in_place: bool,
     diff: bool,
@@ -64,8 +64,9 @@ def rewrite(
     standard output.
     """
     _check_usage(paths, in_place, {"--verify": command is not None, "--require-clean": require_clean})
-    settings = replace(settings_for(paths, config_file, stdin_filename, given), fix=True)
-    checked = check_paths(paths, stdin_filename, settings)
+    resolver = resolver_for(paths, stdin_filename, configs, isolated, given).changed(fix=True)
+    settings = resolver.root
+    checked = check_paths(paths, stdin_filename, resolver)
     outcomes, failed = list(checked.outcomes), len(checked.failed)
     piped = STDIN in paths and not diff
     if piped:
@@ -78,16 +79,16 @@ def rewrite(
         check_changes(changes, require_clean)
         unwritten = set()
         if command is not None:
-            write_if_verified(outcomes, changes, command, settings, Limits(timeout, memory, steps))
+            write_if_verified(outcomes, changes, command, resolver, Limits(timeout, memory, steps))
         else:
             unwritten = write_changes(changes)
         failed += len(unwritten)
         outcomes = [outcome for outcome in outcomes if outcome.path not in unwritten]
     if in_place or piped:
-        print_findings(outcomes, settings, err=piped)
+        print_findings(outcomes, resolver, err=piped)
     results = [outcome.result for outcome in outcomes]
     if not settings.quiet:
-        summary = Totals.of(results, failed).rewritten(written=in_place or piped)
+        summary = Totals.of(outcomes, failed, resolver).rewritten(written=in_place or piped)
         click.echo(summary, err=not in_place)
     pending = not (in_place or piped) and any(result.output is not None for result in results)
     remaining = pending or any(result.remaining for result in results)
@@ -113,7 +114,7 @@ def _check_usage(paths: tuple[Path, ...], in_place: bool, needing: dict[str, boo
 
 
 def write_if_verified(
-    outcomes: list[Outcome], changes: list[files.Change], command: str, settings: Settings, limits: Limits
+    outcomes: list[Outcome], changes: list[files.Change], command: str, resolver: Resolver, limits: Limits
 ) -> None:
     """Write all changes if a command passes with them; otherwise write none and end the program.
 
@@ -123,7 +124,7 @@ def write_if_verified(
         outcomes: the rewritten files.
         changes: the changes to write.
         command: a command line that starts Python.
-        settings: the settings of the rewrite.
+        resolver: the settings of the rewrite.
         limits: the limits of the run.
 
     Raises:
@@ -135,7 +136,7 @@ def write_if_verified(
     if not changes:
         return
     try:
-        report, passed = verify_outcomes(outcomes, command, settings, limits)
+        report, passed = verify_outcomes(outcomes, command, resolver, limits)
     except KeyboardInterrupt:
         click.echo(f"Interrupted. {UNCHANGED}", err=True)
         raise
@@ -149,17 +150,18 @@ def write_if_verified(
         raise CommandError(str(error), UNCHANGED) from None
 
 
-def print_findings(outcomes: Iterable[Outcome], settings: Settings, err: bool) -> None:
+def print_findings(outcomes: Iterable[Outcome], resolver: Resolver, err: bool) -> None:
     """Print the fixed findings, unless the settings are quiet, and the remaining ones.
 
     Args:
         outcomes: the rewritten files.
-        settings: the settings of the run.
+        resolver: the settings of the run.
         err: whether to print to the standard error.
     """
     for outcome in outcomes:
-        if not settings.quiet:
+        unsafe = resolver.of(outcome.path).unsafe_fixes
+        if not resolver.root.quiet:
             for finding in outcome.result.fixed:
                 click.echo(concise.fixed(outcome.path, finding), err=err)
         for finding in outcome.result.remaining:
-            click.echo(concise.remaining(outcome.path, finding, settings), err=err)
+            click.echo(concise.remaining(outcome.path, finding, finding.is_fixable(unsafe)), err=err)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from devicefix.cli.errors import CommandError, missing_package, os_error
-from devicefix.cli.options import common_folder, rule_options, settings_for, unsafe_option
+from devicefix.cli.options import common_folder, resolver_for, rule_options, unsafe_option
 from devicefix.cli.output import check_folder
 from devicefix.config.sizes import size
 
 if TYPE_CHECKING:
-    from devicefix.config.settings import Settings
+    from devicefix.config.resolver import Resolver
     from devicefix.model import Outcome
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
@@ -158,7 +158,8 @@ def verify(
     show_missing: bool,
     coverage_file: Path | None,
     output_format: str,
-    config_file: Path | None,
+    configs: tuple[str, ...],
+    isolated: bool,
     timeout: float,
     memory: int | None,
     steps: int | None,
@@ -218,21 +219,20 @@ def verify(
         coverage=coverage_file,
         all_modules=show_missing,
     )
-    settings = settings_for(task.sources, config_file, None, given)
-    report = run_task(task, settings)
+    report = run_task(task, resolver_for(task.sources, None, configs, isolated, given))
     show_report(report, output_format, show_missing)
     ctx.exit(STATUSES[report.verdict.value])
 
 
 def verify_outcomes(
-    outcomes: Iterable[Outcome], command: str, settings: Settings, limits: Limits
+    outcomes: Iterable[Outcome], command: str, resolver: Resolver, limits: Limits
 ) -> tuple[Report, bool]:
     """Run a command with the results of a rewrite, before they are written.
 
     Args:
         outcomes: the rewritten files.
         command: a command line that starts Python.
-        settings: the settings of the rewrite.
+        resolver: the settings of the rewrite.
         limits: the limits of the run.
 
     Returns:
@@ -255,17 +255,17 @@ def verify_outcomes(
         steps=limits.steps,
         explain=False,
     )
-    report = run_task(task, settings, rewritten)
+    report = run_task(task, resolver, rewritten)
     took_steps = report.verdict.value == "stopped" and report.run.limit == "steps"
     return report, report.verdict.value == "pass" or took_steps
 
 
-def run_task(task: Task, settings: Settings, rewritten: list[Rewritten] | None = None) -> Report:
+def run_task(task: Task, resolver: Resolver, rewritten: list[Rewritten] | None = None) -> Report:
     """Verify a program, and print the progress of long runs.
 
     Args:
         task: the program and the conditions of its run.
-        settings: the settings of the rewrite.
+        resolver: the settings of the rewrite.
         rewritten: the rewritten modules; None to rewrite the task's sources.
 
     Raises:
@@ -276,7 +276,7 @@ def run_task(task: Task, settings: Settings, rewritten: list[Rewritten] | None =
 
     try:
         with signals.catching():
-            return session.verify(task, settings, _progress(), rewritten)
+            return session.verify(task, resolver, _progress(), rewritten)
     except NotANotebook as error:
         raise CommandError(f"{task.notebook}:{error.position[0]}: {error}") from None
     except OSError as error:

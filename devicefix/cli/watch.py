@@ -13,7 +13,8 @@ import click
 from devicefix.cli.errors import missing_package
 from devicefix.cli.options import STDIN
 from devicefix.config import load
-from devicefix.config.settings import ConfigError, Settings
+from devicefix.config.resolver import Resolver
+from devicefix.config.settings import ConfigError
 from devicefix.files.discover import EXCLUDED
 
 _POLL = 200  # ms; the time after which it looks for a Ctrl-C
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def watch_paths(
-    paths: tuple[Path, ...], kind: str | None, settings: Settings, check: Callable[[], int]
+    paths: tuple[Path, ...], kind: str | None, resolver: Resolver, check: Callable[[], int]
 ) -> None:
     """Check files again and again, whenever some of them change, until the user presses Ctrl-C.
 
     Args:
         paths: the paths that the command line names.
         kind: an option that makes the command do something else than check.
-        settings: the settings of the first run.
+        resolver: the settings of the first run.
         check: checks the files.
 
     Raises:
@@ -43,11 +44,12 @@ def watch_paths(
         from watchfiles import DefaultFilter, watch
     except ImportError as error:
         raise missing_package("check --watch", error.name, "watch") from None
-    from devicefix.runner.run import is_included
+    from devicefix.runner.run import Choice
 
+    cache, choice = resolver.root.cache_dir, Choice(resolver)
     ignored = DefaultFilter(
         ignore_dirs=sorted(EXCLUDED),
-        ignore_paths=[] if settings.cache_dir is None else [os.path.abspath(settings.cache_dir)],
+        ignore_paths=[] if cache is None else [os.path.abspath(cache)],
     )
     named = {os.path.realpath(path) for path in paths if path.is_file()}
     folders = [os.path.realpath(path) for path in paths if path.is_dir()]
@@ -56,7 +58,7 @@ def watch_paths(
         if os.path.basename(path) in load.NAMES or path in named:
             return True
         below = any(path.startswith(os.path.join(folder, "")) for folder in folders)
-        return below and ignored(change, path) and is_included(settings, path)
+        return below and ignored(change, path) and choice.includes(path)
 
     # An editor may replace a file, so that only its folder shows what happens to it.
     watched = {*folders, *map(os.path.dirname, named)}

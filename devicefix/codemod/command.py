@@ -12,6 +12,7 @@ from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
 from devicefix.config import load
 from devicefix.config.printable import printable, printable_path
+from devicefix.config.resolver import Nearest
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import TARGETS, Origin, read_codes
 from devicefix.model import Finding
@@ -87,7 +88,10 @@ class DeviceAgnostic(CodemodCommand):
         return libcst.parse_module(outcome.result.output)
 
     def _settings(self, path: str) -> Settings:
-        file = load.find(Path(path).parent)
+        return Nearest(self._made, Path(path).parent).root
+
+    def _made(self, file: Path | None) -> Settings:
+        """Return the settings that a configuration makes together with the options."""
         settings = load.load(file, known_codes) if file else Settings()
         settings = load.with_values(settings, self._values, Origin(Path(), known_codes))
         return replace(settings, fix=True)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config import sizes
-from devicefix.config.settings import KEYS, ConfigError, Selection, Settings
+from devicefix.config.settings import KEYS, ConfigError, Settings
 from devicefix.config.values import KnownCodes, Origin, nearest
 
 TABLE = "[tool.devicefix]"
 _SHOWN = 60  # characters of a key in a message
+_SELECTING = ("select", "extend_select", "ignore")
+_FIXING = ("fixable", "extend_fixable", "unfixable")
 NAMES = (".devicefix.toml", "devicefix.toml", "pyproject.toml")  # the first that a folder has is read
 
 
@@ -53,11 +56,15 @@ def find(start: Path) -> Path | None:
     That is a .devicefix.toml, a devicefix.toml, or a pyproject.toml with a table for devicefix.
     """
     start = start.absolute()
-    for folder in (start, *start.parents):
-        for name in NAMES:
-            file = folder / name
-            if file.is_file() and (name != "pyproject.toml" or _is_for_devicefix(file)):
-                return file
+    return next(filter(None, map(find_in, (start, *start.parents))), None)
+
+
+def find_in(folder: Path) -> Path | None:
+    """Return the configuration file in a folder, or None; see `find`."""
+    for name in NAMES:
+        file = folder / name
+        if file.is_file() and (name != "pyproject.toml" or _is_for_devicefix(file)):
+            return file
     return None
 
 
@@ -88,47 +95,134 @@ def read(file: Path) -> Document:
 
 
 def load(file: Path, known_codes: KnownCodes) -> Settings:
-    """Return the settings that a configuration file makes.
+    """Return the settings that a configuration file makes, with those of the files that it extends.
 
     Args:
         file: the file to read.
         known_codes: returns the codes of all rules.
 
     Raises:
-        ConfigError: the file cannot be read, is not TOML, or holds an unknown key or a wrong value.
+        ConfigError: a file cannot be read, is not TOML, or holds an unknown key or a wrong value.
     """
-    return settings_of(read(file), known_codes)
+    settings = Settings()
+    for document, values in reversed(chain(file, known_codes)):
+        settings = combined(settings, values)
+        if "exclude" in values or settings.root == Path():
+            settings = replace(settings, root=document.file.parent)
+    return settings
 
 
-def settings_of(document: Document, known_codes: KnownCodes) -> Settings:
-    """Return the settings that a configuration makes.
+def chain(file: Path, known_codes: KnownCodes) -> list[tuple[Document, dict[str, Any]]]:
+    """Return a configuration and those that it extends, each with its values by the names of `Settings`.
+
+    Raises:
+        ConfigError: as for `load`.
+    """
+    found: list[tuple[Document, dict[str, Any]]] = []
+    next_file: Path | None = file
+    while next_file is not None:
+        try:
+            document = read(next_file)
+        except ConfigError as problem:
+            raise ConfigError(f"{_extend_of(found)}{problem}") from None
+        values = _values(document, known_codes)
+        found.append((document, values))
+        next_file = values.get("extend")
+        real = map(os.path.realpath, [each.file for each, _ in found])
+        if next_file is not None and os.path.realpath(next_file) in real:
+            raise ConfigError(f"{_extend_of(found)}{next_file} extends itself")
+    return found
+
+
+def _extend_of(found: list[tuple[Document, dict[str, Any]]]) -> str:
+    """Return the position of the key `extend` in the last of some configurations, for a message."""
+    if not found:
+        return ""
+    document, _ = found[-1]
+    return f"{document.place('extend')}: {f'{TABLE} ' if document.within else ''}extend: "
+
+
+def _values(document: Document, known_codes: KnownCodes) -> dict[str, Any]:
+    """Return the values of a configuration by the names of `Settings`.
 
     Raises:
         ConfigError: it holds an unknown key or a wrong value.
     """
-    origin = Origin(document.file.parent, known_codes)
+    table = f"{TABLE} " if document.within else ""
+    if "tool" in document.table:
+        unknown = f"{table or 'the configuration '}has no key 'tool'"
+        hint = f"in a {document.file.name} the keys are at the top level, without {TABLE}"
+        raise ConfigError(f"{document.place('tool')}: {unknown}: {hint}")
+    try:
+        return read_table(document.table, Origin(document.file.parent, known_codes))
+    except KeyProblem as problem:
+        subject = table or ("the configuration " if problem.unknown else "")
+        raise ConfigError(f"{document.place(problem.key)}: {subject}{problem}") from None
+
+
+class KeyProblem(ValueError):
+    """A key or its value is wrong.
+
+    Attributes:
+        key: the key.
+        unknown: whether there is no such key.
+    """
+
+    def __init__(self, key: str, message: str, unknown: bool = False) -> None:
+        super().__init__(message)
+        self.key = key
+        self.unknown = unknown
+
+
+def read_table(table: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    """Return the values of a table of keys by the names of `Settings`.
+
+    Args:
+        table: the table, as TOML has it.
+        origin: the source of the values.
+
+    Raises:
+        KeyProblem: there is no such key, or its value is wrong.
+    """
     values: dict[str, Any] = {}
-    where = f"{TABLE} " if document.within else ""
-    for name, value in document.table.items():
+    for name, value in table.items():
         key = KEYS.get(name)
         if key is None:
-            hint = nearest(name, KEYS)
-            if name == "tool":
-                hint = f": in a {document.file.name} the keys are at the top level, without {TABLE}"
-            unknown = f"{where or 'the configuration '}has no key {name[:_SHOWN]!r}{hint}"
-            raise ConfigError(f"{document.place(name)}: {unknown}")
+            raise KeyProblem(name, f"has no key {name[:_SHOWN]!r}{nearest(name, KEYS)}", unknown=True)
         try:
             values[key.field] = key.kind.read(value, origin)
         except ValueError as problem:
-            raise ConfigError(f"{document.place(name)}: {where}{name}: {problem}") from None
-    return replace(Settings(root=origin.folder), **values)
+            raise KeyProblem(name, f"{name}: {problem}") from None
+    return values
+
+
+def combined(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return settings with values of another source, which override them or add to them.
+
+    As in ruff, a `select` alone decides which rules are on; without it, the values change what the settings
+    select. The same holds for `fixable`.
+
+    Args:
+        settings: the settings.
+        values: the values, by the names of `Settings`.
+    """
+    values = dict(values)
+    for name in ("extend_exclude", "extend_per_file_ignores"):
+        if name in values:
+            values[name] = getattr(settings, name) + values[name]
+    for below, selections, names in (
+        ("below", settings.selections, _SELECTING),
+        ("fixable_below", settings.fixable_selections, _FIXING),
+    ):
+        given = [values.pop(name, ()) for name in names]
+        if any(given):
+            known = tuple(selection for selection in selections if any(selection))
+            values |= {below: known, **dict(zip(names, given, strict=True))}
+    return replace(settings, **values)
 
 
 def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
     """Return settings with the command line's options, which override them or add to them.
-
-    As in ruff, `--select` alone decides which rules are on; without it, the options change what the
-    configuration selects.
 
     Args:
         settings: those of the configuration.
@@ -137,16 +231,10 @@ def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
     Raises:
         ConfigError: the settings don't go together.
     """
-    values = dict(options)
-    for name in ("extend_exclude", "extend_per_file_ignores"):
-        if name in values:
-            values[name] = getattr(settings, name) + values[name]
-    if "exclude" in values:
-        values["root"] = Path()
-    selection = Selection(**{name: values.pop(name, ()) for name in Selection._fields})
-    if any(selection):
-        values |= selection._asdict() | {"below": settings.selection}
-    return replace(settings, **values).checked()
+    settings = combined(settings, options)
+    if "exclude" in options:
+        settings = replace(settings, root=Path())
+    return settings.checked()
 
 
 def with_values(settings: Settings, values: Mapping[str, Any], origin: Origin) -> Settings:

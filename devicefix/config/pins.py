@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from devicefix.config.sizes import read
 
 MOST_BYTES, MOST_FILES = 2**20, 50  # of files with requirements
 
-NAMES = ("requirements*.txt", "pyproject.toml", "setup.py", "setup.cfg", "environment*.y*ml", "Pipfile")
+_NAMES = re.compile(r"requirements.*\.txt|pyproject\.toml|setup\.(py|cfg)|environment.*\.y.*ml|Pipfile")
 # `torch==2.0.1`, `torch ~= 2.0.1` and conda's `pytorch=2.0.1`: versions that allow no newer release.
 _PIN = re.compile(
     r"""^[ \t"'\[,-]*(?:torch|(?:(?:conda-forge|pytorch)::)?pytorch)"""
@@ -19,17 +20,23 @@ _PIN = re.compile(
 )
 
 
-def pinned_torch(start: Path) -> tuple[int, int] | None:
-    """Return the version of torch that the files of a project pin; None if there is none, or several differ.
+def pins_in(folder: str) -> frozenset[tuple[int, int]] | None:
+    """Return the versions of torch that the files of a project in a folder pin.
 
     Args:
-        start: a folder of the project. Those above it are searched, too, up to one with such files or `.git`.
+        folder: the folder.
+
+    Returns:
+        The versions; None if the folder has no such files and no `.git`, so that it is a part of a project.
     """
-    for folder in (start.absolute(), *start.absolute().parents):
-        files = sorted(file for name in NAMES for file in folder.glob(name) if file.is_file())[:MOST_FILES]
-        found = {version for file in files for version in pins(_text(file))}
-        if found or files or (folder / ".git").exists():
-            return found.pop() if len(found) == 1 else None
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return None
+    files = [Path(folder, name) for name in sorted(names) if _NAMES.fullmatch(name)]
+    files = [file for file in files if file.is_file()][:MOST_FILES]
+    if files or ".git" in names:
+        return frozenset(version for file in files for version in pins(_text(file)))
     return None
 
 

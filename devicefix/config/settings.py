@@ -111,7 +111,9 @@ class Settings:
 
     Attributes:
         root: the folder that `exclude` is relative to.
-        below: the selection of the configuration, which the command line's selection changes.
+        below: the selections of rules that `select`, `extend_select` and `ignore` change, such as that of the
+            configuration if they are from the command line.
+        fixable_below: likewise those that `fixable`, `extend_fixable` and `unfixable` change.
         off: codes of rules that are off in the file at hand.
         fix: make the new source.
         replacements: spell out every fix as plain text.
@@ -120,6 +122,19 @@ class Settings:
         pinned_torch: the torch that the project pins, if it does.
     """
 
+    extend: Path | None = field(
+        default=None,
+        metadata=_key(
+            values.EXTENDED,
+            "none",
+            "Start from the settings of another configuration file.",
+            'extend = "../devicefix.toml"',
+            details="The path is relative to the folder of the configuration. The keys of this file override"
+            " those of the other one; `extend-select`, `ignore` and the other keys that begin with `extend-`"
+            " add to them. Paths and patterns in the other file stay relative to its own folder. The other"
+            " file may extend another one in turn.",
+        ),
+    )
     select: tuple[str, ...] = field(
         default=(),
         metadata=_key(
@@ -127,8 +142,8 @@ class Settings:
             "the rules that are on by default",
             "Enable only the rules with these codes: DF101,DF2 and so on.",
             'select = ["DF1", "DF201"]',
-            details="A code, or the beginning of one: `DF1` is every rule whose code starts with it, `DF` is"
-            " every rule, including those that are off by default. Where `select` and `ignore` both"
+            details="A code, or the beginning of one: `DF1` is every rule whose code starts with it. `DF` and"
+            " `ALL` are every rule, including those that are off by default. Where `select` and `ignore` both"
             " name a rule, the longer name wins; where they are equally long, `ignore` wins. On the"
             " command line, `--select` overrides `select`, `extend-select` and `ignore` in the"
             " configuration.",
@@ -152,6 +167,36 @@ class Settings:
             "Disable the rules with these codes: DF101,DF2 and so on.",
             'ignore = ["DF702"]',
             details="On the command line, `--ignore` adds to what the configuration ignores.",
+        ),
+    )
+    fixable: tuple[str, ...] = field(
+        default=(),
+        metadata=_key(
+            values.CODES,
+            "all rules",
+            "Fix only what the rules with these codes find.",
+            'fixable = ["DF1", "DF2"]',
+            details="The findings of other rules are reported, but not fixed. Where `fixable` and `unfixable`"
+            " both name a rule, the longer name wins. On the command line, `--fixable` overrides `fixable`,"
+            " `extend-fixable` and `unfixable` in the configuration.",
+        ),
+    )
+    extend_fixable: tuple[str, ...] = field(
+        default=(),
+        metadata=_key(
+            values.CODES,
+            "[]",
+            "Also fix what these rules find, besides those that are fixable.",
+            'extend-fixable = ["DF104"]',
+        ),
+    )
+    unfixable: tuple[str, ...] = field(
+        default=(),
+        metadata=_key(
+            values.CODES,
+            "[]",
+            "Report what the rules with these codes find, but do not fix it.",
+            'unfixable = ["DF3"]',
         ),
     )
     per_file_ignores: tuple[PerFileIgnores, ...] = field(
@@ -182,8 +227,8 @@ class Settings:
             'exclude = ["third_party/", "*_pb2.py"]',
             details="Patterns are relative to the folder of the configuration, on the command line to the"
             " current folder, where `--exclude` overrides this key. Files that git ignores, folders such as"
-            " `.venv` and `node_modules`, and caches with a `CACHEDIR.TAG` are always excluded. A file that"
-            " is named on the command line is never excluded.",
+            " `.venv` and `node_modules`, and caches with a `CACHEDIR.TAG` are excluded as well. A file that"
+            " is named on the command line is checked even if it is excluded; see `force-exclude`.",
         ),
     )
     extend_exclude: tuple[Exclusion, ...] = field(
@@ -194,6 +239,25 @@ class Settings:
             "Exclude these files as well; a pattern as in .gitignore.",
             'extend-exclude = ["legacy/"]',
             details="On the command line, `--extend-exclude` adds to what the configuration excludes.",
+        ),
+    )
+    force_exclude: bool = field(
+        default=False,
+        metadata=_key(
+            values.SWITCH,
+            "false",
+            "Exclude files that match the exclusions even if they are named on the command line.",
+            "force-exclude = true",
+            details="The hooks for pre-commit, which names the files that are staged, set it.",
+        ),
+    )
+    respect_gitignore: bool = field(
+        default=True,
+        metadata=_key(
+            values.SWITCH,
+            "true",
+            "Exclude files that git ignores.",
+            "respect-gitignore = false",
         ),
     )
     baseline: Path | None = field(
@@ -325,7 +389,8 @@ class Settings:
         ),
     )
     root: Path = field(default_factory=Path)
-    below: Selection = field(default_factory=Selection)
+    below: tuple[Selection, ...] = ()
+    fixable_below: tuple[Selection, ...] = ()
     off: tuple[str, ...] = ()
     fix: bool = False
     replacements: bool = False
@@ -344,9 +409,14 @@ class Settings:
         return (*(Exclusion(pattern, self.root) for pattern in self.exclude), *self.extend_exclude)
 
     @property
-    def selection(self) -> Selection:
-        """The selection of these settings alone, without the configuration below them."""
-        return Selection(self.select, self.extend_select, self.ignore)
+    def selections(self) -> tuple[Selection, ...]:
+        """The selections of rules, each of which changes the one before."""
+        return *self.below, Selection(self.select, self.extend_select, self.ignore)
+
+    @property
+    def fixable_selections(self) -> tuple[Selection, ...]:
+        """The selections of rules to fix, each of which changes the one before."""
+        return *self.fixable_below, Selection(self.fixable, self.extend_fixable, self.unfixable)
 
     def enabled(self, code: str, default: bool = True) -> bool:
         """Return whether a rule is on: where `select` and `ignore` both name it, the longer name wins.
@@ -355,7 +425,15 @@ class Settings:
             code: the rule's code.
             default: whether the rule is on when nothing is selected.
         """
-        return _enabled(self.selection, self.below, code, default) and not code.startswith(self.off)
+        return _enabled(self.selections, code, default) and not code.startswith(self.off)
+
+    def fixes(self, code: str) -> bool:
+        """Return whether the findings of a rule are fixed, rather than only reported.
+
+        Args:
+            code: the rule's code.
+        """
+        return _enabled(self.fixable_selections, code, True)
 
     def for_file(self, path: str) -> Settings:
         """Return the settings for one file, with the rules that are off in it."""
@@ -388,9 +466,13 @@ KEYS: dict[str, Key] = {
 
 
 @cache  # asked for each rule and file
-def _enabled(selection: Selection, below: Selection, code: str, default: bool) -> bool:
-    return selection.enables(code, below.enables(code, default))
+def _enabled(selections: tuple[Selection, ...], code: str, default: bool) -> bool:
+    enabled = default
+    for selection in selections:
+        enabled = selection.enables(code, enabled)
+    return enabled
 
 
 def _longest(prefixes: Iterable[str], code: str) -> int:
-    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
+    """Return the length of the longest word that names a rule, as a number above 0; 0 if none does."""
+    return max((len(prefix) + 1 for prefix in prefixes if code.startswith(prefix)), default=0)

@@ -16,6 +16,8 @@ FORMATS = (
     "full", "concise", "grouped", "json", "json-lines", "jsonl", "sarif", "github", "gitlab", "junit", "html",
 )  # fmt: skip
 
+ALL = ""  # the beginning of each code; it is written `ALL`
+
 KnownCodes = Callable[[], Collection[str]]
 
 
@@ -78,13 +80,14 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def read_codes(words: Iterable[str], origin: Origin) -> tuple[str, ...]:
-    """Read codes, or beginnings of codes, such as `DF101,DF2`.
+    """Read codes, or beginnings of codes, such as `DF101,DF2`, or `ALL`.
 
     Raises:
         ValueError: no rule's code starts with one of the words.
     """
-    codes = dict.fromkeys(code for word in words for code in word.upper().replace(",", " ").split())
-    if codes:
+    given = (code for word in words for code in word.upper().replace(",", " ").split())
+    codes = dict.fromkeys(ALL if code == "ALL" else code for code in given)
+    if any(codes):
         known = origin.known_codes()
         for code in codes:
             if not any(rule.startswith(code) for rule in known):
@@ -187,6 +190,14 @@ def _read_path(value: Any, origin: Origin) -> Path:
     return path
 
 
+def _read_extended(value: Any, origin: Origin) -> Path:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("must be a path")
+    if not value.endswith(".toml"):
+        raise ValueError("must be a TOML file")
+    return Path(os.path.normpath(origin.folder / value))
+
+
 def _read_size(value: Any, origin: Origin) -> str:
     """Read a size such as "16M"; as it limits memory, the configuration of a clone may not raise it."""
     if not isinstance(value, str):
@@ -217,6 +228,7 @@ FLAG = Kind("bool", _read_flag)  # on the command line without a `--no-` form
 COUNT = Kind("int", _read_count)
 FILE = Kind("path", _read_path)
 FOLDER = Kind("path", _read_path)
+EXTENDED = Kind("path", _read_extended)
 SIZE = Kind("str", _read_size)
 VERSION = Kind("str", lambda value, _origin: read_version(value))
 TARGET = _choice(TARGETS)

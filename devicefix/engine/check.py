@@ -80,7 +80,7 @@ def check_module(
 
         findings += unused(source, module, found, _rules(settings))
         findings.sort(key=by_position)
-    return findings, devices
+    return [each if settings.fixes(each.code) else replace(each, fix=None) for each in findings], devices
 
 
 def _rules(settings: Settings) -> dict[str, bool]:
@@ -109,7 +109,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     return _unless_around_stays(facts.source, fixable), context.devices
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
 def _rule_options(settings: Settings) -> RuleOptions:
     """Return the settings that rules may use."""
     from devicefix.rules.registry import RULES

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from devicefix.files.kinds import is_python
@@ -79,31 +79,47 @@ def _raise(problem: OSError) -> None:
     raise problem
 
 
-def find(
-    paths: Iterable[Path],
-    exclusions: Iterable[tuple[str, Path]] = (),
-    onerror: OnError = _raise,
-    wanted: Matcher = is_python,
-) -> list[Path]:
+class Filter:
+    """The files to find: all Python files, unless a subclass chooses others."""
+
+    def includes(self, path: str) -> bool:
+        """Return whether to include a file of a folder."""
+        return is_python(path)
+
+    def excludes(self, path: str) -> bool:  # noqa: ARG002 (for subclasses, as the next ones)
+        """Return whether patterns exclude a file, or a folder if the path ends in a slash."""
+        return False
+
+    def excludes_named(self, path: str) -> bool:  # noqa: ARG002
+        """Return whether patterns exclude a file or folder even if it is named."""
+        return False
+
+    def asks_git(self, folder: str) -> bool:  # noqa: ARG002
+        """Return whether to leave out what git ignores in a folder."""
+        return True
+
+
+def find(paths: Iterable[Path], choice: Filter | None = None, onerror: OnError = _raise) -> list[Path]:
     """Return the files to check, sorted, each once, however many links point to it.
 
-    A named path is never excluded. In a folder, excluded files are left out, and in a git work tree the files
-    that git ignores. Links to folders are not followed, nor links to files outside of the named folder.
+    In a folder, excluded files are left out, and in a git work tree the files that git ignores. Links to
+    folders are not followed, nor links to files outside of the named folder.
 
     Args:
         paths: files and folders.
-        exclusions: patterns as in .gitignore, each with the folder that it is relative to.
+        choice: the files to include and to exclude.
         onerror: called for each folder that cannot be read, and with `GitTooSlow` if git takes too long.
-        wanted: returns whether to include a file of a folder, given its path.
     """
-    excluded = _matcher(exclusions)
+    choice = choice or Filter()
     git = _Git(onerror)
     found: dict[str, str] = {}
     real_folder = cache(os.path.realpath)  # the same for many files
     for path in map(os.fspath, paths):
         folder = os.path.isdir(path)
+        if choice.excludes_named(os.path.join(path, "") if folder else path):
+            continue
         top = os.path.join(os.path.realpath(path), "")
-        for file in _inside(path, excluded, onerror, wanted, git) if folder else [path]:
+        for file in _inside(path, choice, onerror, git) if folder else [path]:
             real = (
                 os.path.realpath(file)
                 if os.path.islink(file)
@@ -144,7 +160,26 @@ def is_excluded(path: str, exclusions: Iterable[tuple[str, Path]]) -> bool:
         path: the file.
         exclusions: as for `find`.
     """
-    return _matcher(exclusions)(path)
+    return _matcher(tuple(exclusions), os.getcwd())(path)
+
+
+def is_below_excluded(path: str, choice: Filter) -> bool:
+    """Return whether a file or folder is excluded, or in a folder of the current one that is.
+
+    Args:
+        path: the file, or the folder with a slash at its end.
+        choice: what is excluded.
+    """
+    try:
+        inner = os.path.relpath(path)
+    except ValueError:  # on another drive
+        inner = os.pardir
+    if inner == os.curdir or inner.split(os.sep)[0] == os.pardir:
+        return choice.excludes(path)
+    unwanted = _Unwanted("", choice)
+    if path.endswith(os.sep):
+        return unwanted(inner)
+    return unwanted(os.path.dirname(inner)) or choice.excludes(path)
 
 
 def work_tree(folder: Path) -> Path | None:
@@ -153,8 +188,14 @@ def work_tree(folder: Path) -> Path | None:
     return Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
 
 
-def _matcher(patterns: Iterable[tuple[str, Path]]) -> Matcher:
-    """Return a predicate for excluded paths; the path of a folder must end in a slash."""
+@lru_cache(maxsize=16)
+def _matcher(patterns: tuple[tuple[str, Path], ...], _here: str) -> Matcher:
+    """Return a predicate for excluded paths; the path of a folder must end in a slash.
+
+    Args:
+        patterns: the patterns, with the folders that they are relative to.
+        _here: the current folder, which these folders may be relative to.
+    """
     by_folder: dict[str, list[str]] = {}
     for pattern, folder in patterns:
         by_folder.setdefault(os.path.join(os.path.abspath(folder), ""), []).append(pattern)
@@ -175,17 +216,16 @@ def _matcher(patterns: Iterable[tuple[str, Path]]) -> Matcher:
     return excluded
 
 
-def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher, git: _Git) -> Iterator[str]:
-    """Yield the wanted files below a folder."""
-    if excluded(os.path.join(folder, "")):  # but named: the patterns don't apply to its content
-        excluded = _matcher(())
+def _inside(folder: str, choice: Filter, onerror: OnError, git: _Git) -> Iterator[str]:
+    """Yield the files to include below a folder."""
+    named = choice.excludes(os.path.join(folder, ""))  # the patterns don't apply to its content
     tops = [folder]
     for top in tops:  # which grows
-        unwanted = _Unwanted(top, excluded)
-        names = _git_files(top, git)
+        unwanted = _Unwanted(top, Filter() if named else choice)
+        names = _git_files(top, git) if choice.asks_git(top) else None
         for name in _walk(top, unwanted, onerror) if names is None else names:
             path = os.path.normpath(os.path.join(top, name))
-            if unwanted(os.path.dirname(name)) or excluded(path):
+            if unwanted(os.path.dirname(name)) or (not named and choice.excludes(path)):
                 continue
             try:
                 mode = os.lstat(path).st_mode
@@ -194,16 +234,16 @@ def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher, g
             if stat.S_ISDIR(mode):  # a nested repository: git lists its name only
                 if os.path.lexists(os.path.join(path, ".git")):
                     tops.append(path)
-            elif wanted(path) and os.path.isfile(path):
+            elif choice.includes(path) and os.path.isfile(path):
                 yield path
 
 
 class _Unwanted(dict[str, bool]):
     """The answers to whether folders are excluded, by their paths below the top; each is found once."""
 
-    def __init__(self, top: str, excluded: Matcher) -> None:
+    def __init__(self, top: str, choice: Filter) -> None:
         self.top = top
-        self.excluded = excluded
+        self.choice = choice
         self[""] = False
 
     def __missing__(self, inner: str) -> bool:
@@ -220,7 +260,7 @@ class _Unwanted(dict[str, bool]):
             name in EXCLUDED
             or (name in BUILT and not os.path.isfile(os.path.join(path, "__init__.py")))
             or os.path.isfile(os.path.join(path, CACHE_TAG))
-            or self.excluded(os.path.join(path, ""))
+            or self.choice.excludes(os.path.join(path, ""))
         )
 
     __call__ = dict.__getitem__

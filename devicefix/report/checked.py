@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
 from devicefix.files.documents import text_of
 from devicefix.model import Finding, Outcome
@@ -29,21 +30,30 @@ class Checked:
     Attributes:
         outcomes: the files that were checked.
         failed: the files that could not be checked, each with its error.
-        settings: the settings of the run.
+        resolver: the settings of the run and of its files.
     """
 
     outcomes: Sequence[Outcome]
     failed: Sequence[Outcome]
-    settings: Settings
+    resolver: Resolver
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        return self.resolver.root
 
     @property
     def rules(self) -> set[str]:
-        """The codes of the rules that were enabled."""
+        """The codes of the rules that were enabled for the run."""
         return {
             code
             for code, rule in RULES.items()
             if self.settings.target in rule.targets and self.settings.enabled(code, rule.default)
         }
+
+    def is_fixable(self, path: str, finding: Finding) -> bool:
+        """Return whether `--fix` would fix a finding in a file."""
+        return finding.is_fixable(self.resolver.of(path).unsafe_fixes)
 
     @property
     def files(self) -> Iterator[File]:

@@ -12,7 +12,6 @@ from devicefix.model import Finding, Safety
 from devicefix.report.wording import place
 
 if TYPE_CHECKING:
-    from devicefix.config.settings import Settings
     from devicefix.report.checked import Checked
 
 
@@ -20,17 +19,17 @@ def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
     for outcome in checked.outcomes:
         for finding in outcome.result.findings:
-            yield f"{line(outcome.path, finding, checked.settings)}\n"
+            yield f"{line(outcome.path, finding, checked.is_fixable(outcome.path, finding))}\n"
 
 
-def line(path: str, finding: Finding, settings: Settings) -> str:
+def line(path: str, finding: Finding, fixable: bool) -> str:
     """Return a finding as one line, with `[*]` if `--fix` would fix it."""
-    return f"{_location(path, finding)} {mark(finding, settings)}{printable(finding.message)}"
+    return f"{_location(path, finding)} {mark(fixable)}{printable(finding.message)}"
 
 
-def mark(finding: Finding, settings: Settings) -> str:
+def mark(fixable: bool) -> str:
     """Return the mark before the message of a finding that `--fix` would fix; empty for other findings."""
-    return click.style("[*] ", fg="cyan") if finding.is_fixable(settings.unsafe_fixes) else ""
+    return click.style("[*] ", fg="cyan") if fixable else ""
 
 
 def fixed(path: str, finding: Finding) -> str:
@@ -38,10 +37,10 @@ def fixed(path: str, finding: Finding) -> str:
     return f"{_location(path, finding)} {click.style('fixed:', fg='green')} {printable(finding.message)}"
 
 
-def remaining(path: str, finding: Finding, settings: Settings) -> str:
+def remaining(path: str, finding: Finding, fixable: bool) -> str:
     """Return a finding that a rewrite has left as one line, with a hint if it has an unsafe fix."""
     hint = " (fixable with --unsafe-fixes)" if finding.safety is Safety.UNSAFE else ""
-    return line(path, finding, settings) + hint
+    return line(path, finding, fixable) + hint
 
 
 def _location(path: str, finding: Finding) -> str:

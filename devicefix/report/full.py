@@ -32,7 +32,7 @@ def render(checked: Checked) -> Iterator[str]:
             yield (
                 "".join(
                     f"{line.rstrip(' ')}\n"
-                    for line in _block(file, finding, name, mark(finding, checked.settings))
+                    for line in _block(file, finding, name, mark(checked.is_fixable(file.path, finding)))
                 )
                 + "\n"
             )

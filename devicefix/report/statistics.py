@@ -51,12 +51,11 @@ def as_json(checked: Checked) -> Iterator[str]:
 
 def counts(checked: Checked) -> list[Count]:
     """Return the count of each rule, highest first."""
-    findings = [finding for outcome in checked.outcomes for finding in outcome.result.findings]
-    unsafe = checked.settings.unsafe_fixes
-    fixable = Counter(finding.code for finding in findings if finding.is_fixable(unsafe))
+    places = [(outcome.path, finding) for outcome in checked.outcomes for finding in outcome.result.findings]
+    fixable = Counter(finding.code for path, finding in places if checked.is_fixable(path, finding))
     found = [
         Count(code, RULES[code].name if code in RULES else code, count, fixable[code])
-        for code, count in Counter(finding.code for finding in findings).items()
+        for code, count in Counter(finding.code for _, finding in places).items()
     ]
     return sorted(found, key=lambda rule: (-rule.count, rule.code))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from devicefix.model import Result
+from devicefix.config.resolver import Resolver
+from devicefix.model import Outcome
 from devicefix.report.wording import count
 
 
@@ -34,16 +35,21 @@ class Totals:
     unsafe: int
 
     @staticmethod
-    def of(results: Sequence[Result], failed: int, unsafe_fixes: bool = False) -> Totals:
+    def of(outcomes: Sequence[Outcome], failed: int, resolver: Resolver) -> Totals:
         """Return the numbers of a run.
 
         Args:
-            results: the results of the checked files.
+            outcomes: the checked files.
             failed: the number of the other files.
-            unsafe_fixes: whether unsafe fixes are made, too.
+            resolver: the settings of each file.
         """
+        results = [outcome.result for outcome in outcomes]
         left = [finding for result in results for finding in result.remaining]
-        fixable = sum(finding.is_fixable(unsafe_fixes) for finding in left)
+        fixable = sum(
+            finding.is_fixable(resolver.of(outcome.path).unsafe_fixes)
+            for outcome in outcomes
+            for finding in outcome.result.remaining
+        )
         return Totals(
             files=len(results),
             with_findings=sum(bool(result.findings) for result in results),

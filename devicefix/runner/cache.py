@@ -18,10 +18,11 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import astuple
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
+from devicefix.config.resolver import Resolver
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.sizes import read
 from devicefix.config.version import __version__
@@ -52,15 +53,17 @@ class Cache:
 
     Args:
         folder: the cache folder.
-        settings: the settings of the run.
+        resolver: the settings of the run and of its files.
 
     Raises:
         ConfigError: the folder is something else, or a link, which may lead anywhere.
     """
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+    def __init__(self, folder: Path, resolver: Resolver) -> None:
         _refuse_foreign(folder)
-        self._file = folder / __version__ / f"{_key(settings)}.json"
+        self._file = folder / __version__ / f"{_key(resolver.root)}.json"
+        self._resolver = resolver
+        self._others: dict[str, str] = {}
         self._paths: list[str] = []
         self._stamps: dict[str, Any] = {}
         self._outcomes: list[Any] = []
@@ -73,10 +76,11 @@ class Cache:
             content = json.loads(first)
             self._saved_from, self._paths = int(content["begun"]), content["paths"]
             self._stamps, self._outcomes = dict(content["stamps"]), content["outcomes"]
+            self._others = dict(content["settings"])
 
     def outcomes(self, paths: list[str]) -> list[Outcome] | None:
         """Return the outcomes of files, if they are those of the last run and none of them has changed."""
-        if paths != self._paths or not all(map(self._unchanged, paths)):
+        if paths != self._paths or not all(self._same(path) and self._unchanged(path) for path in paths):
             return None
         with suppress(*_WRONG):
             found = {path: Outcome(path, Result(path)) for path in paths}
@@ -97,9 +101,18 @@ class Cache:
             entry = self._entries.get(path)
             with suppress(OSError, *_WRONG):
                 now = stamp(path)
-                if entry and (self._unchanged(path) or digest(read(path)) == entry[0]):
+                if entry and self._same(path) and (self._unchanged(path) or digest(read(path)) == entry[0]):
                     found[path] = _record(path, now, entry)
         return found
+
+    def _same(self, path: str) -> bool:
+        """Return whether a file has the settings that it had."""
+        return self._others.get(path, "") == self._other(path)
+
+    def _other(self, path: str) -> str:
+        """Return the digest of a file's settings; empty if they are those of the run."""
+        settings, root = self._resolver.of(path), self._resolver.root
+        return "" if settings is root or _digest_of(settings) == _digest_of(root) else _digest_of(settings)
 
     def _unchanged(self, path: str) -> bool:
         known = self._stamps.get(path)
@@ -117,6 +130,7 @@ class Cache:
             # A configuration file that changes changes the outcomes: then only the records are kept.
             "paths": [] if any(map(asks_for_configurations, records.values())) else list(records),
             "stamps": {path: record.stamp for path, record in records.items() if record.stamp},
+            "settings": {path: other for path in records if (other := self._other(path))},
             "outcomes": [_plain_outcome(outcome) for outcome in outcomes if outcome.result.findings],
         }
         rest = {path: _plain(record) for path, record in records.items() if record.digest}
@@ -145,13 +159,20 @@ def stamp(path: str) -> Stamp | None:
 
 def _key(settings: Settings) -> str:
     """Return the cache key: settings, current folder, Python, plugins and devicefix itself."""
+    parts = (_digest_of(settings), _plugins(), os.getcwd(), sys.version_info[:3], _code_changed())
+    return digest(repr(parts).encode())
+
+
+@lru_cache(maxsize=64)
+def _digest_of(settings: Settings) -> str:
+    """Return the digest of the settings that findings depend on."""
     relevant = (
-        settings.select, settings.ignore, settings.target, settings.torch_version, settings.pinned_torch,
-        settings.config_files, settings.replacements, settings.extend_select, settings.below, settings.off,
+        settings.selections, settings.fixable_selections, settings.off, settings.target,
+        settings.torch_version, settings.pinned_torch, settings.config_files, settings.replacements,
         settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
         settings.max_file_size,
     )  # fmt: skip
-    return digest(repr((relevant, _plugins(), os.getcwd(), sys.version_info[:3], _code_changed())).encode())
+    return digest(repr(relevant).encode())
 
 
 def _code_changed() -> int:

@@ -10,11 +10,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
 from devicefix.config.sizes import read
 from devicefix.files import discover
+from devicefix.files.border import Borders
 from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
@@ -30,67 +32,105 @@ if TYPE_CHECKING:
 
 Content = tuple[bytes, tuple[str, Stamp | None]]  # a file's bytes, with their digest and stamp for the cache
 
+
+class Task(NamedTuple):
+    """A file to check, with its settings."""
+
+    path: str
+    settings: Settings
+
+
 R = TypeVar("R")
 
 _TOO_LARGE = "; exclude it, or allow more with --max-file-size"
 _OTHER = "not checked: it is neither Python nor a notebook, documentation or configuration file"
 
 
-def find_files(paths: Iterable[Path], settings: Settings, onerror: Callable[[OSError], None]) -> list[Path]:
+def find_files(paths: Iterable[Path], resolver: Resolver, onerror: Callable[[OSError], None]) -> list[Path]:
     """Return the files that paths name, and in folders those that the settings include.
 
     Args:
         paths: files and folders.
-        settings: what to exclude, and whether to include configuration files and documentation.
+        resolver: the settings: what to exclude, and whether to include configuration files and documentation.
         onerror: called for each folder that cannot be read, and if git takes too long to list files.
+
+    Raises:
+        ConfigError: the configuration of a folder is invalid.
     """
-    return discover.find(paths, settings.exclusions, onerror, partial(is_included, settings))
+    return discover.find(paths, Choice(resolver), onerror)
 
 
-def is_included(settings: Settings, path: str) -> bool:
-    """Return whether the settings include a file of a folder, by its name."""
-    kind = kind_of(path)
-    return (
-        is_python(path)
-        or kind is Kind.NOTEBOOK
-        or (kind is Kind.CONFIG and settings.config_files)
-        or (kind is Kind.DOCS and settings.docs)
-    )
+class Choice(discover.Filter):
+    """The files that the settings include.
+
+    Args:
+        resolver: the settings of each file.
+    """
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+
+    def includes(self, path: str) -> bool:
+        """Return whether the settings include a file of a folder, by its name."""
+        kind = kind_of(path)
+        if kind is Kind.CONFIG:
+            return self._resolver.of(path).config_files
+        if kind is Kind.DOCS:
+            return self._resolver.of(path).docs
+        return is_python(path) or kind is Kind.NOTEBOOK
+
+    def excludes(self, path: str) -> bool:
+        """Return whether the settings exclude a file, or a folder."""
+        return discover.is_excluded(path, self._resolver.of(path).exclusions)
+
+    def excludes_named(self, path: str) -> bool:
+        """Return whether the settings exclude a file or folder even if it is named."""
+        return self._resolver.of(path).force_exclude and discover.is_below_excluded(path, self)
+
+    def asks_git(self, folder: str) -> bool:
+        """Return whether the settings leave out what git ignores in a folder."""
+        return self._resolver.of(os.path.join(folder, "file")).respect_gitignore
 
 
-def check_files(files: list[Path], settings: Settings) -> list[Outcome]:
+def check_files(files: list[Path], resolver: Resolver) -> list[Outcome]:
     """Check files, in several processes where that pays.
 
     Args:
-        files: the files; together they are the project.
-        settings: as for the engine; `jobs` is the number of processes, by default one a core.
+        files: the files. Those of a project, see `Borders`, are checked with the facts of all of them.
+        resolver: the settings, as for the engine; `jobs` is the number of processes, by default one a core.
 
     Returns:
         One outcome a file, in the order of `files`. With `settings.fix`, the remaining findings have their
         places in the new source.
+
+    Raises:
+        ConfigError: the configuration of a file is invalid.
     """
-    paths = [os.fspath(path) for path in files]
-    cache = _cache(settings)
-    known = cache.outcomes(paths) if cache and len(paths) >= POOL_FROM else None
+    settings = resolver.root
+    tasks = _tasks(files, resolver)
+    cache = _cache(resolver)
+    known = cache.outcomes(list(tasks)) if cache and len(tasks) >= POOL_FROM else None
     if known is not None:  # the outcomes of fewer files depend on what they import as well
         return known
     with ExitStack() as stack:
-        pool = pool_for(settings, len(paths), stack)
-        progress = Progress(2 * len(paths), settings.quiet)
+        pool = pool_for(settings, len(tasks), stack)
+        progress = Progress(2 * len(tasks), settings.quiet)
         stack.callback(progress.close)
-        records = cache.records(paths) if cache else {}
-        todo = [path for path in paths if path not in records]
-        summarized = _map(partial(_summarized, settings), settings, todo, pool)
-        records |= zip(todo, progress(summarized), strict=True)
-        records = {path: records[path] for path in paths}
-        project = _project(records)
-        stale = [path for path, record in records.items() if not _holds(record, project)]
-        shared = _shared(project, pool, stack) if stale else project
-        checked = _map(partial(_checked, settings), settings, stale, pool, shared)
-        for path, record in zip(stale, progress(checked), strict=True):
-            records[path] = _with_summary(record, records[path])
+        records = cache.records(tasks) if cache else {}
+        todo = [task for path, task in tasks.items() if path not in records]
+        summarized = progress(_map(_summarized, todo, pool))
+        records |= {task.path: record for task, record in zip(todo, summarized, strict=True)}
+        records = {path: records[path] for path in tasks}
+        count = len(todo)
+        for project, group in _projects(records):
+            stale = [tasks[path] for path in group if not _holds(records[path], project)]
+            shared = _shared(project, pool, stack) if stale else project
+            checked = progress(_map(_checked, stale, pool, shared))
+            for task, record in zip(stale, checked, strict=True):
+                records[task.path] = _with_summary(record, records[task.path])
+            count += len(stale)
     outcomes = [record.outcome or Outcome(path, Result(path)) for path, record in records.items()]
-    if cache and (todo or stale or len(paths) >= POOL_FROM):
+    if cache and (count or len(tasks) >= POOL_FROM):
         cache.save(records, outcomes)
     return outcomes
 
@@ -102,7 +142,7 @@ class Summarized:
     Attributes:
         files: those in which there may be something to find.
         failed: the outcomes of those that cannot be checked.
-        check: checks one of the files with the facts of all of them.
+        check: checks one of the files with the facts of its project.
     """
 
     files: list[str]
@@ -110,29 +150,31 @@ class Summarized:
     check: Callable[[str], Outcome]
 
 
-def summarize_files(files: list[Path], settings: Settings) -> Summarized:
+def summarize_files(files: list[Path], resolver: Resolver) -> Summarized:
     """Summarize files, in several processes where that pays, to check some of them later.
 
     Args:
-        files: the files; together they are the project.
-        settings: as for `check_files`.
+        files: as for `check_files`.
+        resolver: as for `check_files`.
+
+    Raises:
+        ConfigError: the configuration of a file is invalid.
     """
-    paths = [os.fspath(path) for path in files]
+    tasks = _tasks(files, resolver)
     with ExitStack() as stack:
-        pool = pool_for(settings, len(paths), stack)
-        progress = Progress(len(paths), settings.quiet)
+        pool = pool_for(resolver.root, len(tasks), stack)
+        progress = Progress(len(tasks), resolver.root.quiet)
         stack.callback(progress.close)
-        summarized = _map(partial(_summarized, settings), settings, paths, pool)
-        records = dict(zip(paths, progress(summarized), strict=True))
-    project = _project(records)
+        summarized = progress(_map(_summarized, list(tasks.values()), pool))
+        records = dict(zip(tasks, summarized, strict=True))
+    projects = {path: project for project, group in _projects(records) for path in group}
 
     def check(path: str) -> Outcome:
-        return _checked(settings, project, path).outcome or Outcome(path, Result(path))
+        return _checked(projects[path], tasks[path]).outcome or Outcome(path, Result(path))
 
     failed = [record.outcome for record in records.values() if record.outcome]
-    return Summarized(
-        [path for path, record in records.items() if not _holds(record, project)], failed, check
-    )
+    found = [path for path, record in records.items() if not _holds(record, projects[path])]
+    return Summarized(found, failed, check)
 
 
 def check_text(
@@ -178,17 +220,24 @@ def too_large(data: bytes, settings: Settings) -> str:
     return f"it is larger than {settings.max_file_size}{_TOO_LARGE}" if len(data) > settings.largest else ""
 
 
-def _cache(settings: Settings) -> Cache | None:
+def _tasks(files: Iterable[Path], resolver: Resolver) -> dict[str, Task]:
+    """Return the files with their settings, by path."""
+    return {path: Task(path, resolver.of(path)) for path in map(os.fspath, files)}
+
+
+def _cache(resolver: Resolver) -> Cache | None:
     """Return the cache of earlier runs; a run that fixes needs more than it keeps."""
+    settings = resolver.root
     if settings.cache_dir is None or settings.fix:
         return None
     from devicefix.runner.cache import Cache
 
-    return Cache(settings.cache_dir, settings)
+    return Cache(settings.cache_dir, resolver)
 
 
-def _summarized(settings: Settings, path: str, sent: Content | OSError | None = None) -> Record:
+def _summarized(task: Task, sent: Content | OSError | None = None) -> Record:
     """Summarize one file for the others, which is all there is to do for most files."""
+    path, settings = task
     if kind_of(path) is Kind.OTHER:
         return _failed(path, _OTHER)
     from devicefix.engine.file import File
@@ -209,15 +258,20 @@ def _summarized(settings: Settings, path: str, sent: Content | OSError | None = 
     return Record(*version, summary)
 
 
-def _project(records: dict[str, Record]) -> Project:
-    """Return the facts of all files, and of those that they import or name."""
+def _projects(records: dict[str, Record]) -> Iterator[tuple[Project, list[str]]]:
+    """Yield the projects of files, each with its files; it has the facts of these and of what they import."""
     from devicefix.facts.project import Project
     from devicefix.runner.configurations import configurations
     from devicefix.runner.imports import imported
 
-    summaries = [record.summary for record in records.values() if record.summary]
-    summaries += imported(summaries)
-    return Project.of(summaries + configurations(summaries))
+    borders = Borders()
+    groups: dict[str, list[str]] = {}
+    for path in records:
+        groups.setdefault(borders.of(path), []).append(path)
+    for group in groups.values():
+        summaries = [summary for path in group if (summary := records[path].summary)]
+        summaries += imported(summaries)
+        yield Project.of(summaries + configurations(summaries)), group
 
 
 def _holds(record: Record, project: Project) -> bool:
@@ -225,10 +279,9 @@ def _holds(record: Record, project: Project) -> bool:
     return record.answers is not None and project.agrees(record.answers)
 
 
-def _checked(
-    settings: Settings, project: Project | str, path: str, sent: Content | OSError | None = None
-) -> Record:
-    """Check one file with the facts of all files; the record lacks its summary."""
+def _checked(project: Project | str, task: Task, sent: Content | OSError | None = None) -> Record:
+    """Check one file with the facts of its project; the record lacks its summary."""
+    path, settings = task
     try:
         data, version = _content(path, settings, sent)
         project = _loaded(project) if isinstance(project, str) else project
@@ -294,10 +347,10 @@ def _bytes(path: str, settings: Settings) -> bytes:
     return read(path, settings.largest, _TOO_LARGE)
 
 
-def _sent(path: str, settings: Settings) -> Content | OSError:
+def _sent(task: Task) -> Content | OSError:
     """Return a file's content for a worker that may not see this machine's disk."""
     try:
-        return _read(path, settings)
+        return _read(*task)
     except OSError as problem:
         return OSError(problem.errno, problem.strerror)
 
@@ -324,22 +377,19 @@ def _loaded(project: str) -> Project:
     return loaded
 
 
-def _map(
-    function: Callable[..., R], settings: Settings, paths: list[str], pool: Pool, *shared: Any
-) -> Iterator[R]:
+def _map(function: Callable[..., R], tasks: list[Task], pool: Pool, *shared: Any) -> Iterator[R]:
     """Map a function over files, in the pool if there is one.
 
     Args:
-        function: called with what is shared, a path, and the file's content where a worker may lack it.
-        settings: those of the run.
-        paths: the files.
+        function: called with what is shared, a task, and the file's content where a worker may lack it.
+        tasks: the files.
         pool: where to call it.
         shared: what `_shared` returned, if anything.
     """
     if pool is None:
-        return map(partial(function, *shared), paths)
+        return map(partial(function, *shared), tasks)
     from devicefix.runner.cluster import Cluster
 
     if isinstance(pool, Cluster):
-        return pool.map(function, ((path, _sent(path, settings)) for path in paths), *shared)
-    return pool.map(partial(function, *shared), paths, chunksize=CHUNK)
+        return pool.map(function, ((task, _sent(task)) for task in tasks), *shared)
+    return pool.map(partial(function, *shared), tasks, chunksize=CHUNK)

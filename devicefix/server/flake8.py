@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import codecs
 import io
+import os
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,8 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from devicefix.config import load
-from devicefix.config.pins import pinned_torch
 from devicefix.config.printable import printable
+from devicefix.config.resolver import Nearest
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.version import __version__
 from devicefix.files.discover import is_excluded
@@ -57,7 +58,7 @@ class Plugin:
             yield self._error(internal_error(error))
 
     def _findings(self) -> Iterator[Violation]:
-        settings = _settings(Path(self.filename).parent)
+        settings = _resolver(os.getcwd()).of(self.filename)
         if is_excluded(self.filename, settings.exclusions):
             return
         outcome = check_text(_bytes("".join(self.lines)), self.filename, settings)
@@ -72,11 +73,15 @@ class Plugin:
 
 
 @cache
-def _settings(folder: Path) -> Settings:
-    """Return the settings for the files in a folder."""
-    file = load.find(folder)
+def _resolver(folder: str) -> Nearest:
+    """Return the settings of all files of a run in a folder."""
+    return Nearest(_settings, folder)
+
+
+def _settings(file: Path | None) -> Settings:
+    """Return the settings that a configuration makes."""
     settings = load.load(file, known_codes) if file else Settings()
-    return replace(settings.checked(), cache_dir=None, ignore_noqa=True, pinned_torch=pinned_torch(folder))
+    return replace(settings.checked(), cache_dir=None, ignore_noqa=True)
 
 
 def _bytes(text: str) -> bytes:

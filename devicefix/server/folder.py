@@ -6,18 +6,19 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from devicefix.config.resolver import Everywhere, Resolver
 from devicefix.config.settings import Settings
 from devicefix.config.sizes import LARGEST, read, size
 from devicefix.engine.file import File
 from devicefix.facts.exports import Summary
 from devicefix.facts.project import Project
-from devicefix.files.discover import is_excluded
+from devicefix.files.border import Borders
 from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.runner.cache import stamp
 from devicefix.runner.configurations import configurations
 from devicefix.runner.imports import imported
 from devicefix.runner.record import Stamp
-from devicefix.runner.run import find_files, is_included
+from devicefix.runner.run import Choice, find_files
 
 
 class _File(NamedTuple):
@@ -26,17 +27,17 @@ class _File(NamedTuple):
 
 
 class Folder:
-    """The files that `devicefix check` of a folder checks, with the editor's buffers in place of files.
+    """The files of a project in a folder that `devicefix check` checks, or else the editor's buffers of them.
 
     Args:
-        start: the folder where the search for the configuration starts.
+        start: the folder that the editor's settings are relative to.
         top: the folder; None for a file outside of every folder, which is checked with what it imports.
     """
 
     def __init__(self, start: str, top: str | None) -> None:
         self.start = start
         self.top = top
-        self.settings = Settings()
+        self._resolver: Resolver = Everywhere(Settings())
         self._files: dict[str, _File] = {}  # by real path, like `_buffers`
         self._buffers: dict[str, list[Summary]] = {}
         self._holders: dict[str, str] = {}  # the text of each buffer, as two may be of one file
@@ -44,23 +45,31 @@ class Folder:
         self._outside: list[Summary] = []
         self._imports: dict[str, frozenset[str]] = {}
 
-    def refresh(self, settings: Settings) -> None:
+    def settings(self, path: str | None) -> Settings:
+        """Return the settings of a file; of a text that was never saved, those of the folder."""
+        return self._resolver.root if path is None else self._resolver.of(path)
+
+    def refresh(self, resolver: Resolver) -> None:
         """Update the settings, and the facts of files that have changed."""
+        self._resolver = resolver
         known, found = self._files, {}
-        for file in self._listed(settings):
+        for file in self._listed():
             real = os.path.realpath(file)
             now = stamp(file)
             entry = known.get(real)
             found[real] = entry if entry and entry.stamp == now else _File(now, _summaries(file))
-        self.settings = settings
         self._files = found
         self._imports = {}
         self._project = None
 
-    def _listed(self, settings: Settings) -> list[str]:
+    def _listed(self) -> list[str]:
+        """Return the files below the folder that are no part of a project in it."""
         if self.top is None:
             return []
-        return [os.fspath(file) for file in find_files([Path(self.top)], settings, lambda _problem: None)]
+        files = map(os.fspath, find_files([Path(self.top)], self._resolver, lambda _problem: None))
+        borders = Borders()
+        border = borders.of(os.path.join(self.top, "file"))
+        return [file for file in files if borders.of(file) == border]
 
     def leaves_out(self, path: str) -> bool:
         """Return whether `devicefix check` of the folder excludes a file, which may not exist yet."""
@@ -68,11 +77,11 @@ class Folder:
             return True
         if self.top is None or os.path.realpath(path) in self._files:
             return False
-        settings = self.settings
+        choice = Choice(self._resolver)
         if is_python(path) or kind_of(path) is not Kind.MODULE:
-            if os.path.isfile(path) or not is_included(settings, path):
+            if os.path.isfile(path) or not choice.includes(path):
                 return True
-        return is_excluded(path, settings.exclusions)
+        return choice.excludes(path)
 
     def project(self, uri: str, path: str, summaries: list[Summary]) -> Project:
         """Return the facts of all files.

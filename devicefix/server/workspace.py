@@ -8,17 +8,17 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from devicefix.config import load
-from devicefix.config.pins import pinned_torch
 from devicefix.config.printable import printable
+from devicefix.config.resolver import Nearest, Resolver
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import Origin
+from devicefix.files.border import Borders
 from devicefix.model import Finding
 from devicefix.rules import known_codes
 from devicefix.runner.errors import internal_error
@@ -46,7 +46,8 @@ class Workspace:
         self.troubles: list[str] = []
         self._told: set[str] = set()
         self._folders: dict[str, Folder] = {}
-        self._configs: dict[str, Path | None] = {}
+        self._borders = Borders()
+        self._valid: dict[Path | None, Settings] = {}
         self._looks: dict[str, Inspection] = {}
         self._past: list[Inspection] = []
 
@@ -63,18 +64,19 @@ class Workspace:
         """
         self._refresh()
         folder = self._folder(path)
+        settings = folder.settings(path)
         where = _place(uri, path)
         if path and folder.leaves_out(path):
             self._looks.pop(uri, None)
             return None
         known = self._looks.get(uri)
-        if known and known.text == text and known.settings == folder.settings:
+        if known and known.text == text and known.settings == settings:
             project = folder.project(uri, where, known.summaries)
             if known.project is project or project.agrees(known.answers):
                 known.project = project
                 return known
         try:
-            found = inspect(where, text, folder.settings, partial(folder.project, uri, where))
+            found = inspect(where, text, settings, partial(folder.project, uri, where))
         except ConfigError as problem:
             self._tell(str(problem))
             return None
@@ -103,7 +105,8 @@ class Workspace:
             return None
         folder = self._folder(path)
         project = folder.project(uri, _place(uri, path), known.summaries)
-        return glance(known, text) if known.settings == folder.settings and known.project is project else None
+        is_same = known.settings == folder.settings(path) and known.project is project
+        return glance(known, text) if is_same else None
 
     def tidy(self) -> None:
         """Free outdated syntax trees, which takes time that no request should wait for."""
@@ -115,50 +118,48 @@ class Workspace:
         self._folder(path).close(uri, _place(uri, path))
 
     def _refresh(self) -> None:
-        """Read the configuration and the files again if they may have changed."""
+        """Read the configurations and the files again if they may have changed."""
         if self.stale:
             self.stale = False
-            self._configs.clear()
+            self._borders = Borders()
             self._told.clear()
             for folder in self._folders.values():
-                self._fill(folder)
+                folder.refresh(self._resolver(folder.start))
 
     def _folder(self, path: str | None) -> Folder:
-        """Return a file's folder: that of the nearest configuration in the workspace, or the editor's."""
+        """Return the files of a file's project in the editor's folder."""
         top = self._top(path) if path else None
-        if path and top:
-            file = self._config(os.path.dirname(path))
-            if file and _is_in(os.fspath(file), top):
-                top = os.fspath(file.parent)
+        border = self._borders.of(path) if path else ""
+        if top and border and _is_in(border, top):
+            top = border
         key = top or path or ""
         if key not in self._folders:
             start = top or (os.path.dirname(path) if path else next(iter(self.tops), os.getcwd()))
             self._folders[key] = Folder(start, top)
-            self._fill(self._folders[key])
+            self._folders[key].refresh(self._resolver(start))
         return self._folders[key]
 
     def _top(self, path: str) -> str | None:
         """Return the editor's folder that a file is in."""
         return max((top for top in self.tops if _is_in(path, top)), key=len, default=None)
 
-    def _fill(self, folder: Folder) -> None:
-        """Read a folder's settings and files; after an error, the last valid settings stay active."""
+    def _resolver(self, start: str) -> Resolver:
+        return Nearest(partial(self._settings, start), start)
+
+    def _settings(self, start: str, file: Path | None) -> Settings:
+        """Return the settings that a configuration makes; after an error, the last valid ones.
+
+        Args:
+            start: the folder that the editor's settings are relative to.
+            file: the configuration, if there is one.
+        """
         try:
-            folder.refresh(self._settings(folder.start))
+            settings = load.load(file, known_codes) if file else Settings()
+            origin = Origin(Path(start), known_codes, trusted=True)
+            self._valid[file] = load.with_values(settings, self.options, origin)
         except ConfigError as problem:
             self._tell(f"{problem}; the last valid settings stay active")
-            folder.refresh(folder.settings)
-
-    def _settings(self, start: str) -> Settings:
-        file = self._config(start)
-        settings = load.load(file, known_codes) if file else Settings()
-        settings = replace(settings, pinned_torch=pinned_torch(Path(start)))
-        return load.with_values(settings, self.options, Origin(Path(start), known_codes, trusted=True))
-
-    def _config(self, folder: str) -> Path | None:
-        if folder not in self._configs:
-            self._configs[folder] = load.find(Path(folder))
-        return self._configs[folder]
+        return self._valid.get(file, Settings())
 
     def _tell(self, trouble: str) -> None:
         if trouble not in self._told:

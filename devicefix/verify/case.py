@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from devicefix.config.resolver import Everywhere, Resolver
 from devicefix.config.settings import Settings
 from devicefix.model import Finding
 from devicefix.runner.run import check_files
@@ -28,14 +29,14 @@ class Case:
         run: the run of the rewritten program.
         task: what was run.
         program: the rewritten program.
-        settings: the settings that it was rewritten with.
+        resolver: the settings that it was rewritten with.
         trials: runs that can show the cause.
     """
 
     run: Run
     task: Task
     program: Program
-    settings: Settings
+    resolver: Resolver
     trials: Trials
     _found: dict[str, list[Finding]] = field(default_factory=dict)
 
@@ -110,15 +111,16 @@ class Case:
         path, cell = _parts(file)
         if not os.path.isfile(path):
             return []
+        settings = self.resolver.of(path)
         every = Settings(
-            extend_select=self.settings.extend_select,
-            target=self.settings.target,
-            torch_version=self.settings.torch_version,
-            pinned_torch=self.settings.pinned_torch,
+            extend_select=settings.extend_select,
+            target=settings.target,
+            torch_version=settings.torch_version,
+            pinned_torch=settings.pinned_torch,
             quiet=True,
             ignore_noqa=True,
         )
-        found = check_files([Path(path)], every)[0].result.findings
+        found = check_files([Path(path)], Everywhere(every))[0].result.findings
         return [finding for finding in found if finding.cell == cell]
 
     def _tie(self, at: Location, finding: Finding) -> Tie:
@@ -126,11 +128,14 @@ class Case:
 
     def _advice(self, at: Location, finding: Finding) -> str:
         code = finding.code
-        if not self.settings.for_file(at.file).enabled(code):
+        settings = self.resolver.of(_parts(at.file)[0])
+        if not settings.for_file(at.file).enabled(code):
             return f"{code} is disabled; enable it to rewrite this line"
+        if finding.safety is None and not settings.fixes(code):
+            return f"{code} is unfixable in the configuration; make it fixable to rewrite this line"
         if finding.safety is None:
             return f"there is no automatic fix; see `devicefix rule {code}`"
-        if finding.safety.value == "unsafe" and not self.settings.unsafe_fixes:
+        if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
             return "the fix is unsafe, since it may change a run on CUDA; review it and add `--unsafe-fixes`"
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from devicefix.config.settings import Settings
+from devicefix.config.resolver import Resolver
 from devicefix.files.notebook.cells import Joined
 from devicefix.files.notebook.document import code_cells
 from devicefix.files.positions import Lines
@@ -20,13 +20,13 @@ from devicefix.verify.program import Program, Rewritten
 from devicefix.verify.runtime import notebook as runtime
 
 
-def add(notebook: Path, program: Program, settings: Settings, folder: Path) -> None:
+def add(notebook: Path, program: Program, resolver: Resolver, folder: Path) -> None:
     """Add a notebook to a program.
 
     Args:
         notebook: its path.
         program: the program.
-        settings: the settings to rewrite with.
+        resolver: the settings to rewrite with.
         folder: where to store the sources.
 
     Raises:
@@ -37,7 +37,8 @@ def add(notebook: Path, program: Program, settings: Settings, folder: Path) -> N
     joined = Joined(text if sound else f"{runtime.CELL}({n})" for n, (text, sound) in cells.items())
     source = folder / "notebook.py"
     source.write_text(joined.text, encoding="utf-8", newline="")
-    outcome = check_text(joined.text.encode(), f"{path}.py", replace(settings, fix=True, quiet=True))
+    settings = replace(resolver.of(path), fix=True, quiet=True)
+    outcome = check_text(joined.text.encode(), f"{path}.py", settings)
     if outcome.error:
         program.errors.append(f"{notebook}: {outcome.error}")
     program.notebook = {

@@ -6,16 +6,17 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from devicefix.config.settings import Settings
+from devicefix.config.resolver import Resolver
 from devicefix.files import discover as files
+from devicefix.files.kinds import is_python
 from devicefix.files.text import Source
 from devicefix.model import Finding, Outcome, Span
 from devicefix.runner.coverage import digest
-from devicefix.runner.run import Summarized, summarize_files
+from devicefix.runner.run import Choice, Summarized, summarize_files
 from devicefix.verify.runtime.plan import ANSWERED
 
 _AT_ONCE = 50  # modules; for so few the run would not start much earlier
@@ -146,13 +147,13 @@ class Program:
 
 
 def prepare(
-    sources: Iterable[Path], settings: Settings, folder: Path, rewritten: Iterable[Rewritten] | None = None
+    sources: Iterable[Path], resolver: Resolver, folder: Path, rewritten: Iterable[Rewritten] | None = None
 ) -> Program:
     """Rewrite a program's modules, and store the new sources in another folder.
 
     Args:
         sources: the files and folders that hold the modules.
-        settings: the settings to rewrite with.
+        resolver: the settings to rewrite with.
         folder: where to store the new sources.
         rewritten: the rewritten modules, if they are known already.
     """
@@ -160,13 +161,21 @@ def prepare(
     folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in sources}
     program = Program(tuple(sorted(folders)))
     if rewritten is None:
-        found = files.find(sources, settings.exclusions, _ignore)
-        summarized = summarize_files(found, replace(settings, fix=True))
+        found = files.find(sources, _Modules(resolver), _ignore)
+        summarized = summarize_files(found, resolver.changed(fix=True))
         program.unchanged += sorted({*map(os.fspath, found)} - {*summarized.files})
         OnDemand(program, summarized, folder)
     for module in rewritten or ():
         program.add(module, folder / f"{len(program.rewritten)}.py")
     return program
+
+
+class _Modules(Choice):
+    """The modules that the settings include."""
+
+    def includes(self, path: str) -> bool:
+        """Return whether to include a file of a folder."""
+        return is_python(path)
 
 
 class OnDemand:

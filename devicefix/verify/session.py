@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
 from devicefix.runner import coverage
@@ -70,7 +71,7 @@ def root_of(script: Path | None) -> Path:
 
 def verify(
     task: Task,
-    settings: Settings,
+    resolver: Resolver,
     tick: Tick,
     rewritten: Iterable[Rewritten] | None = None,
 ) -> Report:
@@ -78,7 +79,7 @@ def verify(
 
     Args:
         task: what to run, and how.
-        settings: the settings to rewrite with.
+        resolver: the settings to rewrite with.
         tick: called regularly with the name of the run and its seconds so far.
         rewritten: the rewritten modules; None to rewrite the task's sources.
 
@@ -89,9 +90,9 @@ def verify(
     if task.coverage is not None and task.coverage.exists():
         coverage.read(task.coverage)  # an error comes before the run
     with temporary_folder() as folder:
-        program = prepare(task.sources, settings, folder, rewritten)
+        program = prepare(task.sources, resolver, folder, rewritten)
         if task.notebook is not None:
-            notebook.add(task.notebook, program, settings, folder)
+            notebook.add(task.notebook, program, resolver, folder)
         result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
         if task.all_modules or task.coverage is not None:
             program.rest()
@@ -104,12 +105,12 @@ def verify(
         report.copying, report.python = result.copying, task.python
         if run.verdict is not Verdict.PASS:
             trials = Trials(task, program, run, folder, tick)
-            report.explanation = explain(Case(run, task, program, settings, trials))
+            report.explanation = explain(Case(run, task, program, resolver, trials))
         if task.compare and run.verdict not in (Verdict.FAIL, Verdict.TROUBLE):
             runs_on_cuda = CudaComparison(task, program, folder, tick)
             report.comparison = runs_on_cuda.against(result)
             report.copying += runs_on_cuda.copying
-            _conclude(report, report.comparison, settings)
+            _conclude(report, report.comparison, resolver.root)
         report.not_imported = len(program.waiting)
         if task.coverage is not None:
             _add(report, program, task.coverage)

@@ -1,0 +1,149 @@
+"""Find the settings of each file."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from devicefix.config import load
+from devicefix.config.pins import pins_in
+from devicefix.config.settings import Settings
+
+Value = TypeVar("Value")
+
+
+class Resolver(ABC):
+    """The settings of a run and of each file.
+
+    Attributes:
+        root: the settings of the run, for what does not depend on a file: the output, the cache, processes.
+    """
+
+    root: Settings
+
+    @abstractmethod
+    def of(self, path: str) -> Settings:
+        """Return the settings of a file, or of a folder as an entry of the one that holds it.
+
+        Raises:
+            ConfigError: its configuration is invalid.
+        """
+
+    def changed(self, **values: Any) -> Resolver:
+        """Return a resolver whose settings have other values."""
+        other = copy(self)
+        other.root = replace(self.root, **values)
+        return other
+
+
+class Everywhere(Resolver):
+    """The same settings for all files.
+
+    Args:
+        settings: the settings.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.root = settings
+
+    def of(self, path: str) -> Settings:  # noqa: ARG002 (all files have the same)
+        """Return the settings."""
+        return self.root
+
+
+class Nearest(Resolver):
+    """The settings of the configuration that is nearest to a file, at or above its folder.
+
+    Args:
+        make: returns the settings that a configuration makes; for None those without one.
+        start: the folder of the run.
+        find_in: returns the configuration in a folder.
+
+    Attributes:
+        file: the configuration of the run, if there is one.
+
+    Raises:
+        ConfigError: the configuration of the run is invalid.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Path | None], Settings],
+        start: str | os.PathLike[str],
+        find_in: Callable[[Path], Path | None] = load.find_in,
+    ) -> None:
+        self._make = make
+        self._find_in = find_in
+        self._files: dict[str, Path | None] = {}
+        self._pins: dict[str, frozenset[tuple[int, int]] | None] = {}
+        self._made: dict[tuple[Path | None, frozenset[tuple[int, int]]], Settings] = {}
+        self._settings: dict[str, Settings] = {}
+        start = os.path.abspath(start)
+        self.root = self._within(start)
+        self.file = self.configuration(start)
+
+    def of(self, path: str) -> Settings:
+        """Return the settings of the nearest configuration."""
+        return self._within(os.path.dirname(os.path.abspath(path.rstrip(os.sep) or path)))
+
+    def configuration(self, folder: str) -> Path | None:
+        """Return the nearest configuration of the files in a folder."""
+        return _nearest(folder, self._files, lambda place: self._find_in(Path(place)))
+
+    def changed(self, **values: Any) -> Resolver:
+        """Return a resolver whose settings have other values."""
+        other = copy(self)
+        other._make = lambda file: replace(self._make(file), **values)
+        other._made, other._settings = {}, {}
+        other.root = replace(self.root, **values)
+        return other
+
+    def _within(self, folder: str) -> Settings:
+        """Return the settings of the files in a folder."""
+        if folder not in self._settings:
+            file = self.configuration(folder)
+            pins = _nearest(folder, self._pins, pins_in) or frozenset()
+            if (file, pins) not in self._made:
+                pinned = min(pins) if len(pins) == 1 else None
+                self._made[file, pins] = replace(self._make(file), pinned_torch=pinned)
+            self._settings[folder] = self._made[file, pins]
+        return self._settings[folder]
+
+
+def _nearest(
+    folder: str, known: dict[str, Value | None], find: Callable[[str], Value | None]
+) -> Value | None:
+    """Return what is found in a folder, or else in the nearest one above it.
+
+    Args:
+        folder: the folder, absolute.
+        known: what is nearest to the folders so far, to be extended.
+        find: returns what is in a folder, or None.
+    """
+    passed = []
+    found = None
+    for place in _up(folder):
+        if place in known:
+            found = known[place]
+            break
+        passed.append(place)
+        found = find(place)
+        if found is not None:
+            break
+    known |= dict.fromkeys(passed, found)
+    return found
+
+
+def _up(folder: str) -> Iterator[str]:
+    """Yield a folder and those above it."""
+    while True:
+        yield folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above

@@ -1,0 +1,44 @@
+"""Find the border of a project: files of different projects don't affect one another."""
+
+from __future__ import annotations
+
+import os
+
+from devicefix.config.load import NAMES
+
+_MARKS = frozenset({*NAMES, "setup.py", "setup.cfg"})
+
+
+class Borders:
+    """The projects that files belong to; each folder is read once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str, str]] = {}
+
+    def of(self, path: str) -> str:
+        """Return the folder of a file's project; empty for a file outside of every project.
+
+        It is the topmost git work tree around the file, so that a submodule belongs to the repository that
+        holds it. Without git, it is the topmost folder with a configuration or the metadata of a package.
+        """
+        repository, package = self._around(os.path.dirname(os.path.abspath(path)))
+        return repository or package
+
+    def _around(self, folder: str) -> tuple[str, str]:
+        """Return the topmost work tree and the topmost package at or above a folder."""
+        unknown = []
+        while folder not in self._found and os.path.dirname(folder) != folder:
+            unknown.append(folder)
+            folder = os.path.dirname(folder)
+        repository, package = self._found.get(folder, ("", ""))
+        for inner in reversed(unknown):
+            if not repository and os.path.lexists(os.path.join(inner, ".git")):
+                repository = inner
+            if not repository and not package and _is_package(inner):
+                package = inner
+            self._found[inner] = repository, package
+        return repository, package
+
+
+def _is_package(folder: str) -> bool:
+    return any(os.path.isfile(os.path.join(folder, mark)) for mark in _MARKS)
