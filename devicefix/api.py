@@ -296,10 +296,11 @@ def check_paths(
 
     chosen = replace(_settings(config, settings, PathSettings), jobs=settings.get("jobs") or 1)
     trouble: list[OSError] = []
-    named = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     try:
         resolver = Everywhere(chosen)
-        outcomes = check_files(find_files(map(Path, named), resolver, trouble.append), resolver)
+        files = find_files(map(Path, named), resolver, trouble.append)
+        outcomes = check_files(files, resolver, map(Path, named))
         if chosen.baseline:
             outcomes = split(outcomes, read(chosen.baseline), chosen.baseline.parent)
     except ConfigError as problem:
@@ -353,13 +354,14 @@ def _path_as_text(value: Any) -> Any:
 
 
 def _outcome(source: str | bytes, filename: StrPath | None, settings: Settings) -> Outcome:
+    from devicefix.facts.project import Project
     from devicefix.files.text import DecodeError, encoded
     from devicefix.runner.run import check_text
 
     name = os.fspath(filename) if filename is not None else _UNNAMED
     try:
         data = encoded(source) if isinstance(source, str) else source
-        outcome = check_text(data, name, settings, follow_imports=bool(filename))
+        outcome = check_text(data, name, settings, None if filename else Project.of)
     except DecodeError as problem:
         raise DevicefixError(f"{name}: {problem}") from None
     if outcome.error:

@@ -123,9 +123,8 @@ def sentence(text: str) -> str:
 def configuration() -> str:
     """Return the page that describes the keys of the configuration."""
     parts = [
-        "# Configuration\n\ndevicefix reads the nearest `devicefix.toml`, or `[tool.devicefix]` in the"
-        " nearest `pyproject.toml`. A command-line option overrides the key with the same name."
-        " `devicefix config` shows each setting and its source.\n"
+        "# Configuration keys\n\nThe keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in"
+        " `pyproject.toml`. [Configure devicefix](configure.md) explains which file applies.\n"
     ]
     for key in KEYS.values():
         parts.append(f"## {key.name}\n\n{key.summary}\n\n{key.details}\n")

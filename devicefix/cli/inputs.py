@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,12 +32,12 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, resolver: R
     """
     from devicefix.report.checked import Checked
     from devicefix.runner import pool
-    from devicefix.runner.run import Choice, check_files, check_text
+    from devicefix.runner.run import Choice, Projects, check_files, check_text
 
     unread: list[OSError] = []
     pool.collect_less()
     if STDIN not in paths:
-        outcomes = check_files(list_files(paths, resolver, unread), resolver)
+        outcomes = check_files(list_files(paths, resolver, unread), resolver, paths)
     elif len(paths) > 1:
         raise click.UsageError("the standard input (-) cannot be combined with other paths")
     else:
@@ -46,7 +47,8 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, resolver: R
         if stdin_filename and Choice(resolver).excludes_named(path):
             outcomes = [Outcome(path, Result(path), data)]
         else:
-            outcomes = [check_text(data, path, settings)]
+            facts = partial(Projects(resolver).around, path) if stdin_filename else None
+            outcomes = [check_text(data, path, settings, facts)]
     failed = [
         Outcome(str(error.filename), Result(str(error.filename)), error=error.strerror or str(error))
         for error in unread

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from devicefix.config.load import NAMES
 
+_HOME = os.path.expanduser("~")  # its own files are kept in git by some, and are no project
 _MARKS = frozenset({*NAMES, "setup.py", "setup.cfg"})
 
 
@@ -22,7 +24,27 @@ class Borders:
         holds it. Without git, it is the topmost folder with a configuration or the metadata of a package.
         """
         repository, package = self._around(os.path.dirname(os.path.abspath(path)))
-        return repository or package
+        found = repository or package
+        return "" if os.path.join(_HOME, "").startswith(os.path.join(found, "")) else found
+
+    def grouped(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Return files by the folders of their projects.
+
+        A project without git below the folder of a file outside of every project is joined with it: it may
+        be a part of a program whose folder nothing marks.
+        """
+        found: dict[str, list[str]] = {}
+        for path in paths:
+            found.setdefault(self.of(path), []).append(path)
+        loose = {os.path.join(os.path.dirname(os.path.abspath(path)), "") for path in found.get("", ())}
+        parts = [border for border in found if border and self._is_part(border, loose)]
+        for border in parts:
+            found[""] += found.pop(border)
+        return found
+
+    def _is_part(self, border: str, loose: set[str]) -> bool:
+        is_repository = os.path.lexists(os.path.join(border, ".git"))
+        return not is_repository and any(border.startswith(folder) for folder in loose)
 
     def _around(self, folder: str) -> tuple[str, str]:
         """Return the topmost work tree and the topmost package at or above a folder."""

@@ -65,6 +65,7 @@ class Cache:
         self._resolver = resolver
         self._others: dict[str, str] = {}
         self._paths: list[str] = []
+        self._around: list[str] = []
         self._stamps: dict[str, Any] = {}
         self._outcomes: list[Any] = []
         self._begun = time.time_ns()
@@ -75,12 +76,20 @@ class Cache:
             first, self._rest = read(self._file).decode().split("\n", 1)
             content = json.loads(first)
             self._saved_from, self._paths = int(content["begun"]), content["paths"]
+            self._around = content["around"]
             self._stamps, self._outcomes = dict(content["stamps"]), content["outcomes"]
             self._others = dict(content["settings"])
 
-    def outcomes(self, paths: list[str]) -> list[Outcome] | None:
-        """Return the outcomes of files, if they are those of the last run and none of them has changed."""
-        if paths != self._paths or not all(self._same(path) and self._unchanged(path) for path in paths):
+    def outcomes(self, paths: list[str], around: list[str]) -> list[Outcome] | None:
+        """Return the outcomes of files, if they are those of the last run and nothing has changed.
+
+        Args:
+            paths: the files.
+            around: the other files of their projects.
+        """
+        if paths != self._paths or around != self._around:
+            return None
+        if not all(self._same(path) and self._unchanged(path) for path in (*paths, *around)):
             return None
         with suppress(*_WRONG):
             found = {path: Outcome(path, Result(path)) for path in paths}
@@ -122,16 +131,18 @@ class Cache:
         """Save the results of a run; if they can't be written, there is no cache.
 
         Args:
-            records: those of all files, checked.
-            outcomes: their outcomes.
+            records: those of all files of the projects.
+            outcomes: those of the checked files.
         """
+        checked = {outcome.path: outcome for outcome in outcomes}
         first = {
             "begun": self._begun,
             # A configuration file that changes changes the outcomes: then only the records are kept.
-            "paths": [] if any(map(asks_for_configurations, records.values())) else list(records),
+            "paths": [] if any(map(asks_for_configurations, records.values())) else list(checked),
+            "around": [path for path in records if path not in checked],
             "stamps": {path: record.stamp for path, record in records.items() if record.stamp},
             "settings": {path: other for path in records if (other := self._other(path))},
-            "outcomes": [_plain_outcome(outcome) for outcome in outcomes if outcome.result.findings],
+            "outcomes": [_plain_outcome(outcome) for outcome in checked.values() if outcome.result.findings],
         }
         rest = {path: _plain(record) for path, record in records.items() if record.digest}
         with suppress(OSError):

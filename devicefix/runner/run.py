@@ -26,6 +26,7 @@ from devicefix.runner.progress import Progress
 from devicefix.runner.record import Record, Stamp
 
 if TYPE_CHECKING:
+    from devicefix.facts.exports import Summary
     from devicefix.facts.project import Project
     from devicefix.runner.cache import Cache
     from devicefix.runner.pool import Pool
@@ -92,12 +93,21 @@ class Choice(discover.Filter):
         return self._resolver.of(os.path.join(folder, "file")).respect_gitignore
 
 
-def check_files(files: list[Path], resolver: Resolver) -> list[Outcome]:
+class Modules(Choice):
+    """The modules that the settings include."""
+
+    def includes(self, path: str) -> bool:
+        """Return whether to include a file of a folder."""
+        return is_python(path)
+
+
+def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = ()) -> list[Outcome]:
     """Check files, in several processes where that pays.
 
     Args:
-        files: the files. Those of a project, see `Borders`, are checked with the facts of all of them.
+        files: the files. Each is checked with the facts of its whole project, see `Borders`.
         resolver: the settings, as for the engine; `jobs` is the number of processes, by default one a core.
+        named: the paths that were named, as far as all files below them are among `files`.
 
     Returns:
         One outcome a file, in the order of `files`. With `settings.fix`, the remaining findings have their
@@ -107,9 +117,11 @@ def check_files(files: list[Path], resolver: Resolver) -> list[Outcome]:
         ConfigError: the configuration of a file is invalid.
     """
     settings = resolver.root
-    tasks = _tasks(files, resolver)
+    checked = _tasks(files, resolver)
+    around = _tasks(others(checked, resolver, named), resolver)
+    tasks = checked | around
     cache = _cache(resolver)
-    known = cache.outcomes(list(tasks)) if cache and len(tasks) >= POOL_FROM else None
+    known = cache.outcomes(list(checked), list(around)) if cache and len(tasks) >= POOL_FROM else None
     if known is not None:  # the outcomes of fewer files depend on what they import as well
         return known
     with ExitStack() as stack:
@@ -123,13 +135,12 @@ def check_files(files: list[Path], resolver: Resolver) -> list[Outcome]:
         records = {path: records[path] for path in tasks}
         count = len(todo)
         for project, group in _projects(records):
-            stale = [tasks[path] for path in group if not _holds(records[path], project)]
+            stale = [tasks[path] for path in group if path in checked and not _holds(records[path], project)]
             shared = _shared(project, pool, stack) if stale else project
-            checked = progress(_map(_checked, stale, pool, shared))
-            for task, record in zip(stale, checked, strict=True):
+            for task, record in zip(stale, progress(_map(_checked, stale, pool, shared)), strict=True):
                 records[task.path] = _with_summary(record, records[task.path])
             count += len(stale)
-    outcomes = [record.outcome or Outcome(path, Result(path)) for path, record in records.items()]
+    outcomes = [records[path].outcome or Outcome(path, Result(path)) for path in checked]
     if cache and (count or len(tasks) >= POOL_FROM):
         cache.save(records, outcomes)
     return outcomes
@@ -178,12 +189,7 @@ def summarize_files(files: list[Path], resolver: Resolver) -> Summarized:
 
 
 def check_text(
-    data: bytes,
-    path: str,
-    settings: Settings,
-    project: Project | None = None,
-    *,
-    follow_imports: bool = True,
+    data: bytes, path: str, settings: Settings, facts: Callable[[list[Summary]], Project] | None = None
 ) -> Outcome:
     """Check content that need not be on disk; the outcome always keeps it as `before`.
 
@@ -191,28 +197,76 @@ def check_text(
         data: the content.
         path: the path it has, or would have.
         settings: as for the engine.
-        project: the facts of all files; by default those of the content and of what it imports.
-        follow_imports: whether to read what it imports.
+        facts: returns the facts to check it with, given its summaries; by default they are its own and those
+            of what it imports.
     """
     if kind_of(path) is Kind.OTHER:
         return Outcome(path, Result(path), data, _OTHER)
     if refusal := too_large(data, settings):
         return Outcome(path, Result(path), data, refusal)
     from devicefix.engine.file import File
+
+    try:
+        file = File(data, path, settings)
+        project = (facts or with_imports)(file.summaries)
+        return Outcome(path, _portable(file.check(project)), data)
+    except Exception as problem:
+        return Outcome(path, Result(path), data, internal_error(problem))
+
+
+def with_imports(summaries: list[Summary]) -> Project:
+    """Return the facts of files, and of what they import and of the configuration files that they name."""
     from devicefix.facts.project import Project
     from devicefix.runner.configurations import configurations
     from devicefix.runner.imports import imported
 
-    try:
-        file = File(data, path, settings)
-        if project is None:
-            summaries = file.summaries
-            if follow_imports:
-                summaries += imported(summaries)
-            project = Project.of(summaries + configurations(summaries))
-        return Outcome(path, _portable(file.check(project)), data)
-    except Exception as problem:
-        return Outcome(path, Result(path), data, internal_error(problem))
+    summaries = summaries + imported(summaries)
+    return Project.of(summaries + configurations(summaries))
+
+
+class Projects:
+    """The facts of whole projects, for texts that are checked one by one.
+
+    Args:
+        resolver: the settings of each file.
+    """
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._borders = Borders()
+        self._summaries: dict[str, dict[str, Summary]] = {}
+        self._projects: dict[str, Project] = {}
+
+    def around(self, path: str, summaries: list[Summary]) -> Project:
+        """Return the facts of a file's project with a text in the place of the file.
+
+        Args:
+            path: the file, which need not exist.
+            summaries: those of the text.
+        """
+        border = self._borders.of(path)
+        if not border:
+            return with_imports(summaries)
+        if border not in self._summaries:
+            self._summaries[border] = self._read(path)
+            self._projects[border] = with_imports(list(self._summaries[border].values()))
+        known, real = self._summaries[border], os.path.realpath(path)
+        if summaries == [known[real]] if real in known else not summaries:
+            self._projects[border].forget()
+            return self._projects[border]
+        return with_imports(summaries + [each for other, each in known.items() if other != real])
+
+    def _read(self, path: str) -> dict[str, Summary]:
+        """Return the summaries of a project's files by their real paths."""
+        tasks = _tasks(others([path], self._resolver), self._resolver)
+        if os.path.isfile(path):
+            tasks[path] = Task(path, self._resolver.of(path))
+        records = map(_summarized, tasks.values())
+        return {
+            os.path.realpath(name): record.summary
+            for name, record in zip(tasks, records, strict=True)
+            if record.summary is not None
+        }
 
 
 def too_large(data: bytes, settings: Settings) -> str:
@@ -260,18 +314,27 @@ def _summarized(task: Task, sent: Content | OSError | None = None) -> Record:
 
 def _projects(records: dict[str, Record]) -> Iterator[tuple[Project, list[str]]]:
     """Yield the projects of files, each with its files; it has the facts of these and of what they import."""
-    from devicefix.facts.project import Project
-    from devicefix.runner.configurations import configurations
-    from devicefix.runner.imports import imported
+    for group in Borders().grouped(records).values():
+        yield with_imports([summary for path in group if (summary := records[path].summary)]), group
 
-    borders = Borders()
-    groups: dict[str, list[str]] = {}
-    for path in records:
-        groups.setdefault(borders.of(path), []).append(path)
-    for group in groups.values():
-        summaries = [summary for path in group if (summary := records[path].summary)]
-        summaries += imported(summaries)
-        yield Project.of(summaries + configurations(summaries)), group
+
+def others(paths: Iterable[str], resolver: Resolver, named: Iterable[Path] = ()) -> Iterator[Path]:
+    """Yield the other modules of the projects that files belong to, named as the files are.
+
+    Args:
+        paths: the files.
+        resolver: the settings of each file.
+        named: folders whose files are known.
+    """
+    covered = [os.path.join(os.path.realpath(path), "") for path in named if path.is_dir()]
+    for border, group in Borders().grouped(paths).items():
+        if not border or any(os.path.join(os.path.realpath(border), "").startswith(top) for top in covered):
+            continue
+        known = set(map(os.path.realpath, group))
+        start = border if any(map(os.path.isabs, group)) else os.path.relpath(border)
+        for file in discover.find([Path(start)], Modules(resolver), lambda _problem: None):
+            if os.path.realpath(file) not in known:
+                yield file
 
 
 def _holds(record: Record, project: Project) -> bool:

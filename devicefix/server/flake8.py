@@ -9,7 +9,7 @@ import os
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from devicefix.config import load
@@ -20,7 +20,7 @@ from devicefix.config.version import __version__
 from devicefix.files.discover import is_excluded
 from devicefix.rules import known_codes
 from devicefix.runner.errors import internal_error
-from devicefix.runner.run import check_text
+from devicefix.runner.run import Projects, check_text
 
 ERROR = "DF000"  # the code of errors that prevent a file from being checked
 
@@ -58,10 +58,12 @@ class Plugin:
             yield self._error(internal_error(error))
 
     def _findings(self) -> Iterator[Violation]:
-        settings = _resolver(os.getcwd()).of(self.filename)
+        resolver, projects = _run(os.getcwd())
+        settings = resolver.of(self.filename)
         if is_excluded(self.filename, settings.exclusions):
             return
-        outcome = check_text(_bytes("".join(self.lines)), self.filename, settings)
+        facts = partial(projects.around, self.filename)
+        outcome = check_text(_bytes("".join(self.lines)), self.filename, settings, facts)
         if outcome.error:
             yield self._error(outcome.error)
         for finding in outcome.result.findings:
@@ -73,9 +75,10 @@ class Plugin:
 
 
 @cache
-def _resolver(folder: str) -> Nearest:
-    """Return the settings of all files of a run in a folder."""
-    return Nearest(_settings, folder)
+def _run(folder: str) -> tuple[Nearest, Projects]:
+    """Return the settings and the facts of all files of a run in a folder."""
+    resolver = Nearest(_settings, folder)
+    return resolver, Projects(resolver)
 
 
 def _settings(file: Path | None) -> Settings:

@@ -95,7 +95,7 @@ class Inspection:
 
     def _rewritten(self, settings: Settings) -> str:
         settings = replace(settings, fix=True, unsafe_fixes=False)
-        outcome = check_text(encoded(self.text), self.path, settings, self.project)
+        outcome = check_text(encoded(self.text), self.path, settings, lambda _: self.project)
         if outcome.error:
             raise FixError(outcome.error)
         output = outcome.result.output

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from devicefix.config.resolver import Resolver
 from devicefix.files import discover as files
-from devicefix.files.kinds import is_python
 from devicefix.files.text import Source
 from devicefix.model import Finding, Outcome, Span
 from devicefix.runner.coverage import digest
-from devicefix.runner.run import Choice, Summarized, summarize_files
+from devicefix.runner.run import Modules, Summarized, summarize_files
 from devicefix.verify.runtime.plan import ANSWERED
 
 _AT_ONCE = 50  # modules; for so few the run would not start much earlier
@@ -161,21 +160,13 @@ def prepare(
     folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in sources}
     program = Program(tuple(sorted(folders)))
     if rewritten is None:
-        found = files.find(sources, _Modules(resolver), _ignore)
+        found = files.find(sources, Modules(resolver), _ignore)
         summarized = summarize_files(found, resolver.changed(fix=True))
         program.unchanged += sorted({*map(os.fspath, found)} - {*summarized.files})
         OnDemand(program, summarized, folder)
     for module in rewritten or ():
         program.add(module, folder / f"{len(program.rewritten)}.py")
     return program
-
-
-class _Modules(Choice):
-    """The modules that the settings include."""
-
-    def includes(self, path: str) -> bool:
-        """Return whether to include a file of a folder."""
-        return is_python(path)
 
 
 class OnDemand:
