@@ -392,6 +392,14 @@ def test_files_of_a_repository_do_however_they_are_named(
     assert inside[:1] == [expected[0].replace("two/", "")]
 
 
+def test_a_file_that_was_only_read_is_checked_later(cli: Cli, project: ProjectFolder) -> None:
+    project.write({".git/HEAD": "", "a.py": TIED, **{f"m{number}.py": TIED for number in range(50)}})
+    assert "in 1 of 1 file" in cli("check", "a.py").stdout
+    assert "in 51 of 51 files" in cli("check", ".").stdout
+    assert "in 1 of 1 file" in cli("check", "a.py").stdout
+    assert "in 51 of 51 files" in cli("check", ".").stdout
+
+
 def test_a_change_of_another_file_is_seen(cli: Cli, project: ProjectFolder) -> None:
     project.write({".git/HEAD": "", "batch.py": OWN, "use.py": MOVED, **{f"m{n}.py": "" for n in range(50)}})
     before = cli("check", "use.py").stdout

@@ -348,8 +348,8 @@ def fail_on(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Make the check of a file fail."""
     run_all = runner.check_files
 
-    def run(files: list[Path], settings: Any) -> list[Outcome]:
-        outcomes = run_all([file for file in files if file.name != name], settings)
+    def run(files: list[Path], resolver: Any, named: Any) -> list[Outcome]:
+        outcomes = run_all([file for file in files if file.name != name], resolver, named)
         return [*outcomes, Outcome(name, Found(name), error="it's <gone>\x00")]
 
     monkeypatch.setattr(runner, "check_files", run)

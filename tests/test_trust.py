@@ -524,8 +524,11 @@ def test_a_configuration_cannot_reach_other_folders(run: Cli, exclude: str) -> N
 
 
 def test_no_key_names_an_output_file() -> None:
-    """Except the cache, and the baseline, which only --write-baseline writes, over no other file."""
+    """Except the cache, and the baseline, which only --write-baseline writes, over no other file.
+
+    The file that `extend` names is only read.
+    """
     from devicefix.config.settings import KEYS
 
-    assert {name for name, key in KEYS.items() if key.type == "path"} == {"baseline", "cache-dir"}
+    assert {name for name, key in KEYS.items() if key.type == "path"} == {"baseline", "cache-dir", "extend"}
     assert not {name for name in KEYS if "output" in name or "write" in name} - {"output-format"}

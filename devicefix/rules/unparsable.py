@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 
 from devicefix.files.documents import NotANotebook
 from devicefix.files.text import DecodeError, Source
@@ -16,7 +17,8 @@ class Unparsable(Rule):
 
     ## Why it matters
     Such a file is neither checked nor rewritten. Old PyTorch programs are often written in Python 2; then the message
-    says so. A file is checked in spite of `x.cuda(async=True)`, see `async-name`.
+    says so. If the file uses syntax that is newer than the Python that runs devicefix, the message names the Python
+    to run it with. A file is checked in spite of `x.cuda(async=True)`, see `async-name`.
 
     ## Example
     ```python
@@ -50,7 +52,7 @@ def explain(data: bytes, problem: Exception) -> Finding:
         (line, column), cause = problem.position, str(problem)
     elif isinstance(problem, SyntaxError):
         line, column = problem.lineno or 1, max(problem.offset or 1, 1)
-        cause = _of_python_2(data, problem) or problem.msg
+        cause = _of_newer_python(data, problem) or _of_python_2(data, problem) or problem.msg
     elif isinstance(problem, DecodeError):
         cause = str(problem)
     elif isinstance(problem, ValueError):
@@ -75,6 +77,24 @@ _PYTHON_2 = (
     (re.compile(r"\b[uU][rR]['\"]"), "a `ur` string"),
     (re.compile(r"\blambda\s*\(|\bdef\s+\w+\s*\(([^()]*,)?\s*\("), "a tuple as a parameter"),
 )
+
+
+def _of_newer_python(data: bytes, problem: SyntaxError) -> str | None:
+    """Return what to do about a file whose syntax is newer than this Python, None for any other."""
+    from devicefix.rules.shared.newer_syntax import needed_python
+
+    running = sys.version_info[:2]
+    try:
+        needed = needed_python(Source(data).text, _line(data, problem.lineno or 1))
+    except DecodeError:
+        return None
+    if needed is None or needed <= running:
+        return None
+    newer, older = (".".join(map(str, version)) for version in (needed, running))
+    return (
+        f"it uses syntax of Python {newer}, but devicefix runs on Python {older}; run devicefix on Python {newer} "
+        f"or newer, for example with `uvx --python {newer} devicefix`"
+    )
 
 
 def _of_python_2(data: bytes, problem: SyntaxError) -> str | None:

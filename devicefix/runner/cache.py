@@ -309,7 +309,8 @@ def _plain(record: Record) -> list[Any]:
         if (value := getattr(record.summary, name)) and name != "path"
     }
     outcome = record.outcome and _plain_outcome(record.outcome)[1]
-    return [record.digest, summary, outcome, [[*item] for item in (record.answers or {}).items()]]
+    answers = None if record.answers is None else [[*item] for item in record.answers.items()]
+    return [record.digest, summary, outcome, answers]
 
 
 def _plain_value(value: Any) -> Any:
@@ -328,7 +329,7 @@ def _record(path: str, now: Stamp | None, entry: Any) -> Record:
         if summary is None
         else Summary(path, **{name: _read(kinds[name], value) for name, value in summary.items()}),
         None if findings is None else _outcome([path, findings]),
-        {_question(*question): answer for question, answer in answers},
+        None if answers is None else {_question(*question): answer for question, answer in answers},
     )
 
 
