@@ -81,3 +81,19 @@ def test_rewrite_hook(run_hook: RunHook, project: ProjectFolder) -> None:
     assert ".cuda()" not in project.read("tied.py")
     assert project.read("notes.txt") == FILES["notes.txt"]
     assert "Passed" in run_hook("devicefix-rewrite").stdout
+
+
+@pytest.mark.slow
+def test_excluded_files_stay_excluded(run_hook: RunHook, project: ProjectFolder) -> None:
+    """pre-commit names each file, and each obeys its nearest configuration."""
+    project.write(
+        {
+            "devicefix.toml": 'exclude = ["gen/"]\n', "tied.py": TIED, "gen/tied.py": TIED,
+            "inner/devicefix.toml": 'ignore = ["DF1"]\n', "inner/tied.py": TIED,
+        }
+    )  # fmt: skip
+    found = [line for line in run_hook("devicefix-check").stdout.splitlines() if ": DF" in line]
+    assert [line.partition(":")[0] for line in found] == ["tied.py"]
+    run_hook("devicefix-rewrite")
+    names = ("tied.py", "gen/tied.py", "inner/tied.py")
+    assert [project.read(name) == TIED for name in names] == [False, True, True]
