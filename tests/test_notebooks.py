@@ -253,10 +253,7 @@ MOVE = "def f(x):\n    return x.cuda()"
         (["f()\nimport os", f"{IMPORT}\n# so far\nf()"], ["", f"{IMPORT}\n\n{DEVICE}\n\n# so far\nf()"]),
         (["!pip install x\nfrom x import *\nf()"],
          [f"!pip install x\nfrom x import *\nimport torch\n\n{DEVICE}\n\nf()"]),
-        (["import os\nf()", "import y\ny = y.cuda()", IMPORT],
-         [f"import os\nimport torch\n\n{DEVICE}\n\nf()", "import y\ny = y.to(device)", ""]),
         (["%%time\nimport torch"], [f"%%time\nimport torch\n\n{DEVICE}"]),
-        (["%%time\n!ls"], [f"%%time\n!ls\nimport torch\n{DEVICE}"]),
         ([IMPORT, f"# mine\n{DEVICE}"], ["", ""]),
         (["if in_colab():\n    import torch", IMPORT], ["", f"{IMPORT}\n\n{DEVICE}"]),
     ],
@@ -266,6 +263,64 @@ def test_the_device_goes_behind_the_imports(before: list[str], after: list[str])
     assert found == [new or old for old, new in zip(before, after, strict=True)] + [
         MOVE.replace("cuda()", "to(device)")
     ]
+
+
+LIBRARY = "import transformers"
+NEW = f"import torch\n\n{DEVICE}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["import os\nf()", "import y\ny = y.cuda()", IMPORT], ["", f"import y\n{NEW}y = y.to(device)", ""]),
+        (["%%capture\nimport os\n!pip install torch==2.5.1", "x.cuda()"], ["", f"{NEW}x.to(device)"]),
+        (["%%time\n!ls", "x.cuda()", LIBRARY], ["", f"{NEW}x.to(device)", ""]),
+        (["import os\n!pip install torch\nx.cuda()"], [f"import os\n!pip install torch\n{NEW}x.to(device)"]),
+        (["%%capture\nx.cuda()", LIBRARY], [f"%%capture\n{NEW}x.to(device)", ""]),
+        (["import os", "%%bash\npip install torch", "x.cuda()"], ["", "", f"{NEW}x.to(device)"]),
+        (["import os", "!bash setup.sh", "import re\n%pip install torch", "x.cuda()", "y.cuda()"],
+         ["", "", "", f"{NEW}x.to(device)", "y.to(device)"]),
+        (["import os\nos.system('pip install torch')\nf()\nx.cuda()"],
+         [f"import os\nos.system('pip install torch')\n{NEW}f()\nx.to(device)".replace('"', "'")]),
+        (["import sys, subprocess as s\ns.run(['pip', 'install', 'torch'])", "x.cuda()"],
+         ["", f"{NEW}x.to(device)".replace('"', "'")]),
+        (["f()", "x.cuda()", LIBRARY], ["", f"{NEW}x.to(device)", ""]),
+    ],
+)  # fmt: skip
+def test_torch_is_imported_where_the_first_device_is(before: list[str], after: list[str]) -> None:
+    """A cell above it may install torch."""
+    data = notebook(*before)
+    found = cells(rewritten(data))
+    assert found == [new or old for old, new in zip(before, after, strict=True)]
+    assert rewritten(notebook(*found)) == notebook(*found)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "%env CUDA_VISIBLE_DEVICES=1",
+        "%env CUDA_VISIBLE_DEVICES 1",
+        "%set_env CUDA_VISIBLE_DEVICES=1",
+        "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'",
+        "import os\nos.environ.update(CUDA_VISIBLE_DEVICES='1')",
+        "import os\nos.environ.setdefault('CUDA_VISIBLE_DEVICES', '1')",
+        "import os\nos.putenv('CUDA_VISIBLE_DEVICES', '1')",
+    ],
+)
+def test_cuda_is_not_asked_before_a_variable_of_the_driver_is_set(setting: str) -> None:
+    found = cells(rewritten(notebook(IMPORT, setting, "x = torch.ones(2).cuda()")))
+    assert found[0] == IMPORT
+    assert found[1].startswith(f"{setting}\ndevice = ")
+    assert found[2] == "x = torch.ones(2).to(device)"
+
+
+@pytest.mark.parametrize(
+    "command", ["%env", "%env CUDA_VISIBLE_DEVICES", "%env A=CUDA", "!export CUDA_VISIBLE_DEVICES=1"]
+)
+def test_other_commands_set_no_variable_of_the_driver(command: str) -> None:
+    found = cells(rewritten(notebook(IMPORT, command, "x = torch.ones(2).cuda()")))
+    assert found[0].startswith(f"{IMPORT}\n\ndevice = ")
+    assert found[1] == command
 
 
 # -- what a notebook shows ---------------------------------------------------------------------------------

@@ -163,8 +163,9 @@ class Definitions:
         texts: dict[int, str] = {}
         kinds: dict[int, tuple[str, ...]] = {}
         counts = Counter(need for needed in needs for need in needed)
-        imports = (need for need in counts if isinstance(need, Import))
-        for wanted in sorted(imports, key=lambda wanted: wanted.line):
+        imports = sorted((need for need in counts if isinstance(need, Import)), key=lambda need: need.line)
+        above = [self._layout.above_import(wanted) for wanted in imports]
+        for wanted in imports:
             at, text = self._layout.import_line(wanted)
             texts[at] = texts.get(at, "") + text
             kinds[at] = (*kinds.get(at, ()), "Import")
@@ -175,7 +176,8 @@ class Definitions:
         objects = {need.definition for need in counts if isinstance(need, Form) and not need.text}
         self._texts = named - objects
         for definition in definitions:
-            at, text = self._placed(definition, first=definition is first)
+            follows_imports = definition.after in above or _is_import(definition.after)
+            at, text = self._placed(definition, group=follows_imports and definition is first)
             texts[at] = texts.get(at, "") + text
             kinds[at] = (*kinds.get(at, ()), "Assign")
         return [Edit(at, at, text, effect=Effect(added=kinds[at])) for at, text in texts.items()]
@@ -189,13 +191,22 @@ class Definitions:
             each for each in needed if each not in replaced and (each in local or each.others not in needed)
         ]
 
-    def _placed(self, definition: Definition, *, first: bool) -> tuple[int, str]:
-        """Return the offset at which a definition is inserted, and the text with its line ends."""
+    def _placed(self, definition: Definition, *, group: bool) -> tuple[int, str]:
+        """Return the offset at which a definition is inserted, and the text with its line ends.
+
+        Args:
+            definition: The definition.
+            group: Whether blank lines set it off from imports.
+        """
         after = definition.after
         line = f"{definition.name} = {definition.text}" if self.is_text(definition) else definition.line
         if definition.function is not None:
             return self._layout.line_in(definition.function, after, line)
         if after is not None and self._facts.tree.parents.get(after) is not self._facts.tree.module:
             return self._layout.line_below(after, line)
-        follows_imports = after is None or imports_something(after)
-        return self._layout.line_after(after, line, group=follows_imports and first)
+        return self._layout.line_after(after, line, group=group)
+
+
+def _is_import(statement: ast.stmt | None) -> bool:
+    """Return whether a line below a statement, or at the beginning of a module, is below its imports."""
+    return statement is None or imports_something(statement)

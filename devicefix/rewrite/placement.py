@@ -6,6 +6,7 @@ import ast
 import re
 from bisect import bisect_left
 from functools import cached_property
+from itertools import takewhile
 
 from devicefix.facts import Facts, dotted
 from devicefix.files.notebook.markers import CELL_END, MAGIC
@@ -23,6 +24,7 @@ _HEADER = re.compile(
 _LINES_ABOVE_CELLS = 2
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))*")
 _LICENCE = re.compile(r"copyright|licen[cs]e|SPDX", re.I)
+_INSTALLS = re.compile(r"\b(?:pip3?|conda|mamba|uv)\b[^\n]*\binstall\b|\binstall\b[^\n]*\btorch")
 _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
 
@@ -54,16 +56,47 @@ class Layout:
         """The last statement of the imports that a module begins with.
 
         In a notebook these begin with the first import of torch, whose cell runs first in any order of the
-        cells.
+        cells. Without one, they are those of the first cell with devices: a cell above it may install torch.
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
         stars = (statement for statement in reversed(self.facts.tree.module.body) if _imports_all(statement))
         first = None if self.torch_comes_late else self.torch_import or next(stars, None)
-        blocks = self._cells
-        if first is not None:
-            blocks = [cell[cell.index(first) :] for cell in blocks if first in cell]
+        if first is None:
+            return self._above_devices
+        blocks = [cell[cell.index(first) :] for cell in self._cells if first in cell]
         return next(filter(None, map(_leading, blocks)), self._prologue_statement)
+
+    @property
+    def _above_devices(self) -> ast.stmt | None:
+        """The statement of a notebook below which what its first devices need can be imported.
+
+        It is the last of the imports and commands that their cell begins with, or an installation below them,
+        or else the end of the cell above.
+        """
+        end: ast.stmt | None = self._prologue_statement
+        for cell, cell_end in zip(self._cells, [*self._cell_ends, None], strict=True):
+            above = list(takewhile(lambda statement: not self._has_devices(statement), cell))
+            if len(above) < len(cell):
+                leading = takewhile(lambda each: imports_something(each) or _among_imports(each), above)
+                found = [each for each in leading if imports_something(each) or _calls(each, MAGIC)]
+                found += filter(self._installs, above)
+                return max(found, key=lambda statement: statement.lineno, default=end)
+            end = cell_end
+        return self._prologue_statement
+
+    def _has_devices(self, statement: ast.stmt) -> bool:
+        return _OF_DEVICES.search(self.facts.source.text, *self.facts.source.span(statement)) is not None
+
+    def _installs(self, statement: ast.stmt) -> bool:
+        """Return whether a statement may install packages, such as `os.system("pip install torch")`."""
+        text = self.facts.source.text[slice(*self.facts.source.span(statement))]
+        return isinstance(statement, (ast.Expr, ast.Assign)) and _INSTALLS.search(text) is not None
+
+    @cached_property
+    def _cell_ends(self) -> list[ast.stmt]:
+        """The statements that end the cells of a notebook."""
+        return [statement for statement in self.facts.tree.module.body if _calls(statement, CELL_END)]
 
     @cached_property
     def _cells(self) -> list[list[ast.stmt]]:

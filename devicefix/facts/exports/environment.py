@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
+from devicefix.files.notebook.markers import MAGIC
 
 # The driver reads these once, when `torch.cuda.is_available()` starts it, and torch its own one in that call:
 # https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars. The excluded ones are for builds.
@@ -108,6 +109,10 @@ def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.expr]
             last_name(function) == "putenv" or facts.resolve(function) == "os.putenv"
         ):
             return args[:1]
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[ast.Name(id=variable)])) if (
+            name.startswith(MAGIC)
+        ):  # `%env A=1` in a notebook
+            return [ast.Constant(variable)]
     return []
 
 

@@ -1,4 +1,7 @@
-"""Join cells to one module, and split it again: calls of undefined functions mark commands and cell ends."""
+"""Join cells to one module, and split it again: calls of undefined functions mark commands and cell ends.
+
+The argument of a call is the name of the environment variable that the command sets.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from devicefix.files.notebook.magics import masked
+from devicefix.files.notebook.magics import masked, set_variable
 from devicefix.files.notebook.markers import CELL_END, MAGIC
 from devicefix.model import SelfCheckError
 
 _HEAD = "#\n#\n"  # so that no cell declares an encoding: it would mean nothing in a notebook
-_MASK = re.compile(rf"\n?{CELL_END}(?P<cell>\d+)\(\)\n|{MAGIC}(?P<magic>\d+)\(\)(?P<timed>; )?")
+_MASK = re.compile(rf"\n?{CELL_END}(?P<cell>\d+)\(\)\n|{MAGIC}(?P<magic>\d+)\(\w*\)(?P<timed>; )?")
 
 
 class _Piece(NamedTuple):
@@ -90,7 +93,7 @@ class Joined:
 
     def _mask(self, command: str, timed: bool) -> str:
         self.magics.append(command)
-        return f"{MAGIC}{len(self.magics) - 1}()" + "; " * timed
+        return f"{MAGIC}{len(self.magics) - 1}({set_variable(command)})" + "; " * timed
 
     def unmasked(self, text: str) -> Unmasked:
         """Return the cells of the module, or of the changed module.

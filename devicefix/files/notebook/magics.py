@@ -35,6 +35,8 @@ _TOKEN = re.compile(
     re.X | re.S,
 )
 
+_SETS = re.compile(r"%(?:set_)?env[ \t]+([A-Za-z_]\w*)[ \t]*(?:=|[ \t])[ \t]*\S")
+
 Span = tuple[int, int]
 Mask = Callable[[str, bool], str]
 
@@ -43,6 +45,12 @@ def is_python(cell: str) -> bool:
     """Return whether a cell is Python for the notebook's namespace, not the body of another magic."""
     magic = _CELL_MAGIC.match(cell)
     return magic is None or magic[1] in _OF_PYTHON
+
+
+def set_variable(command: str) -> str:
+    """Return the name of the environment variable that a command such as `%env A=1` sets, or nothing."""
+    match = _SETS.match(command)
+    return match[1] if match else ""
 
 
 def with_code(cell: str) -> str:

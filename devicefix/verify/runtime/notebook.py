@@ -69,7 +69,7 @@ class Notebook:
             name = cell_name(self._path, int(key))
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         for number, _ in enumerate(self._commands):
-            setattr(builtins, f"__magic_{number}", partial(self._command, number))  # as in `files.notebook`
+            setattr(builtins, f"__magic_{number}", partial(self._command, number))  # see `files.notebook`
         setattr(builtins, CELL, self._other)
         setattr(builtins, _SHOW, sys.displayhook)  # called from the cell, so that the values are compared
         builtins.get_ipython = self._ipython  # type: ignore[attr-defined]
