@@ -21,7 +21,8 @@ from pygls.exceptions import JsonRpcException, JsonRpcInternalError
 
 from devicefix.config.settings import KEYS
 from devicefix.server.app import Server
-from devicefix.server.text import Document, lines_of
+from devicefix.server.documents import Document
+from devicefix.server.text import lines_of
 from fuzzing.configurations import value_of
 from fuzzing.documents import nothing_else_changes
 from fuzzing.faults import Fault, quick
@@ -330,7 +331,7 @@ class _Player:
         """Expect diagnostics at places inside of their document."""
         params = sent.get("params") or {}
         document = self._server.document(str(params.get("uri"))) if "diagnostics" in params else None
-        if document is None:
+        if not isinstance(document, Document):
             return
         for each in params["diagnostics"]:
             start, end = (_offset(document, each["range"][side]) for side in ("start", "end"))
@@ -355,7 +356,8 @@ class _Player:
             for each in edit.get("documentChanges") or ():
                 changes[each["textDocument"]["uri"]] = each["edits"]
             for uri, edits in changes.items():
-                if document := self._server.document(uri):
+                document = self._server.document(uri)
+                if isinstance(document, Document):
                     _can_be_made(document, edits)
 
 

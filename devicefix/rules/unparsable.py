@@ -84,10 +84,7 @@ def _of_newer_python(data: bytes, problem: SyntaxError) -> str | None:
     from devicefix.rules.shared.newer_syntax import needed_python
 
     running = sys.version_info[:2]
-    try:
-        needed = needed_python(Source(data).text, _line(data, problem.lineno or 1))
-    except DecodeError:
-        return None
+    needed = needed_python(_line(data, problem.lineno or 1))
     if needed is None or needed <= running:
         return None
     newer, older = (".".join(map(str, version)) for version in (needed, running))

@@ -16,6 +16,7 @@ from devicefix.rewrite.preview import title
 from devicefix.rules.pages import page, url
 from devicefix.rules.registry import RULES
 from devicefix.rules.unparsable import Unparsable
+from devicefix.server.documents import Edits, Part, Snapshot
 from devicefix.server.inspect import Inspection, has_fix
 from devicefix.server.text import Text
 
@@ -53,8 +54,9 @@ def _diagnostic(finding: Finding, text: Text) -> types.Diagnostic:
     )
 
 
-def hover(inspection: Inspection, text: Text, position: types.Position) -> types.Hover | None:
+def hover(inspection: Inspection, part: Part, position: types.Position) -> types.Hover | None:
     """Return the pages of the rules at a position: those with findings, or those that a `noqa` names."""
+    text = part.text
     line, column = text.character(position)
     for match in _named(text.lines[line - 1]):
         if match.start() < column <= match.end() + 1:
@@ -62,7 +64,7 @@ def hover(inspection: Inspection, text: Text, position: types.Position) -> types
             return _pages([match[0].upper()], types.Range(start, end))
     found = [
         finding
-        for finding in inspection.findings
+        for finding in findings_in(part, inspection.findings)
         if (finding.line, finding.column) <= (line, column) <= (finding.end_line, finding.end_column)
     ]
     return _pages([finding.code for finding in found], text.range(found[-1])) if found else None
@@ -103,48 +105,44 @@ class Action:
     def data(self) -> dict[str, Any]:
         """The data that identifies the action within its document."""
         finding = self.finding
-        at = [finding.code, finding.line, finding.column] if finding else None
+        at = _place(finding) if finding else None
         return {"does": self.does, "at": at}
 
-    def edits(self, inspection: Inspection, text: Text) -> list[types.TextEdit]:
+    def edits(self, inspection: Inspection, document: Snapshot) -> Edits:
         """Return the edits of the action.
 
         Args:
             inspection: the findings of the document.
-            text: the document's text.
+            document: the document when it was checked.
 
         Raises:
             FixError: the action cannot be applied.
         """
         if self.finding is None:
-            return text.edits(inspection.with_all_fixed())
+            return document.edits(inspection.with_all_fixed())
         if self.does == "rule":
-            return text.edits(inspection.with_rule_fixed(self.finding.code))
+            return document.edits(inspection.with_rule_fixed(self.finding.code))
         if self.does == "noqa":
-            return text.edits(inspection.silenced(self.finding))
+            return document.edits(inspection.silenced(self.finding))
         fix = inspection.suggestion(self.finding).fix
-        return (
-            [types.TextEdit(text.range(replacement), replacement.text) for replacement in fix.replacements]
-            if fix
-            else []
-        )
+        return document.replaced(fix.replacements) if fix else {}
 
 
 def actions(
-    inspection: Inspection, text: Text, where: types.Range, only: Iterable[str] | None
+    inspection: Inspection, part: Part, where: types.Range, only: Iterable[str] | None
 ) -> Iterator[Action]:
     """Yield the actions for the findings in a range, and for those of the whole document.
 
     Args:
         inspection: the findings of the document.
-        text: the document's text.
+        part: the text.
         where: the range.
         only: the requested kinds of actions, None for all.
     """
     wanted = None if only is None else tuple(only)
     fixable = inspection.fixable
     if _is_wanted(types.CodeActionKind.QuickFix, wanted):
-        here = list(_at(inspection, text, where))
+        here = list(_at(inspection, part, where))
         named = [inspection.suggestion(finding) for finding in here] if len(here) <= _MAX_TITLED else here
         yield from (_fix(finding) for finding in named if has_fix(finding))
         for code in dict.fromkeys(finding.code for finding in here):
@@ -164,9 +162,13 @@ def restored(data: Mapping[str, Any], inspection: Inspection) -> Action | None:
     does, at = str(data.get("does")), data.get("at")
     if at is None:
         return Action(_ALL, FIX_ALL, does) if does == "all" and inspection.fixable else None
-    found = (finding for finding in inspection.findings if [finding.code, finding.line, finding.column] == at)
+    found = (finding for finding in inspection.findings if _place(finding) == at)
     finding = next(found, None)
     return Action("", types.CodeActionKind.QuickFix, does, finding) if finding else None
+
+
+def _place(finding: Finding) -> list[str | int | None]:
+    return [finding.code, finding.line, finding.column, finding.cell]
 
 
 def resolves(action: Action, diagnostic: types.Diagnostic, text: Text) -> bool:
@@ -196,10 +198,15 @@ def _can_be_suppressed(inspection: Inspection, finding: Finding) -> bool:
     return inspection.devices is not None and finding.code != UNUSED
 
 
-def _at(inspection: Inspection, text: Text, where: types.Range) -> Iterator[Finding]:
+def findings_in(part: Part, findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings in one text of a document."""
+    return [finding for finding in findings if finding.cell == part.cell]
+
+
+def _at(inspection: Inspection, part: Part, where: types.Range) -> Iterator[Finding]:
     """Yield the findings that overlap a range."""
-    start, end = text.character(where.start), text.character(where.end)
-    for finding in inspection.findings:
+    start, end = part.text.character(where.start), part.text.character(where.end)
+    for finding in findings_in(part, inspection.findings):
         if (finding.line, finding.column) <= end and start <= (finding.end_line, finding.end_column):
             yield finding
 

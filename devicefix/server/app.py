@@ -19,7 +19,7 @@ from weakref import WeakSet
 from lsprotocol import types
 from pygls.exceptions import JsonRpcContentModified, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
-from pygls.uris import to_fs_path, uri_scheme
+from pygls.uris import uri_scheme
 
 from devicefix.config.version import __version__
 from devicefix.facts.project import Project
@@ -28,9 +28,9 @@ from devicefix.runner.errors import internal_error
 from devicefix.runner.pool import collect_less
 from devicefix.server import actions
 from devicefix.server.actions import Action
+from devicefix.server.documents import Document, Notebook, Part, Snapshot, path_of, put_cells
 from devicefix.server.inspect import FixError, Inspection
 from devicefix.server.protocol import Frames, OneLine, Protocol
-from devicefix.server.text import Document, Text
 from devicefix.server.workspace import Workspace
 
 DEBOUNCE = 0.005  # seconds to wait for further changes before checking a document
@@ -38,6 +38,15 @@ PAUSE = 0.3  # seconds without changes before findings that were only moved are 
 STACK_SIZE = 64 * 2**20  # bytes, for the parser: the default size of threads is too small on some systems
 GC_THRESHOLD = 500_000  # allocations; the syntax tree of a large file does not trigger a collection
 SCHEMES = ("file", "untitled")
+_NOTEBOOKS = types.NotebookDocumentSyncOptions(
+    [
+        types.NotebookDocumentFilterWithCells(
+            [types.NotebookCellLanguage("python")],
+            notebook=types.NotebookDocumentFilterNotebookType("jupyter-notebook"),
+        )
+    ],
+    save=True,
+)
 WATCHED = ("**/*.{py,pyi,ipynb}", "**/{.devicefix,devicefix,pyproject}.toml", "**/.gitignore")
 
 T = TypeVar("T")
@@ -48,7 +57,7 @@ class Server(LanguageServer):
     """The language server, which checks one document at a time in a worker thread."""
 
     def __init__(self) -> None:
-        super().__init__("devicefix", __version__, protocol_cls=Protocol)
+        super().__init__("devicefix", __version__, notebook_document_sync=_NOTEBOOKS, protocol_cls=Protocol)
         self.known = Workspace()
         threading.stack_size(STACK_SIZE)
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="devicefix")
@@ -57,6 +66,9 @@ class Server(LanguageServer):
         self._pauses: dict[str, asyncio.Event] = {}
         self._glances: dict[str, list[Finding]] = {}
         self._shown: dict[str, Inspection | list[Finding] | None] = {}
+        self._paths: dict[str, str | None] = {}
+        self._notebooks: dict[str, Notebook] = {}
+        self._cells: dict[str, set[str]] = {}  # of each notebook, those whose findings are shown
         self._projects: WeakSet[Project] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
         self._register()
@@ -72,6 +84,10 @@ class Server(LanguageServer):
             (types.TEXT_DOCUMENT_DID_CHANGE, self.did_change, None),
             (types.TEXT_DOCUMENT_DID_SAVE, self.did_save, None),
             (types.TEXT_DOCUMENT_DID_CLOSE, self.did_close, None),
+            (types.NOTEBOOK_DOCUMENT_DID_OPEN, self.did_open_notebook, None),
+            (types.NOTEBOOK_DOCUMENT_DID_CHANGE, self.did_change_notebook, None),
+            (types.NOTEBOOK_DOCUMENT_DID_SAVE, self.did_save, None),
+            (types.NOTEBOOK_DOCUMENT_DID_CLOSE, self.did_close_notebook, None),
             (types.TEXT_DOCUMENT_DIAGNOSTIC, self.diagnostic, report),
             (types.TEXT_DOCUMENT_CODE_ACTION, self.code_action, can_do),
             (types.CODE_ACTION_RESOLVE, self.resolve, None),
@@ -134,7 +150,30 @@ class Server(LanguageServer):
         """Check a document that changed."""
         self._schedule([params.text_document.uri])
 
-    def did_save(self, _params: types.DidSaveTextDocumentParams) -> None:
+    def did_open_notebook(self, params: types.DidOpenNotebookDocumentParams) -> None:
+        """Check a notebook that was opened."""
+        uri = params.notebook_document.uri
+        put_cells(self.workspace, params.cell_text_documents, self.workspace.position_codec)
+        if uri_scheme(uri) in SCHEMES:
+            self._notebooks[unquote(uri)] = Notebook(uri, self.workspace)
+            self._schedule([uri])
+
+    def did_change_notebook(self, params: types.DidChangeNotebookDocumentParams) -> None:
+        """Check a notebook whose cells changed."""
+        structure = params.change.cells and params.change.cells.structure
+        if structure:
+            put_cells(self.workspace, structure.did_open or (), self.workspace.position_codec)
+        self._schedule([params.notebook_document.uri])
+
+    def did_close_notebook(self, params: types.DidCloseNotebookDocumentParams) -> None:
+        """Use the file on disk instead of a notebook that was closed."""
+        uri = params.notebook_document.uri
+        self._notebooks.pop(unquote(uri), None)
+        self._spawn(self._close(uri))
+
+    def did_save(
+        self, _params: types.DidSaveTextDocumentParams | types.DidSaveNotebookDocumentParams
+    ) -> None:
         """Check all documents again, if the editor does not watch files."""
         if not self._watches:
             self._check_all()
@@ -162,7 +201,7 @@ class Server(LanguageServer):
         uris = [folder.uri for folder in self.workspace.folders.values()]
         if not uris and self.workspace.root_uri:
             uris = [self.workspace.root_uri]
-        self.known.tops = [path for uri in uris if (path := _path(uri))]
+        self.known.tops = [path for uri in uris if (path := path_of(uri))]
 
     def _check_all(self) -> None:
         self.known.stale = True
@@ -170,29 +209,34 @@ class Server(LanguageServer):
 
     # -- checking --------------------------------------------------------------------------------------
 
-    def document(self, uri: str) -> Document | None:
-        """Return the open document with this URI, None if it is not to be checked."""
+    def document(self, uri: str) -> Document | Notebook | None:
+        """Return the open document with this URI, or with this cell; None if it is not to be checked."""
+        notebook = self.workspace.get_notebook_document(cell_uri=uri)
+        if notebook or unquote(uri) in self._notebooks:
+            return self._notebooks.get(unquote(notebook.uri if notebook else uri))
         found = self.workspace.text_documents.get(unquote(uri))
-        return found if isinstance(found, Document) else None
+        return found if isinstance(found, Document) and not found.is_json else None
 
-    async def check(self, document: Document) -> tuple[Inspection | None, Text]:
-        """Return the findings of the current version of a document, and its text."""
-        uri, path = document.uri, _path(document.uri)
+    async def check(self, document: Document | Notebook) -> tuple[Inspection | None, Snapshot]:
+        """Return the findings of the current version of a document, and that version."""
+        uri, path = document.uri, document.file
+        self._paths[uri] = path
 
         def job() -> tuple[str, Inspection | None]:  # reads the text only when the worker is free
-            text = document.source
-            return text, self.known.look(uri, path, text)
+            source = document.snapshot.source
+            return source, self.known.look(uri, path, source)
 
         while True:
-            text, inspection = await self.work(job)
-            if text == document.source:
-                return inspection, Text(text, document.position_codec)
+            source, inspection = await self.work(job)
+            now = document.snapshot
+            if source == now.source:
+                return inspection, now
 
-    async def glance(self, document: Document) -> tuple[list[Finding] | None, Text]:
-        """Return the findings of the current version of a document if a glance is enough, and its text."""
-        uri, path, text = document.uri, _path(document.uri), document.source
-        found = await self.work(lambda: self.known.glance(uri, path, text))
-        return (found if text == document.source else None), Text(text, document.position_codec)
+    async def glance(self, document: Document | Notebook) -> tuple[list[Finding] | None, Snapshot]:
+        """Return the findings of a document's current version if a glance is enough, and that version."""
+        uri, path, before = document.uri, document.file, document.snapshot
+        found = await self.work(lambda: self.known.glance(uri, path, before.source))
+        return (found if before.source == document.snapshot.source else None), before
 
     async def work(self, job: Callable[[], T]) -> T:
         """Run a function in the worker thread, and show the warnings that it causes."""
@@ -209,10 +253,13 @@ class Server(LanguageServer):
         return capabilities is not None and capabilities.diagnostic is not None
 
     def _schedule(self, uris: Iterable[str]) -> None:
-        """Check documents soon; one that is already being checked is checked again afterwards."""
-        if self._pulls:
-            return
+        """Check documents soon; one that is already being checked is checked again afterwards.
+
+        Editors that request diagnostics do so for texts only, not for notebooks.
+        """
         for uri in uris:
+            if self._pulls and unquote(uri) not in self._notebooks:
+                continue
             self._again.add(uri)
             if uri in self._pauses:
                 self._pauses[uri].set()
@@ -227,13 +274,13 @@ class Server(LanguageServer):
                 await asyncio.sleep(DEBOUNCE)
                 self._again.discard(uri)
                 if document := self.document(uri):
-                    found, text = await self.glance(document)
+                    found, now = await self.glance(document)
                     if found is not None:
-                        self._show(document, found, text)
+                        self._show(document, found, now)
                         if not await self._is_left_alone(uri):
                             continue
-                    inspection, text = await self.check(document)
-                    self._show(document, inspection, text)
+                    inspection, now = await self.check(document)
+                    self._show(document, inspection, now)
                     self._spread(inspection)
         finally:
             self._busy.discard(uri)
@@ -249,14 +296,27 @@ class Server(LanguageServer):
             del self._pauses[uri]
         return False
 
-    def _show(self, document: Document, found: Inspection | list[Finding] | None, text: Text) -> None:
+    def _show(
+        self, document: Document | Notebook, found: Inspection | list[Finding] | None, now: Snapshot
+    ) -> None:
         """Publish the findings of a check or of a glance."""
         uri = document.uri
         if self.document(uri) is not document or (uri in self._shown and self._shown[uri] is found):
             return
         self._shown[uri] = found
-        self._publish(uri, actions.diagnostics(_findings(found), text), document.version)
+        if isinstance(document, Notebook):
+            self._clear(uri, {part.uri for part in now.parts})
+        for part in now.parts:
+            shown = actions.diagnostics(actions.findings_in(part, _findings(found)), part.text)
+            self._publish(part.uri, shown, part.version)
         self.worker.submit(self.known.tidy)
+
+    def _clear(self, uri: str, cells: set[str]) -> None:
+        """Remove the findings of the cells of a notebook that it no longer has."""
+        for cell in self._cells.pop(uri, set()) - cells:
+            self._publish(cell, [])
+        if cells:
+            self._cells[uri] = cells
 
     def _publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
@@ -268,10 +328,8 @@ class Server(LanguageServer):
             self._check_others()
 
     def _check_others(self) -> None:
-        if not self._pulls:
-            self._schedule(list(self._shown))
-            return
-        if self._refreshes:
+        self._schedule(list(self._shown))
+        if self._pulls and self._refreshes:
             self.workspace_diagnostic_refresh(None)
 
     @property
@@ -302,7 +360,9 @@ class Server(LanguageServer):
                 self.workspace_diagnostic_refresh(None)
 
     async def _close(self, uri: str) -> None:
-        await self.work(lambda: self.known.close(uri, _path(uri)))
+        path = self._paths.pop(uri, None)
+        await self.work(lambda: self.known.close(uri, path))
+        self._clear(uri, set())
         if self._shown.pop(uri, None) is not None and self.document(uri) is None:
             self._publish(uri, [])
         self._check_others()
@@ -323,53 +383,56 @@ class Server(LanguageServer):
     async def diagnostic(self, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
         """Return the findings of a document."""
         document = self.document(params.text_document.uri)
-        if document is None:
+        if not isinstance(document, Document):  # those of notebooks are published
             return types.RelatedFullDocumentDiagnosticReport([])
-        found, text = await self.glance(document) if self._refreshes else (None, None)
-        if found is not None and text is not None:
+        found, now = await self.glance(document) if self._refreshes else (None, None)
+        if found is not None and now is not None:
             self._confirm(document, found)
-            return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(found, text))
-        inspection, text = await self.check(document)
+            return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(found, now.parts[0].text))
+        inspection, now = await self.check(document)
         self.worker.submit(self.known.tidy)
         self._spread(inspection)
-        return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(_findings(inspection), text))
+        shown = actions.diagnostics(_findings(inspection), now.parts[0].text)
+        return types.RelatedFullDocumentDiagnosticReport(shown)
 
     async def hover(self, params: types.HoverParams) -> types.Hover | None:
         """Return the pages of the rules at a position."""
-        document = self.document(params.text_document.uri)
-        inspection, text = await self.check(document) if document else (None, None)
-        return actions.hover(inspection, text, params.position) if inspection and text else None
+        uri = params.text_document.uri
+        document = self.document(uri)
+        inspection, now = await self.check(document) if document else (None, None)
+        part = now.part(uri) if now else None
+        return actions.hover(inspection, part, params.position) if inspection and part else None
 
     async def code_action(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         """Return the actions for a range."""
-        document = self.document(params.text_document.uri)
+        uri = params.text_document.uri
+        document = self.document(uri)
         if document is None:
             return []
-        inspection, text = await self.check(document)
-        if inspection is None:
+        inspection, now = await self.check(document)
+        part = now.part(uri)
+        if inspection is None or part is None:
             return []
         only = params.context.only
         wanted = [str(getattr(kind, "value", kind)) for kind in only] if only is not None else None
-        offers = await self.work(lambda: list(actions.actions(inspection, text, params.range, wanted)))
-        found = [
-            (action, self._offered(action, document, text, params.context.diagnostics)) for action in offers
-        ]
+        offers = await self.work(lambda: list(actions.actions(inspection, part, params.range, wanted)))
+        found = [(action, self._offered(action, part, params.context.diagnostics)) for action in offers]
         if not self._resolves:
             for action, offered in found:
-                offered.edit = await self._edit(action, document, inspection, text)
+                offered.edit = await self._edit(action, inspection, now)
         return [offered for _, offered in found if self._resolves or offered.edit]
 
     def _offered(
-        self, action: Action, document: Document, text: Text, diagnostics: Iterable[types.Diagnostic]
+        self, action: Action, part: Part, diagnostics: Iterable[types.Diagnostic]
     ) -> types.CodeAction:
         """Return an action as the protocol has it, with the diagnostics that it resolves."""
-        resolved = [diagnostic for diagnostic in diagnostics if actions.resolves(action, diagnostic, text)]
+        resolved = [each for each in diagnostics if actions.resolves(action, each, part.text)]
         return types.CodeAction(
             action.title,
             action.kind,
             diagnostics=resolved or None,
             is_preferred=action.preferred or None,
-            data={"uri": document.uri, **action.data},
+            data={"uri": part.uri, **action.data},
         )
 
     async def resolve(self, offered: types.CodeAction) -> types.CodeAction:
@@ -378,30 +441,29 @@ class Server(LanguageServer):
         if not isinstance(data, dict) or not isinstance(data.get("uri"), str):
             raise JsonRpcInvalidParams("this is no action of devicefix")
         document = self.document(data["uri"])
-        inspection, text = await self.check(document) if document else (None, None)
+        inspection, now = await self.check(document) if document else (None, None)
         action = actions.restored(data, inspection) if inspection else None
-        if document is None or inspection is None or text is None or action is None:
+        if inspection is None or now is None or action is None:
             raise JsonRpcContentModified("the finding no longer exists")
-        offered.edit = await self._edit(action, document, inspection, text)
+        offered.edit = await self._edit(action, inspection, now)
         if offered.edit is None:
             raise JsonRpcContentModified("the fix cannot be applied")
         return offered
 
     async def _edit(
-        self, action: Action, document: Document, inspection: Inspection, text: Text
+        self, action: Action, inspection: Inspection, now: Snapshot
     ) -> types.WorkspaceEdit | None:
         """Return the edit of an action, None if it cannot be applied."""
         try:
-            edits = await self.work(lambda: action.edits(inspection, text))
+            found = await self.work(lambda: action.edits(inspection, now))
         except FixError as error:
             logger.error("%s", error)
             return None
         workspace = self.client_capabilities.workspace
         edit = workspace and workspace.workspace_edit
         if not (edit and edit.document_changes):
-            return types.WorkspaceEdit({document.uri: edits})
-        versioned = types.OptionalVersionedTextDocumentIdentifier(document.uri, document.version)
-        return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(versioned, edits)])
+            return types.WorkspaceEdit({part.uri: edits for part, edits in found.items()})
+        return types.WorkspaceEdit(document_changes=[_changes(part, edits) for part, edits in found.items()])
 
     @property
     def _resolves(self) -> bool:
@@ -411,12 +473,9 @@ class Server(LanguageServer):
         return bool(can and "edit" in can.properties)
 
 
-def _path(uri: str) -> str | None:
-    """Return the path of a URI, None for a document that was never saved."""
-    if uri_scheme(uri) != "file":
-        return None
-    path = to_fs_path(uri)
-    return os.path.normpath(path) if path and "\0" not in path else None
+def _changes(part: Part, edits: list[types.TextEdit]) -> types.TextDocumentEdit:
+    versioned = types.OptionalVersionedTextDocumentIdentifier(part.uri, part.version)
+    return types.TextDocumentEdit(versioned, edits)
 
 
 def _findings(found: Inspection | list[Finding] | None) -> list[Finding]:

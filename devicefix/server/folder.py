@@ -73,8 +73,6 @@ class Folder:
 
     def leaves_out(self, path: str) -> bool:
         """Return whether `devicefix check` of the folder excludes a file, which may not exist yet."""
-        if kind_of(path) is Kind.NOTEBOOK:  # an editor sends its cells as separate texts
-            return True
         if self.top is None or os.path.realpath(path) in self._files:
             return False
         choice = Choice(self._resolver)

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from lsprotocol import types
-from pygls.workspace import PositionCodec, TextDocument
+from pygls.workspace import PositionCodec
 
 from devicefix.files.differences import Differences
 from devicefix.model import Finding, Replacement
@@ -19,18 +19,6 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text with their line ends; the last one has none."""
     return _LINE.findall(text) if text[-1:] in ("\r", "\n", "") else _LINE.findall(text)[:-1]
-
-
-class Document(TextDocument):
-    """A document of the editor, split into lines as the protocol defines them.
-
-    pygls also splits at form feeds.
-    """
-
-    @property
-    def lines(self) -> Sequence[str]:
-        """The lines with their line ends."""
-        return lines_of(self.source)
 
 
 class Text:

@@ -169,7 +169,8 @@ class Workspace:
 
 def _place(uri: str, path: str | None) -> str:
     """Return the path of a text; each that was never saved is another file."""
-    return path or f"untitled-{crc32(uri.encode(errors='replace')):08x}.py"
+    suffix = "ipynb" if ".ipynb" in uri else "py"
+    return path or f"untitled-{crc32(uri.encode(errors='replace')):08x}.{suffix}"
 
 
 def _is_in(path: str, folder: str) -> bool:

@@ -1,12 +1,13 @@
 """Find out which Python a file needs that the running one cannot parse.
 
-LibCST parses newer syntax than the Python that runs it, but `ast` does not, and most facts come from it. Reading
-such a file in another way would mean to parse f-strings ourselves; running devicefix on a newer Python is simple.
+LibCST parses newer syntax than the Python that runs it, but `ast` does not, and most facts come from it. To read
+such a file anyway, devicefix would have to parse f-strings itself; running it on a newer Python is simpler.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import libcst as cst
@@ -14,23 +15,34 @@ import libcst as cst
 Version = tuple[int, int]
 
 # Old versions of LibCST do not know the syntax of Python 3.14.
+_LONGEST = 300  # characters
 _TEMPLATE = re.compile(r"""(?<![\w"'])(?:[tT][rR]?|[rR][tT])["']""")
 
 
-def needed_python(text: str, line: str) -> Version | None:
-    """Return the Python that a text needs; None if it is not known to be valid in any.
+def needed_python(line: str) -> Version | None:
+    """Return the Python that can parse a line; None if it is not known to be valid in any.
 
     Args:
-        text: the text of a module.
-        line: its line that this Python cannot parse.
+        line: the line that this Python cannot parse.
     """
-    try:
-        tree = cst.parse_module(text)
-    except Exception:  # it has several kinds of errors
+    tree = _parsed(line.strip())
+    if tree is None:
         return (3, 14) if _TEMPLATE.search(line) else None
     finder = _Finder(tree)
     tree.visit(finder)
     return finder.version
+
+
+def _parsed(line: str) -> cst.Module | None:
+    """Return the tree of a line that is a statement or the header of one; None if it is neither.
+
+    LibCST overflows the stack for deeply nested code, so that a whole file might end the process.
+    """
+    if len(line) <= _LONGEST:
+        for text in (line, f"{line}\n    pass\n"):
+            with suppress(Exception):  # it has several kinds of errors
+                return cst.parse_module(text)
+    return None
 
 
 class _Finder(cst.CSTVisitor):
