@@ -81,6 +81,7 @@ PAGES = sorted({block.page for block in BLOCKS if block.language == "bash"})
 def tied_project(project: ProjectFolder, git: Git, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a small program tied to CUDA, in a git repository with a branch `main`."""
     files = {"src/net.py": NETWORK, "train.py": TRAIN, "README.md": PAGE, "config.yaml": "device: cuda\n"}
+    files |= {"third_party/model.py": NETWORK, "ci/devicefix.toml": 'ignore = ["DF702"]\n'}
     project.write({**files, "demo.ipynb": json.dumps(NOTEBOOK, indent=1) + "\n"})
     git.commit_all()
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
