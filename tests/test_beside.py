@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from devicefix.config.settings import Settings
 from devicefix.files.kinds import Kind, kind_of
 from devicefix.rules.config_file.examine import LARGEST, check
+from devicefix.rules.config_file.notebook import check_notebook
 from devicefix.rules.config_file.shell import makefile_pairs, shell_pairs
 from devicefix.rules.config_file.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 
@@ -324,3 +325,77 @@ def test_many_files_in_processes(tmp_path: Path, cli: Cli) -> None:
         (tmp_path / f"{number:02}.yaml").write_text("device: cuda\n")
     done = cli("check", "--config-files", "-j2", tmp_path)
     assert done.stdout.count("DF905") == 50
+
+
+# -- notebooks -----------------------------------------------------------------------------------------
+
+
+def notebook(*cells: str, **metadata: object) -> bytes:
+    made = [{"cell_type": "code", "metadata": {}, "source": cell.splitlines(True)} for cell in cells]
+    return json.dumps({"cells": made, "metadata": metadata, "nbformat": 4}, indent=1).encode()
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [
+        ("!nvidia-smi", [(1, 2, "nvidia-smi")]),
+        ("import os\ngpu_info = !nvidia-smi -L", [(2, 13, "nvidia-smi")]),
+        ("!!nvcc --version", [(1, 3, "nvcc")]),
+        ("!python train.py --device cuda --lr 1", [(1, 18, "--device cuda")]),
+        ("!CUDA_VISIBLE_DEVICES=0 \\\n  python x.py", [(1, 2, "CUDA_VISIBLE_DEVICES=0")]),
+        ("!python train.py \\\n  --gpu 0", [(2, 3, "--gpu 0")]),
+        ("%%bash\npython train.py --device cuda", [(2, 17, "--device cuda")]),
+        ("%%cu\n#include <stdio.h>", [(1, 1, "%%cu")]),
+        ("%load_ext nvcc4jupyter", [(1, 1, "%load_ext nvcc4jupyter")]),
+        ("!python train.py --device cuda  # noqa: DF905", []),
+        ("!python train.py --device cpu\n!ls\nx = '!nvidia-smi'\n# !nvidia-smi", []),
+        ("%%bash\n# nvidia-smi\necho nvidia-smi is a tool", []),
+        ("print('''\nnvidia-smi''')", []),
+    ],
+)
+def test_commands_in_notebooks(cell: str, found: list[tuple[int, int, str]]) -> None:
+    findings = check_notebook(notebook("import torch", cell))
+    assert [(each.line, each.column, each.message.split("`")[1]) for each in findings] == found
+    assert {(each.code, each.cell, each.fix) for each in findings} <= {("DF905", 2, None)}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        ({"accelerator": "GPU", "colab": {"gpuType": "T4"}}, '"accelerator": "GPU"'),
+        (
+            {"kaggle": {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True}},
+            '"accelerator": "nvidiaTeslaT4"',
+        ),
+        ({"kaggle": {"isGpuEnabled": True}}, '"isGpuEnabled": true'),
+        ({"accelerator": "TPU"}, None),
+        ({"kaggle": {"accelerator": "none", "isGpuEnabled": False}}, None),
+        ({}, None),
+    ],
+)
+def test_a_notebook_that_asks_for_a_gpu(metadata: dict[str, object], code: str | None) -> None:
+    data = notebook("import torch", **metadata)
+    found = check_notebook(data)
+    assert [each.message.split("`")[1] for each in found] == ([code] if code else [])
+    for each in found:
+        line = data.decode().splitlines()[each.line - 1]
+        assert line[each.column - 1 : each.end_column - 1] == code
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"cells": 1}', b'{"cells": [1], "metadata": {}}', b"\xff", b"[" * 100_000]
+)
+def test_what_is_no_notebook_holds_nothing(data: bytes) -> None:
+    assert check_notebook(data) == []
+
+
+def test_notebooks_need_the_option(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_bytes(notebook("!nvidia-smi", "import torch", accelerator="GPU"))
+    assert cli("check", ".").exit_code == 0
+    done = cli("check", "--config-files", "--output-format", "concise", ".")
+    places = [line.split(": ")[0] for line in done.stdout.splitlines()[:2]]
+    assert places == ["a.ipynb:19:3", "a.ipynb:cell 1:1:2"]
+    assert cli("check", "--config-files", "--ignore", "DF905", ".").exit_code == 0
+    data = (tmp_path / "a.ipynb").read_bytes()
+    assert cli("rewrite", "--in-place", "--config-files", ".").exit_code == 1
+    assert (tmp_path / "a.ipynb").read_bytes() == data

@@ -285,7 +285,7 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "Also check YAML, JSON, TOML and shell scripts in folders; they are never changed.",
+            "Also check YAML, JSON, TOML and shell scripts in folders, and the shell commands in notebooks.",
             "config-files = true",
         ),
     )

@@ -100,7 +100,7 @@ class File:
         for module in self.modules:
             results.append(module.check(project))
             module.forget()  # a document may have very many
-        return self._document.result(self.path, results, self._problems())
+        return self._document.result(self.path, results, [*self._problems(), *self._beside()])
 
     def _modules(self) -> list[bytes]:
         if self.kind is Kind.CONFIG:
@@ -134,6 +134,21 @@ class File:
             for part in self._document.unreadable
             if matters(part.data, self.settings)
         ]
+
+    def _beside(self) -> list[Finding]:
+        """Return the findings in the shell commands and the metadata of a notebook."""
+        from devicefix.rules.config_file import ConfigFile
+
+        settings = self.settings
+        if (
+            self.kind is not Kind.NOTEBOOK
+            or not settings.config_files
+            or not settings.enabled(ConfigFile.code)
+        ):
+            return []
+        from devicefix.rules.config_file.notebook import check_notebook
+
+        return check_notebook(self.data)
 
 
 class Module:

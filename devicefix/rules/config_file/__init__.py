@@ -8,9 +8,12 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    With `--config-files`, reports settings that need CUDA in the files next to the code: devices, GPU counts and the
-    nccl backend in YAML, JSON and TOML, and `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in
-    shell scripts and makefiles.
+    With `--config-files`, reports settings that need CUDA outside of Python code.
+
+    - devices, GPU counts and the nccl backend in YAML, JSON and TOML
+    - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
+    - the same options in shell commands of notebooks, `!nvidia-smi`, cells such as `%%cu`, and metadata with which
+      Colab or Kaggle provides a GPU
 
     ## Why it matters
     Even if the code runs on any device, such a setting selects a GPU, which may not exist.
