@@ -154,7 +154,7 @@ def known_extras(command: str) -> bool:
 
 
 def inline_commands() -> Iterator[tuple[str, str]]:
-    """Yield the page and the text of each command with options in the text and the indented blocks of a page."""
+    """Yield the page and the text of each command in inline code and in indented blocks."""
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = FENCE.sub("", page.read_text(encoding="utf-8"))
         found = re.findall(r"`(devicefix [^`]+)`|^ {4,}(devicefix [^\n]+)$", text, re.M)
