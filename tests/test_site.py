@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -13,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 from helpers import ROOT, Git, ProjectFolder
 
+from devicefix.cli import COMMANDS, main
 from devicefix.config.load import load
 from devicefix.rules import known_codes
 
@@ -148,6 +151,32 @@ def known_extras(command: str) -> bool:
     known = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     wanted = re.findall(r"devicefix\[([\w,]+)\]", command)
     return all(f"\n{extra} = [" in known for names in wanted for extra in names.split(","))
+
+
+def inline_commands() -> Iterator[tuple[str, str]]:
+    """Yield the page and the text of each command in inline code and in indented blocks."""
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = FENCE.sub("", page.read_text(encoding="utf-8"))
+        found = re.findall(r"`(devicefix [^`]+)`|^ {4,}(devicefix [^\n]+)$", text, re.M)
+        yield from ((page.name, inline or block) for inline, block in found)
+
+
+INLINE = sorted({(page, command) for page, command in inline_commands() if command.split()[1] in COMMANDS})
+
+
+@pytest.mark.parametrize(("page", "command"), INLINE)
+def test_commands_in_the_text_have_known_options(page: str, command: str) -> None:
+    _, name, *arguments = shlex.split(command, comments=True)
+    subcommand = main.get_command(click.Context(main), name)
+    assert subcommand is not None, page
+    context = click.Context(subcommand, **subcommand.context_settings)
+    with contextlib.suppress(click.BadOptionUsage):  # the text names an option without its value
+        subcommand.make_parser(context).parse_args(arguments)
+
+
+def test_options_in_the_text_are_read() -> None:
+    assert len(INLINE) > 40
+    assert any("--" in command for _, command in INLINE)
 
 
 # Commands that need more than a folder, and the tests that run them.
