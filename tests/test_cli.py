@@ -12,11 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from helpers import Cli, ProjectFolder, devicefix
 
 from devicefix import __version__
-from devicefix.cli import COMMANDS
+from devicefix.cli import COMMANDS, main
+from devicefix.cli.help import _GROUP_OF
 from devicefix.config.settings import Settings
 from devicefix.engine import check as engine
 from devicefix.facts import Facts
@@ -557,3 +559,24 @@ def test_a_name_that_is_too_long_is_an_error_with_the_name(
     done = cli(*(argument.format(name) for argument in arguments), input="")
     assert done.exit_code == 2
     assert name in done.stderr and "internal error" not in done.stderr
+
+
+def test_help_lists_each_option_once_and_by_group() -> None:
+    context = click.Context(main, info_name="devicefix")
+    every: set[str] = set()
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        shown = command.get_help(click.Context(command, info_name=name, parent=context, terminal_width=200))
+        options = [
+            option for each in command.params if isinstance(each, click.Option) for option in each.opts
+        ]
+        every.update(options)
+        for option in options:
+            assert len(re.findall(rf"^  (?:-\w, )?{option}\b(?!-)", shown, re.M)) <= 1, (name, option)
+            assert option in shown, (name, option)
+    assert set(_GROUP_OF) <= every | {"--help"}
+    shown = "".join(main.get_command(context, "check").get_help(context))  # type: ignore[union-attr]
+    assert [line for line in shown.splitlines() if re.fullmatch(r"[A-Z].*:", line)] == [
+        "Options:", "Rule selection:", "File selection:", "Configuration, cache and log:",
+    ]  # fmt: skip

@@ -14,6 +14,7 @@ from devicefix.cli.changes import changes_of, check_changes, print_bytes, print_
 from devicefix.cli.config import in_force, show
 from devicefix.cli.diff_base import changes_since, diff_base_option, hide_unchanged
 from devicefix.cli.errors import exit_status
+from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths, listed
 from devicefix.cli.options import (
     STDIN,
@@ -81,7 +82,7 @@ def fix_options(command: Command) -> Command:
     )(command)
 
 
-@click.command(short_help="Find the ties to CUDA in files.")
+@click.command(cls=GroupedCommand, short_help="Find the ties to CUDA in files.")
 @fix_options
 @common_options
 @click.option("--show-files", is_flag=True, help="Only list the files that would be checked.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import (
     Source,
     baseline_option,
@@ -73,7 +74,7 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     ]
 
 
-@click.command(short_help="Show the settings in force, or explain one.")
+@click.command(cls=GroupedCommand, short_help="Show the settings in force, or explain one.")
 @click.argument("key", required=False, shell_complete=_complete)
 @click.option(
     "--path",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from devicefix.cli.errors import exit_status, missing_package, print_warning
+from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, resolver_for
 from devicefix.cli.output import check_default, check_folder, write_file
@@ -27,7 +28,7 @@ NAME = "devicefix-report"
 FORMATS = ("html", "json", "csv")
 
 
-@click.command(short_help="Write a migration report.")
+@click.command(cls=GroupedCommand, short_help="Write a migration report.")
 @common_options
 @click.option(
     "--output",

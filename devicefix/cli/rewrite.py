@@ -10,6 +10,7 @@ import click
 
 from devicefix.cli.changes import changes_of, check_changes, print_bytes, print_patch, write_changes
 from devicefix.cli.errors import CommandError, exit_status
+from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, resolver_for, unsafe_option
 from devicefix.cli.verify import Limits, limit_options
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 UNCHANGED = "Nothing was written; all files are unchanged."
 
 
-@click.command(short_help="Rewrite files, or print a patch.")
+@click.command(cls=GroupedCommand, short_help="Rewrite files, or print a patch.")
 @common_options
 @click.option("--in-place", "-i", is_flag=True, help="Write the files instead of printing a patch.")
 @click.option("--diff", is_flag=True, help="Print the patch also with --in-place or -.")

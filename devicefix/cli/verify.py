@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from devicefix.cli.errors import CommandError, missing_package, os_error
+from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import common_folder, resolver_for, rule_options, unsafe_option
 from devicefix.cli.output import check_folder
 from devicefix.config.sizes import size
@@ -81,6 +82,7 @@ def limit_options(command: Command) -> Command:
 
 
 @click.command(
+    cls=GroupedCommand,
     short_help="Run a rewritten program on a CPU.",
     epilog=EPILOG,
     context_settings={"allow_interspersed_args": False},

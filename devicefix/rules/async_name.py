@@ -39,10 +39,10 @@ class AsyncName(Rule):
     ```
 
     ## Fix safety
-    Safe for the methods of tensors (`cuda`, `to`, `type`, `copy_`), for which the two names mean the same, and for the
-    functions of the same file whose parameter is renamed with it, or that hand `**kwargs` to such a method. Unsafe for an argument of any other function: it may
-    have another name there. There is no fix for attributes, variables of a module and imported names, nor where
-    `non_blocking` is a name in the same function.
+    Safe for the methods of tensors (`cuda`, `to`, `type`, `copy_`), for which the two names mean the same. Also safe
+    for functions of the same file whose parameter is renamed with it, or that pass `**kwargs` to such a method.
+    Unsafe for an argument of any other function: it may have another name there. There is no fix for attributes,
+    variables of a module and imported names, nor where `non_blocking` is a name in the same function.
     """
 
     code = "DF814"

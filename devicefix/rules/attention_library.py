@@ -51,9 +51,9 @@ class AttentionLibrary(Rule):
 
     ## Fix safety
     With CUDA the library is imported and called as before. Without it, the definition computes what the library
-    documents: both libraries have the heads behind the sequence, and torch has them in front; each head of the keys
-    serves several of the queries if there are fewer; a causal mask of flash-attn ends at the last query and key,
-    and one of xformers begins at the first. Only the rounding differs, as between any two kernels.
+    documents. Both libraries have the heads after the sequence, and torch has them before it. If there are fewer
+    heads for the keys, each serves several heads of the queries. A causal mask of flash-attn is aligned at the last
+    query and key, and one of xformers at the first. Only the rounding differs, as between any two kernels.
 
     The fix is unsafe if there is dropout, which draws other random numbers, or if the mask is not known to be None
     or a `LowerTriangularMask`. There is none if a call uses what torch does not have, such as `alibi_slopes`,

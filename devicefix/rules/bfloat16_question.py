@@ -18,13 +18,13 @@ _CAPABILITY = "torch.cuda.get_device_capability"
 class Bfloat16Question(Rule):
     """
     ## What it does
-    Reports `torch.cuda.is_bf16_supported()`, and a comparison of `torch.cuda.get_device_capability()`, where the program
-    computes in half precision if the answer is no.
+    Reports `torch.cuda.is_bf16_supported()`, and a comparison of `torch.cuda.get_device_capability()`, where the
+    program computes in half precision if the answer is no.
 
     ## Why it matters
     Without CUDA the answer is no. (`get_device_capability` raises an error; DF401 makes it (0, 0), which is below
-    that of any GPU.) The program then computes in float16, where the GPU used bfloat16, with other numbers
-    and a smaller range. Nothing fails, although a CPU supports bfloat16.
+    that of any GPU.) The program then computes in float16 instead of bfloat16, with other numbers and a smaller
+    range. Nothing fails, although a CPU supports bfloat16.
 
     ## Example
     ```python
@@ -38,13 +38,13 @@ class Bfloat16Question(Rule):
     ```
 
     ## Fix safety
-    There is no fix: a person has to choose the dtype on a CPU. A program that itself asks whether CUDA is available has
-    chosen, and is not reported.
+    There is no fix: a person has to choose the dtype on a CPU. A program that itself asks whether CUDA is available
+    has chosen, and is not reported.
     """
 
     code = "DF408"
     name = "bfloat16-question"
-    summary = "The choice of bfloat16 asks the GPU, so that a CPU computes in float16"
+    summary = "The choice of bfloat16 depends on the GPU, so a CPU computes in float16"
     references = ("torch.cuda.is_bf16_supported", _CAPABILITY)
     INVALID = (
         Example(

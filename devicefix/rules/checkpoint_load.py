@@ -60,8 +60,8 @@ class CheckpointLoad(Rule):
     Safe: with CUDA all tensors are loaded to the same devices as before. Where no `map_location` was passed, that is
     why the fix does not pass `device`, which would also move tensors that were saved on the CPU.
 
-    A file is left alone that the program has saved itself: before, in the same function; as a cache of tensors that are
-    on the CPU in any case; or in the temporary folder of a test.
+    A file that the program itself has saved is left alone: earlier in the same function, as a cache of tensors that
+    are always on the CPU, or in the temporary folder of a test.
     """
 
     code = "DF501"
@@ -479,7 +479,7 @@ class CheckpointLoad(Rule):
             self.context.mark_handled(given)
             yield self.finding(
                 given,
-                "`map_location` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
+                "`map_location` is a CUDA device, which may not exist; use it only if CUDA is available",
                 self._shared(given) or self.context.when_cuda(given, '"cpu"', safety, of_cuda=True),
             )
 

@@ -18,8 +18,8 @@ class CpuRejected(Rule):
     there are enough GPUs.
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
-    if a handler in the same function continues on a CPU, or if a kernel of Triton follows it, whose import is
-    reported.
+    or if a handler in the same function continues on a CPU. So is one that a Triton kernel follows, since the import
+    of Triton is reported.
 
     ## Why it matters
     The check stops the program on a CPU, even if the code behind it would run there.

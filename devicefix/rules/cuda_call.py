@@ -51,11 +51,11 @@ class CudaCall(Rule):
 
     ## Fix safety
     Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
-    `.cuda(1)` moves to `cuda:1`. The device of a variable to which a function moves several times is defined once, where the
-    variable gets its value. If the argument is not known, or the receiver may have a custom `cuda` method,
-    the call stays and depends on `torch.cuda.is_available()`. That is unsafe where a custom method, or a call in the
-    arguments, does more than move or return a value, which a CPU then skips, and in a `torch.fx.Interpreter`: its graph
-    may change in place what was copied on a GPU. There is no fix for `.cuda(*args)`.
+    `.cuda(1)` moves to `cuda:1`. The device of a variable to which a function moves several times is defined once,
+    where the variable gets its value. If the argument is not known, or the receiver may have a custom `cuda` method,
+    the call stays and depends on `torch.cuda.is_available()`. This is unsafe if a custom method or a call in the
+    arguments does more than move or return a value, since a CPU then skips it. It is also unsafe in a
+    `torch.fx.Interpreter`, whose graph may change in place what a GPU copied. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"

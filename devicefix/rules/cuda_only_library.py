@@ -40,13 +40,13 @@ class CudaOnlyLibrary(Rule):
     ## What it does
     Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers,
     Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
-    An import under a guard, in a function that is only called under one, or in a `try` whose `except ImportError`
-    continues without the library, is left alone; a use of it that does not depend on whether the import succeeded is
-    reported, and so is a refusal to go on without it. xformers can be installed without CUDA, where its attention fails:
-    a call of it that only asks whether the import succeeded is reported as well. There is one finding for each library and file. The compiled
-    extensions of a project are those that its `setup.py` builds as `CUDAExtension`, with no choice of
-    `CppExtension`. Calls of the program `nvidia-smi` are reported where its absence raises an error, or its output
-    is used.
+    An import is left alone under a guard, in a function that is only called under one, or in a `try` whose `except
+    ImportError` continues without the library. A use of the library that does not check whether the import succeeded
+    is reported, and so is a refusal to continue without it. xformers can be installed without CUDA, but its attention
+    then fails. A call of it that only checks whether the import succeeded is therefore reported, too. There is one
+    finding for each library and file. The compiled extensions of a project are those that its `setup.py` builds as
+    `CUDAExtension`, with no choice of `CppExtension`. Calls of the program `nvidia-smi` are reported where its
+    absence raises an error, or its output is used.
 
     ## Why it matters
     Without CUDA the import fails, or the first call does.
@@ -64,8 +64,8 @@ class CudaOnlyLibrary(Rule):
 
     ## Fix safety
     There is no fix for a library that is missing: the replacement depends on the program. Where a flag says that
-    xformers is installed, the fix sets it only if CUDA is available. It is unsafe, since the path without the library may
-    compute something else.
+    xformers is installed, the fix sets it only if CUDA is available. It is unsafe, since the path without the library
+    may compute something else.
     """
 
     code = "DF902"

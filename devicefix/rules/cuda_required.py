@@ -16,12 +16,12 @@ from devicefix.rules.shared.refusals import Refusals, Verdict
 class CudaRequired(Rule):
     """
     ## What it does
-    Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, and an error or an exit if
-    it is not available, also as `… or sys.exit()` or in a function that ends the program.
+    Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, or an error or exit if CUDA is
+    not available, also as `… or sys.exit()` or in a function that ends the program.
 
-    A check is left alone if it answers a request, as in `if args.device == "cuda" and not
-    torch.cuda.is_available()`, if a handler in the same function continues on a CPU, or if a kernel of Triton
-    follows it, whose import is reported.
+    A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
+    or if a handler in the same function continues on a CPU. So is one that a Triton kernel follows, since the import
+    of Triton is reported.
 
     ## Why it matters
     The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check

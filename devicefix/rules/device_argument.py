@@ -477,7 +477,7 @@ class DeviceArgument(Rule):
             finding = self.finding(
                 value,
                 f"`{self.context.source.code(value)}` is {what}, which may not exist;"
-                " select it by `torch.cuda.is_available()`",
+                " use it only if CUDA is available",
                 fix,
             )
             finding = checked_for_uses(self.context, value, finding)

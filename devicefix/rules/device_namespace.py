@@ -20,9 +20,10 @@ _TWICE = "the test calls it once more"
 class DeviceNamespace(Rule):
     """
     ## What it does
-    Finds functions that are called on the part of torch for a device whose type is chosen at run time, such as
-    `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`, where that of
-    the CPU lacks the function. It is also found by way of a variable, or of a function of the project that returns it.
+    Finds functions that are called on the module of torch for a device whose type is chosen at run time, if the
+    module for the CPU lacks them: `torch.get_device_module(device).empty_cache()`, `getattr(torch,
+    device.type).memory_allocated()`. It is also found by way of a variable, or of a function of the project that
+    returns it.
 
     ## Why it matters
     Measured on torch 2.13: `torch.cpu` has `synchronize`, `set_device`, `current_device`, `device_count`, `Stream` and

@@ -28,9 +28,9 @@ _CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds the name of a CUDA device as a value that becomes a device later: assigned to a variable or attribute, as
-    the default of a parameter or command line option, in a list or dictionary, as an argument, or returned by a
-    function.
+    Finds the name of a CUDA device as a value that becomes a device later. It may be assigned to a variable or
+    attribute, the default of a parameter or command-line option, in a list or dictionary, an argument, or the result
+    of a function.
 
     ## Why it matters
     The value is passed on, and moving anything to it fails without CUDA.
@@ -50,9 +50,9 @@ class DeviceValue(Rule):
     ```
 
     ## Fix safety
-    Safe where the value is shown to become a device, in the module or in another file of the project: a string
-    stays a string, and a value given by the user still overrides the default. With CUDA the value is the same, and
-    without it the program would have failed.
+    Safe if the module or another file of the project uses the value as a device. A string stays a string, and a value
+    given by the user still overrides the default. With CUDA the value is the same, and without it the program would
+    have failed.
 
     Unsafe if
 
@@ -1232,7 +1232,7 @@ class DeviceValue(Rule):
             yield self._report(value, Safety.UNSAFE)
         elif Use.UNKNOWN in use and self._may_be_device(value) and is_passed_on(self.facts, value):
             message = f"{self._is_device(value)}, if it is used as a device"
-            yield self.finding(value, f"{message}; select it by `torch.cuda.is_available()`")
+            yield self.finding(value, f"{message}; use it only if CUDA is available")
 
     def _may_be_device(self, value: ast.expr) -> bool:
         """Return whether a value that goes out of sight may become a device: if it has a number, or torch is used."""
@@ -1275,7 +1275,7 @@ class DeviceValue(Rule):
 
     def _report(self, value: ast.expr, safety: Safety, more: str = "") -> Finding:
         self.context.mark_handled(value)
-        advice = f"select it by `torch.cuda.is_available()`{more}"
+        advice = f"use it only if CUDA is available{more}"
         if (reason := collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
             advice += f", and mind that {reason}"

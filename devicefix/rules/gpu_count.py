@@ -39,11 +39,11 @@ class GpuCount(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the
-    places that compute with it are fixed. Such a fix is unsafe if the number may be another one, such as a 0 that
-    the user of a machine with CUDA chose, if the number of one GPU is made of it and goes out of sight, or if only a
-    choice between one GPU and several depends on it. If the program always ends where the number is 0, it has no path
-    for 0: the check goes, and the number is at least 1.
+    Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the places
+    that compute with it are fixed. Such a fix is unsafe if the number may come from elsewhere, such as a 0 that the
+    user chose on a machine with CUDA. It is also unsafe if the program computes the index of a GPU from it and passes
+    that on, or if only a choice between one GPU and several depends on it. If the program always ends where the
+    number is 0, it has no path for 0: the check goes, and the number is at least 1.
     """
 
     code = "DF402"

@@ -14,9 +14,9 @@ from devicefix.rules.shared.guarded_names import GuardedNames
 class GuardedName(Rule):
     """
     ## What it does
-    Finds names that are only defined if CUDA is available, and used where it may not be: by assignments, imports,
-    loops and functions, and also under a flag of the user's if the body moves something to CUDA. Likewise finds
-    the attribute `module` of a model that is only wrapped in `DataParallel` with CUDA.
+    Finds names that are only defined if CUDA is available, and used where it may not be. Assignments, imports, loops
+    and functions define names. A flag of the user counts as a check for CUDA if its body moves something to CUDA.
+    Likewise finds the attribute `module` of a model that is only wrapped in `DataParallel` with CUDA.
 
     ## Why it matters
     On a CPU the use raises a NameError or an UnboundLocalError, or an AttributeError.

@@ -29,7 +29,7 @@ from devicefix.rules.shared.library_facts import (
     Argument,
 )
 
-_LOADS = "loads to a CUDA device, which may not exist; select it by `torch.cuda.is_available()`"
+_LOADS = "loads to a CUDA device, which may not exist; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
@@ -78,7 +78,7 @@ class HardWiredFlag(Rule):
 
     code = "DF904"
     name = "hard-wired-flag"
-    summary = "Another library is set to use CUDA on every machine"
+    summary = "A library is configured to use CUDA on every machine"
     words = (
         b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"num_gpus", b"gpu_id=", b"device_id=",
         b"gpu_index=", b"device_index=", b"device_map", b"max_memory",

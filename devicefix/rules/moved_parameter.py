@@ -53,7 +53,7 @@ class MovedParameter(Rule):
 
     code = "DF804"
     name = "moved-parameter"
-    summary = "A moved parameter is only a parameter on a CPU"
+    summary = "A moved parameter stays a parameter on a CPU only"
     words = (b"cuda", b"register_buffer")
     companions = (b"Parameter(",)  # a file that holds `cuda` is parsed anyway
     common_words = (b".to",)

@@ -30,8 +30,8 @@ _MOVES = re.compile(r"\.(?:cuda|cpu|to|numpy|tolist|item)\b")
 class SiblingDevice(Rule):
     """
     ## What it does
-    Finds tensors that `forward` or a loss function creates and moves to the current GPU, or to a device of the
-    module, although they are combined with an argument of the function. This rule is off by default.
+    Finds tensors that `forward` or a loss function creates and moves to the current GPU or to a device of the module.
+    They are combined with an argument of the function, whose device they could use. This rule is off by default.
 
     ## Why it matters
     With the device of its argument, the function works on any device, on several devices in one program, and

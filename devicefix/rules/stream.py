@@ -40,9 +40,9 @@ class CudaStream(Rule):
     ## Fix safety
     Safe: entering the stream None does nothing, and without a GPU there is no work to synchronize. A time measured
     with events becomes `nan` on a CPU; statements that only take such a time and print it run only with CUDA. All
-    uses of a stream or event are fixed together, and so are two that are used together. If one of the uses is not
-    known (the stream is passed to a function, stored in a list, or shares its name with something else), or `nan`
-    would be converted to an int, it is reported without a fix.
+    uses of a stream or event are fixed together, and so are two that are used together. There is no fix if one of the
+    uses is not known, since the stream is passed to a function, stored in a list, or shares its name with something
+    else. Nor is there one if `nan` would be converted to an int.
     """
 
     code = "DF404"

@@ -38,10 +38,10 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none, or if
-    it stops, or may stop, where the device is the CPU (`assert device.type == "cuda"`, or `== args.type`). A device
-    that is only compared (`x.device == torch.device("cuda")`), or whose type is, is left alone: the comparison is also
-    right on a CPU. So is one that nothing uses but functions of `torch.cuda`.
+    Safe. Unsafe if the program uses the index of the device (`device.index + 1`), since the CPU has none. Also unsafe
+    if it stops, or may stop, where the device is the CPU (`assert device.type == "cuda"`, or `== args.type`). A
+    device that is only compared (`x.device == torch.device("cuda")`), or whose type is, is left alone: the comparison
+    is also right on a CPU. So is one that nothing uses but functions of `torch.cuda`.
     """
 
     code = "DF201"

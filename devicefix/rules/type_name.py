@@ -135,6 +135,4 @@ class TypeName(Rule):
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
         fix = self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")
-        yield self.finding(
-            node, f"the type `{node.value}` needs CUDA; select it by `torch.cuda.is_available()`", fix
-        )
+        yield self.finding(node, f"the type `{node.value}` needs CUDA; use it only if CUDA is available", fix)
