@@ -18,12 +18,12 @@ _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Assert)
 class AcceleratorFunction(Rule):
     """
     ## What it does
-    Finds functions of `torch.accelerator` that need an accelerator, and attributes and names of its
-    `current_accelerator()`, which may be `None`.
+    Finds calls of `torch.accelerator` functions that need an accelerator, and uses of `current_accelerator()` that fail
+    if it is `None`.
 
     ## Why it matters
-    Where there is no accelerator, all functions of `torch.accelerator` that use one raise an error, and the current
-    accelerator is `None`, which has no `type`.
+    Without an accelerator, the functions of `torch.accelerator` that use one raise an error, and
+    `current_accelerator()` returns `None`, which has no `type`.
 
     ## Example
     ```python
@@ -40,8 +40,8 @@ class AcceleratorFunction(Rule):
     ```
 
     ## Fix safety
-    Safe for a statement that only calls a function: the fix puts it under a guard. There is no fix where its value is
-    used, and for the current accelerator.
+    Safe for a statement that only calls a function: the fix puts it under a guard. There is no fix if the value of the
+    function is used, or for `current_accelerator()`.
     """
 
     code = "DF413"

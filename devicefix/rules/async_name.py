@@ -20,10 +20,10 @@ _METHODS = {"cuda", "type", "copy_", "to", "_cuda", "_type"}
 class AsyncName(Rule):
     """
     ## What it does
-    Finds arguments, parameters and other names that are called `async`, as in `x.cuda(async=True)`.
+    Finds arguments, parameters and other names spelled `async`, as in `x.cuda(async=True)`.
 
     ## Why it matters
-    `async` is a keyword since Python 3.7, so the file is a `SyntaxError`. PyTorch 0.4 renamed the argument to
+    `async` has been a keyword since Python 3.7, so the file raises a `SyntaxError`. PyTorch 0.4 renamed the argument to
     `non_blocking`.
 
     ## Example
@@ -39,10 +39,10 @@ class AsyncName(Rule):
     ```
 
     ## Fix safety
-    Safe for the methods of tensors (`cuda`, `to`, `type`, `copy_`), for which the two names mean the same. Also safe
-    for functions of the same file whose parameter is renamed with it, or that pass `**kwargs` to such a method.
-    Unsafe for an argument of any other function: it may have another name there. There is no fix for attributes,
-    variables of a module and imported names, nor where `non_blocking` is a name in the same function.
+    Safe for tensor methods (`cuda`, `to`, `type`, `copy_`), where both names mean the same. Also safe for functions in
+    the same file whose parameter is renamed as well, or that pass `**kwargs` to such a method. Unsafe for an argument
+    of any other function, where the parameter may have a different name. There is no fix for attributes, module
+    variables and imported names, or if the function already has a name `non_blocking`.
     """
 
     code = "DF814"

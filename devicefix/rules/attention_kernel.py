@@ -21,11 +21,11 @@ _NO_KERNEL = "leaves no kernel of scaled dot product attention for a CPU; allow 
 class AttentionKernel(Rule):
     """
     ## What it does
-    Finds settings that leave no kernel of scaled dot product attention that a CPU has.
+    Finds settings that disable every kernel of scaled dot product attention that a CPU supports.
 
     ## Why it matters
-    Attention raises `RuntimeError: No viable backend` unless its math or flash kernels are allowed, and with dropout
-    unless the math kernel is.
+    On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. With
+    dropout it needs the math kernel.
 
     ## Example
     ```python
@@ -40,7 +40,7 @@ class AttentionKernel(Rule):
     ```
 
     ## Fix safety
-    There is no fix: with CUDA, one more kernel that is allowed may change which one is used.
+    There is no fix: enabling another kernel may change which one CUDA uses.
     """
 
     code = "DF414"

@@ -19,10 +19,10 @@ _PACKAGES = ("flash_attn", "xformers")
 class AttentionLibrary(Rule):
     """
     ## What it does
-    Finds imports of flash-attn and xformers whose functions torch has as well: `flash_attn_func`,
+    Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func`,
     `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func` and `memory_efficient_attention`, with its
-    `LowerTriangularMask`. Other uses of these libraries, among them the functions for sequences of various lengths
-    (`varlen`), are reported by `cuda-only-library`.
+    `LowerTriangularMask`. `cuda-only-library` reports other uses of these libraries, including the functions for
+    sequences of different lengths (`varlen`).
 
     ## Why it matters
     flash-attn can't be installed without CUDA, and the functions of xformers fail on a CPU.
@@ -51,14 +51,13 @@ class AttentionLibrary(Rule):
 
     ## Fix safety
     With CUDA the library is imported and called as before. Without it, the definition computes what the library
-    documents. Both libraries have the heads after the sequence, and torch has them before it. If there are fewer
-    heads for the keys, each serves several heads of the queries. A causal mask of flash-attn is aligned at the last
-    query and key, and one of xformers at the first. Only the rounding differs, as between any two kernels.
+    documents. Both libraries expect the heads after the sequence, torch before it. If the keys have fewer heads than
+    the queries, each key head serves several query heads. flash-attn aligns a causal mask to the last query and key,
+    xformers to the first. Only rounding differs, as between any two kernels.
 
-    The fix is unsafe if there is dropout, which draws other random numbers, or if the mask is not known to be None
-    or a `LowerTriangularMask`. There is none if a call uses what torch does not have, such as `alibi_slopes`,
-    `softcap` or `return_attn_probs`, if a function is passed on, or if another file imports it from
-    the module.
+    The fix is unsafe with dropout, which draws different random numbers, and if the mask may be anything but None or a
+    `LowerTriangularMask`. There is no fix if a call uses a feature that torch lacks, such as `alibi_slopes`, `softcap`
+    or `return_attn_probs`, if a function is passed on, or if another file imports it from this module.
     """
 
     code = "DF417"

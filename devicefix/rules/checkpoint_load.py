@@ -38,7 +38,7 @@ class CheckpointLoad(Rule):
     """
     ## What it does
     Finds `torch.load(...)` without `map_location`, with a CUDA device as `map_location`, or with a parameter that
-    callers may leave out.
+    callers may omit.
 
     ## Why it matters
     Loading a checkpoint that was saved on a GPU fails without CUDA unless `map_location` moves it to the CPU:
@@ -57,10 +57,10 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA all tensors are loaded to the same devices as before. Where no `map_location` was passed, that is
-    why the fix does not pass `device`, which would also move tensors that were saved on the CPU.
+    Safe: with CUDA all tensors are loaded to the same devices as before. If the call has no `map_location`, the fix
+    does not pass `device`, since that would also move tensors that were saved on the CPU.
 
-    A file that the program itself has saved is left alone: earlier in the same function, as a cache of tensors that
+    The rule ignores files that the program itself has saved: earlier in the same function, as a cache of tensors that
     are always on the CPU, or in the temporary folder of a test.
     """
 

@@ -15,12 +15,12 @@ _MIXED = "the value may be an option that the user gives, whose error should sta
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds a device that the program reads from a configuration file of the project, where that file selects CUDA. The
-    file is YAML, JSON or TOML, and the code names it: as an argument, the default of an option, or Hydra's
+    Finds devices that the program reads from a configuration file of the project, if that file selects CUDA. The file
+    is YAML, JSON or TOML, and the code names it as an argument, as the default of an option, or as Hydra's
     `config_name`.
 
     ## Why it matters
-    The value is used as it is, and moving anything to it fails without CUDA.
+    The program uses the value as it is, and moving anything to it fails without CUDA.
 
     ## Example
     ```python
@@ -35,13 +35,13 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: only the value that the project itself provides becomes the CPU, and only if CUDA is not available, where the
-    program would have failed. Any other value stays as it is, so that a device which somebody chooses, such as
-    `cuda:1` or `mps`, still raises its error where it does not exist.
+    Safe: only the value in the project's own file becomes the CPU, and only without CUDA, where the program would have
+    failed. Any other value is unchanged, so a device that a user chooses, such as `cuda:1` or `mps`, still raises its
+    error if it does not exist.
 
-    Unsafe if options of the command line may replace the value, as with Hydra, or where the configuration is merged
-    or changed: an explicit choice should keep its error. Unsafe, too, if the program takes the number out of the
-    value, or stops where the value is the CPU. There is no fix with `--target accelerator`.
+    Unsafe if command-line options may replace the value, as with Hydra, or if the program merges or changes the
+    configuration: an explicit choice should keep its error. Also unsafe if the program reads the number in the value,
+    or stops if the value is the CPU. There is no fix with `--target accelerator`.
     """
 
     code = "DF207"

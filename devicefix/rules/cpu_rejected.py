@@ -14,12 +14,12 @@ from devicefix.rules.shared.refusals import MESSAGE, Refusals
 class CpuRejected(Rule):
     """
     ## What it does
-    Finds checks that no value on a CPU passes: that a tensor or a device is on CUDA, that a backend is NCCL, or that
-    there are enough GPUs.
+    Finds checks that always fail on a CPU: that a tensor is on a GPU, that a device is a CUDA device, that a backend is
+    NCCL, or that there are enough GPUs.
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
-    or if a handler in the same function continues on a CPU. So is one that a Triton kernel follows, since the import
-    of Triton is reported.
+    or if a handler in the same function continues on a CPU. It is also left alone before a call of a Triton kernel,
+    since the import of Triton is reported.
 
     ## Why it matters
     The check stops the program on a CPU, even if the code behind it would run there.
@@ -38,7 +38,7 @@ class CpuRejected(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the code behind the check may need CUDA.
+    There is no fix: the code after the check may need CUDA.
     """
 
     code = "DF704"

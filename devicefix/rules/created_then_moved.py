@@ -41,9 +41,9 @@ class CreatedThenMoved(Rule):
     ```
 
     ## Fix safety
-    Safe: only tensors that have the same bits on every device are changed (`zeros`, `ones`, `empty`, `full`,
-    `eye`, `arange` of integers, `tensor` of a literal). Random tensors stay, since the generator of another device
-    draws different numbers. So do `linspace`, and `arange` of fractions, which round differently on a GPU, and
+    Safe: only tensors that have the same bits on every device are changed (`zeros`, `ones`, `empty`, `full`, `eye`,
+    `arange` of integers, `tensor` of a literal). Random tensors are left alone, since the generator of another device
+    draws different numbers. So are `linspace` and `arange` with fractions, which round differently on a GPU, and
     tensors with `requires_grad=True`: the moved tensor is not a leaf of the graph, but a new one would be.
     """
 

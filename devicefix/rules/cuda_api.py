@@ -57,17 +57,17 @@ class CudaApi(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA and on a CPU the program does the same as before. Most functions of `torch.accelerator` raise
-    an error without an accelerator, even where `torch.cuda` does nothing; such calls are put under a guard.
+    Safe: with CUDA and on a CPU the program does the same as before. Most functions of `torch.accelerator` raise an
+    error without an accelerator, even where `torch.cuda` does nothing; such calls are put under a guard.
     `torch.amp.autocast` and `torch.amp.GradScaler` keep the device "cuda", since another device would change the
     numbers on a CPU. The streams and events of a module are replaced together or not at all, since a function may
-    need those of CUDA.
+    accept only CUDA's.
 
     `torch.cuda.is_available()` is replaced if all code that depends on it is known and works with any accelerator;
-    devices and moves in that code become those of the accelerator. If it guards something specific to CUDA (a
-    tensor type, NCCL, the device that a checkpoint was saved from), it stays and is reported: another accelerator
-    must not run that code. If the result is passed on (an attribute, an argument, a return value), the fix is
-    unsafe for that reason. With CUDA and on a CPU it makes no difference.
+    devices and moves in that code become those of the accelerator. If it guards something specific to CUDA (a tensor
+    type, NCCL, the device that a checkpoint was saved from), it is kept and reported: another accelerator must not run
+    that code. For the same reason, the fix is unsafe if the result is passed on (in an attribute, an argument or a
+    return value). With CUDA and on a CPU it makes no difference.
 
     Code without a counterpart in `torch.accelerator` is reported without a fix. So is code that needs a newer torch
     than `--torch-version`, and an import of `torch.cuda`, which can be removed once nothing uses it. Not every

@@ -77,9 +77,9 @@ class CudaAutocast(Rule):
     Finds autocast for CUDA where the program also has tensors or modules in half precision or bfloat16.
 
     ## Why it matters
-    On a CPU, autocast for CUDA switches itself off. That does no harm as long as everything is in float32. But
-    autocast also casts the operands of a matrix product or a convolution to one dtype. Without it, a float32 layer
-    that gets a bfloat16 tensor raises "mat1 and mat2 must have the same dtype".
+    On a CPU, autocast for CUDA switches itself off. That is harmless if everything is in float32. But autocast also
+    casts the operands of a matrix product or a convolution to one dtype. Without it, a float32 layer that gets a
+    bfloat16 tensor raises "mat1 and mat2 must have the same dtype".
 
     ## Example
     ```python
@@ -96,19 +96,19 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    Safe if the code under autocast fails without it: an operation gets both float32 and low precision. It may be in
-    the `forward` of a class in another file. The fix spells out the dtype, since the default is float16 for CUDA and
-    bfloat16 for a CPU. [Autocast on a CPU](https://devicefix.github.io/devicefix/precision/) has the measured
-    differences to a GPU's numbers.
+    Safe if the code under autocast fails without it: an operation gets both float32 and low precision. It may be in the
+    `forward` of a class in another file. The fix spells out the dtype, since the default is float16 for CUDA and
+    bfloat16 for a CPU. [Autocast on a CPU](https://devicefix.github.io/devicefix/precision/) lists the measured
+    differences from a GPU's results.
 
-    Otherwise the fix is unsafe: if everything under autocast is in float32, the CPU computes more exactly without. It
-    is also unsafe if a part of the program disables autocast for CUDA only, if the dtype is not known, or if a
-    program trains in float16, whose scaler is off on a CPU. An autocast with `enabled=flag` is reported only if the
-    code under it fails without it, if the same flag converts something to low precision, or if the code gets a tensor
-    in low precision.
+    Otherwise the fix is unsafe: if everything under autocast is in float32, the CPU is more accurate without it. It is
+    also unsafe if part of the program disables autocast for CUDA only, if the dtype is not known, or if the program
+    trains in float16, since the gradient scaler is off on a CPU. An autocast with `enabled=flag` is reported only if
+    the code under it fails without it, if the same flag converts something to low precision, or if the code gets a
+    tensor in low precision.
 
-    Autocast to float32 is reported without a fix, for any device: on CUDA it casts low precision to float32, on a CPU
-    it switches itself off with a warning (torch 2.13).
+    Autocast to float32 is reported without a fix, for any device: it casts low precision to float32 on CUDA, but
+    switches itself off with a warning on a CPU (torch 2.13).
 
     `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. If the program uses that, the fix names the
     device there as well. This is safe: it changes nothing with CUDA.

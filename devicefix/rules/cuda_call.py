@@ -51,11 +51,12 @@ class CudaCall(Rule):
 
     ## Fix safety
     Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
-    `.cuda(1)` moves to `cuda:1`. The device of a variable to which a function moves several times is defined once,
-    where the variable gets its value. If the argument is not known, or the receiver may have a custom `cuda` method,
-    the call stays and depends on `torch.cuda.is_available()`. This is unsafe if a custom method or a call in the
+    `.cuda(1)` moves to `cuda:1`. If a function uses the same variable in several moves, the fix defines the device
+    once, where the variable is assigned. If the argument is not known, or the receiver may have a custom `cuda` method,
+    the call is kept and depends on `torch.cuda.is_available()`. This is unsafe if a custom method or a call in the
     arguments does more than move or return a value, since a CPU then skips it. It is also unsafe in a
-    `torch.fx.Interpreter`, whose graph may change in place what a GPU copied. There is no fix for `.cuda(*args)`.
+    `torch.fx.Interpreter`, whose graph may change a tensor in place that only a GPU copies. There is no fix for
+    `.cuda(*args)`.
     """
 
     code = "DF101"

@@ -35,10 +35,10 @@ class CudaFunction(Rule):
 
     ## Fix safety
     Safe if the call is a statement. Also safe if its value is the current device, the name of the GPU or its
-    capability, and all uses work with the value for a CPU. A current device or a random state whose uses are not
-    known is unsafe. So is a guard around a line that prints other values, too, which are then not printed on a CPU.
-    Unsafe for calls that do not initialize CUDA, if the program sets `CUDA_VISIBLE_DEVICES` later. Other values, such
-    as the properties of a GPU, are reported without a fix: a person has to decide what to use on a CPU.
+    capability, and every use works with the value for a CPU. Unsafe for a current device or a random state if not all
+    of its uses are known. Also unsafe for a guard around a line that prints other values, which are then not printed on
+    a CPU, and for calls that do not initialize CUDA if the program sets `CUDA_VISIBLE_DEVICES` later. Other values,
+    such as the properties of a GPU, are reported without a fix: you have to decide what to use on a CPU.
     """
 
     code = "DF401"

@@ -38,15 +38,17 @@ def _words() -> list[bytes]:
 class CudaOnlyLibrary(Rule):
     """
     ## What it does
-    Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers,
-    Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
+    Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers, Triton,
+    DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
+
     An import is left alone under a guard, in a function that is only called under one, or in a `try` whose `except
-    ImportError` continues without the library. A use of the library that does not check whether the import succeeded
-    is reported, and so is a refusal to continue without it. xformers can be installed without CUDA, but its attention
-    then fails. A call of it that only checks whether the import succeeded is therefore reported, too. There is one
-    finding for each library and file. The compiled extensions of a project are those that its `setup.py` builds as
-    `CUDAExtension`, with no choice of `CppExtension`. Calls of the program `nvidia-smi` are reported where its
-    absence raises an error, or its output is used.
+    ImportError` continues without the library. A use of the library that does not check whether the import succeeded is
+    reported, and so is a refusal to continue without it.
+
+    xformers can be installed without CUDA, but its attention then fails, so a call that only checks whether the import
+    succeeded is reported, too. There is one finding for each library and file. The compiled extensions of a project are
+    those that its `setup.py` builds as `CUDAExtension`, without `CppExtension` as an alternative. Calls of `nvidia-smi`
+    are reported if its absence raises an error, or if its output is used.
 
     ## Why it matters
     Without CUDA the import fails, or the first call does.
@@ -63,9 +65,9 @@ class CudaOnlyLibrary(Rule):
     import the library under `if torch.cuda.is_available():` or in a `try`, and add a CPU path.
 
     ## Fix safety
-    There is no fix for a library that is missing: the replacement depends on the program. Where a flag says that
-    xformers is installed, the fix sets it only if CUDA is available. It is unsafe, since the path without the library
-    may compute something else.
+    There is no fix for a missing library: the replacement depends on the program. If a flag says that xformers is
+    installed, the fix sets it only if CUDA is available. This is unsafe, since the path without the library may compute
+    something else.
     """
 
     code = "DF902"

@@ -16,12 +16,12 @@ _PLANS = "torch.backends.cuda.cufft_plan_cache"
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds settings of torch with which it needs CUDA: optimizers with `capturable=True`, a profiler of CUDA alone, and
-    cuFFT's cache of plans.
+    Finds torch settings that only work with CUDA: optimizers with `capturable=True`, profilers that record only CUDA,
+    and the cuFFT plan cache.
 
     ## Why it matters
-    Measured on torch 2.13 without CUDA: the step of a capturable optimizer raises an `AssertionError`, a profiler
-    without an activity raises an error, and so does the cache of plans.
+    Without CUDA (torch 2.13), a step of a capturable optimizer raises an `AssertionError`. A profiler without another
+    activity raises an error, and so does the plan cache.
 
     ## Example
     ```python
@@ -34,10 +34,10 @@ class CudaOnlySetting(Rule):
     ```
 
     ## Fix safety
-    Safe for `capturable`: with CUDA it stays true. On a CPU, the corrections of a step are then computed in float64, on a
-    GPU in float32, which differs as much as rounding does. Unsafe with `foreach` where the learning rate may be a tensor:
-    torch refuses both together if the optimizer is not capturable. Safe for a statement that uses the cache of plans: the
-    fix puts it under a guard. A profiler is reported without a fix.
+    Safe for `capturable`: with CUDA it stays true. On a CPU, the corrections of a step are then computed in float64
+    rather than in float32 as on a GPU. The difference is only rounding. Unsafe with `foreach` if the learning rate may
+    be a tensor: torch rejects the combination unless the optimizer is capturable. Safe for a statement that uses the
+    plan cache: the fix puts it under a guard. A profiler is reported without a fix.
     """
 
     code = "DF411"

@@ -17,11 +17,11 @@ class CudaRequired(Rule):
     """
     ## What it does
     Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, or an error or exit if CUDA is
-    not available, also as `… or sys.exit()` or in a function that ends the program.
+    not available. This includes `… or sys.exit()` and calls of a function that ends the program.
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
-    or if a handler in the same function continues on a CPU. So is one that a Triton kernel follows, since the import
-    of Triton is reported.
+    or if a handler in the same function continues on a CPU. It is also left alone before a call of a Triton kernel,
+    since the import of Triton is reported.
 
     ## Why it matters
     The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check
@@ -46,11 +46,11 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    Safe where the module always reaches the check when it runs, and nothing catches its error: with CUDA the
-    assertion holds, and the branch never runs. Unsafe where a condition leads to the check, or where not all callers
-    of its function are known: they may catch the error, or may have asked for a GPU. A condition that leads to a
-    process group as well asks for that, and the check is removed. There is no fix in a test, and
-    none where the code needs a library that only works with CUDA.
+    Safe if the module always reaches the check when it runs, and nothing catches the error: with CUDA the assertion
+    holds, and the branch never runs. Unsafe if the check depends on a condition, or if not all callers of its function
+    are known: they may catch the error, or may have asked for a GPU. If the same condition also leads to a process
+    group, it asks for that rather than for a GPU, and the check is removed. There is no fix in a test, or if the code
+    needs a library that only works with CUDA.
     """
 
     code = "DF701"

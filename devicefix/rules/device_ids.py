@@ -42,9 +42,10 @@ class DeviceIds(Rule):
     The `output_device` is the device of `device_ids` by default.
 
     ## Fix safety
-    Safe: with CUDA the arguments are the same. Unsafe in a dictionary of options that is made before the program
-    sets `CUDA_VISIBLE_DEVICES`, since `torch.cuda.is_available()` determines which GPUs are visible, and for `devices`
-    that may be of another accelerator. `DataParallel` is left alone: on a CPU it calls the model directly.
+    Safe: with CUDA the arguments are the same. Unsafe in a dictionary of options that is made before the program sets
+    `CUDA_VISIBLE_DEVICES`, since `torch.cuda.is_available()` determines which GPUs are visible. Also unsafe for
+    `devices` that may belong to another accelerator. `DataParallel` is left alone: on a CPU it calls the model
+    directly.
     """
 
     code = "DF602"

@@ -20,15 +20,13 @@ _TWICE = "the test calls it once more"
 class DeviceNamespace(Rule):
     """
     ## What it does
-    Finds functions that are called on the module of torch for a device whose type is chosen at run time, if the
-    module for the CPU lacks them: `torch.get_device_module(device).empty_cache()`, `getattr(torch,
-    device.type).memory_allocated()`. It is also found by way of a variable, or of a function of the project that
-    returns it.
+    Finds calls on the torch module of a device whose type is chosen at run time, if `torch.cpu` lacks the function:
+    `torch.get_device_module(device).empty_cache()`, `getattr(torch, device.type).memory_allocated()`. The module may
+    also be in a variable, or be returned by a function of the project.
 
     ## Why it matters
-    Measured on torch 2.13: `torch.cpu` has `synchronize`, `set_device`, `current_device`, `device_count`, `Stream` and
-    `Event`, but nothing for memory, random numbers or properties of a device. A call of such a function raises an
-    `AttributeError`.
+    In torch 2.13, `torch.cpu` has `synchronize`, `set_device`, `current_device`, `device_count`, `Stream` and `Event`,
+    but nothing for memory, random numbers or device properties. Calling such a function raises an `AttributeError`.
 
     ## Example
     ```python
@@ -42,9 +40,9 @@ class DeviceNamespace(Rule):
     ```
 
     ## Fix safety
-    Safe for statements that only concern the memory of a GPU: whichever part of torch it is, the function is called if
-    there is one. Unsafe if the test calls a function that may do more than return that part. Other functions are
-    reported without a fix: what to do without them depends on the program.
+    Safe for statements that only concern GPU memory: the fix calls the function if the module has it. Unsafe if the
+    added check calls a function that may do more than return the module. Other functions are reported without a fix:
+    what to do without them depends on the program.
     """
 
     code = "DF421"

@@ -28,9 +28,8 @@ _CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds the name of a CUDA device as a value that becomes a device later. It may be assigned to a variable or
-    attribute, the default of a parameter or command-line option, in a list or dictionary, an argument, or the result
-    of a function.
+    Finds the name of a CUDA device as a value that becomes a device later: in a variable, an attribute, a list or a
+    dictionary, as the default of a parameter or command-line option, as an argument, or as the result of a function.
 
     ## Why it matters
     The value is passed on, and moving anything to it fails without CUDA.
@@ -56,13 +55,13 @@ class DeviceValue(Rule):
 
     Unsafe if
 
-    - only the name of the variable, option or key says that the value is a device, or `"cpu"` beside it does,
+    - only the name of the variable, option or key says that the value is a device, or a `"cpu"` next to it does,
     - the value is an argument of another library,
-    - the value is beside the CPU in a list, or in a set or an enumeration: with equal devices these may mean
-      something else,
-    - the program takes the number out of the value (`device.split(":")[1]`), since the CPU has none, or adds one
+    - the value is next to the CPU in a list, or in a set or an enumeration, whose meaning may change if two devices are
+      equal,
+    - the program reads the number in the value (`device.split(":")[1]`), since the CPU has none, or adds one
       (`torch.device(device, 1)`): a tensor's device is never `cpu:1`,
-    - the program stops where the value is the CPU (`assert device == "cuda"`),
+    - the program stops if the value is the CPU (`assert device == "cuda"`),
     - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
       are visible.
     """

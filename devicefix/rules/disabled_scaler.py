@@ -43,9 +43,9 @@ class DisabledScaler(Rule):
     ```
 
     ## Fix safety
-    Safe for the scale, also if the object is not a scaler: where there is a "scale", the value is the same. Unsafe in a
+    Safe for the scale, even if the object is not a scaler: if it has a "scale", the value is the same. Unsafe in a
     `try` statement, which may expect the `KeyError`. Everything else is reported without a fix. A class, or an object
-    of unknown class, is taken for a scaler if it is called one.
+    whose class is not known, counts as a scaler if its name says so.
     """
 
     code = "DF410"

@@ -18,8 +18,8 @@ _WITHOUT_GRADIENTS = ("torch.no_grad", "torch.inference_mode")
 class FlexAttention(Rule):
     """
     ## What it does
-    Reports `torch.nn.attention.flex_attention.flex_attention`, unless gradients are off around it. If the program has
-    to run with torch before 2.10, it also finds calls of `create_block_mask` without a device.
+    Finds `torch.nn.attention.flex_attention.flex_attention`, unless gradients are disabled around it. If the program
+    has to run with a torch older than 2.10, the rule also finds calls of `create_block_mask` without a device.
 
     ## Why it matters
     On a CPU, FlexAttention has no backward pass: with an input that requires gradients it raises
@@ -37,9 +37,9 @@ class FlexAttention(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA the mask is on the same device. There is none for `flex_attention`: compute the same
-    with `torch.nn.functional.scaled_dot_product_attention` to train on a CPU. Code that asks for FlexAttention by its
-    name, as in `if backend == "flex"`, is not reported, since the user can choose another.
+    The fix is safe: with CUDA the mask is on the same device. There is none for `flex_attention`: compute the same with
+    `torch.nn.functional.scaled_dot_product_attention` to train on a CPU. Code that selects FlexAttention by name, as in
+    `if backend == "flex"`, is not reported, since the user can choose another backend.
     """
 
     code = "DF418"

@@ -18,9 +18,9 @@ class GatheredGradient(Rule):
     Finds `all_gather_into_tensor` with a tensor that requires a gradient.
 
     ## Why it matters
-    NCCL takes no part in autograd. gloo, the backend for a CPU, copies with operators of torch in another thread. The
-    call then fails with "A view was created in no_grad mode and is being modified inplace", or the result requires a
-    gradient, unlike with NCCL. Which of the two happens is a race.
+    NCCL bypasses autograd. gloo, the backend for CPUs, copies with torch operators in another thread. The call then
+    fails with "A view was created in no_grad mode and is being modified inplace", or the result requires a gradient,
+    unlike with NCCL. Which of the two happens is a race.
 
     ## Example
     ```python

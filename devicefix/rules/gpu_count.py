@@ -19,8 +19,9 @@ _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "s
 class GpuCount(Rule):
     """
     ## What it does
-    Finds `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a number of chunks or a size, and
-    as the length of a list whose elements are used. The number is followed through variables, arguments and options.
+    Finds `torch.cuda.device_count()` used as a number of processes, a factor, a divisor, a number of chunks or a size,
+    or as the length of a list whose elements are used. The rule follows the number through variables, arguments and
+    options.
 
     ## Why it matters
     It is 0 without CUDA. A program that starts 0 processes does nothing and exits successfully, a batch becomes
@@ -39,11 +40,11 @@ class GpuCount(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the places
-    that compute with it are fixed. Such a fix is unsafe if the number may come from elsewhere, such as a 0 that the
-    user chose on a machine with CUDA. It is also unsafe if the program computes the index of a GPU from it and passes
-    that on, or if only a choice between one GPU and several depends on it. If the program always ends where the
-    number is 0, it has no path for 0: the check goes, and the number is at least 1.
+    Safe: with CUDA the number is the same. If the program also checks whether the number is 0, the fix keeps it and
+    changes the places that compute with it. Such a fix is unsafe if the number may come from elsewhere, such as a 0
+    that the user chose on a machine with CUDA. It is also unsafe if the program computes the index of a GPU from it and
+    passes that on, or if only a choice between one GPU and several depends on it. If the program always ends when the
+    number is 0, it has no path for 0. The fix then removes the check, and makes the number at least 1.
     """
 
     code = "DF402"

@@ -35,8 +35,9 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    Safe: on a CPU the move does nothing. `use_cuda and x.cuda()` has no fix: the code may ask for its value. The guard may define names that the code needs without it, as in
-    `if cuda: x = batch[0].cuda()`. A guard around anything else stays.
+    Safe: on a CPU the move does nothing. `use_cuda and x.cuda()` has no fix: the code may use its value. The guard may
+    also define names that the code needs on a CPU, as in `if cuda: x = batch[0].cuda()`. A guard around anything else
+    is kept.
     """
 
     code = "DF702"

@@ -15,8 +15,8 @@ class GuardedName(Rule):
     """
     ## What it does
     Finds names that are only defined if CUDA is available, and used where it may not be. Assignments, imports, loops
-    and functions define names. A flag of the user counts as a check for CUDA if its body moves something to CUDA.
-    Likewise finds the attribute `module` of a model that is only wrapped in `DataParallel` with CUDA.
+    and functions define names. A user's flag counts as a check for CUDA if the code under it moves something to CUDA.
+    The rule also finds the attribute `module` of a model that is only wrapped in `DataParallel` with CUDA.
 
     ## Why it matters
     On a CPU the use raises a NameError or an UnboundLocalError, or an AttributeError.

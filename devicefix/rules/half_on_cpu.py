@@ -22,7 +22,7 @@ _CLASS_NAME = re.compile(r"\b[A-Z]\w+")
 class HalfOnCpu(Rule):
     """
     ## What it does
-    Reports operations on tensors in half precision or bfloat16 that a GPU has and a CPU does not, such as
+    Finds operations on tensors in half precision or bfloat16 that a GPU supports and a CPU does not, such as
     `torch.fft.fft`, `torch.stft` and `avg_pool3d`.
 
     ## Why it matters
@@ -40,15 +40,16 @@ class HalfOnCpu(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the type of the result would change, too, and what it is used for would have to agree. A tensor that
-    is converted for a flag counts, unless the flag is only true with CUDA, and so does one that is passed to a function of
-    another file which transforms it.
+    There is no fix: the dtype of the result would change, too, and every use of it would have to match. A tensor that
+    is only converted if a flag is set is reported as well, unless the flag is only true with CUDA. So is a tensor that
+    is passed to a function in another file that applies a Fourier transform to it.
 
-    `torch-version` is the oldest torch that the program must run with; by default it is the one that the project
-    pins, else the newest, where few operations are missing. Before torch 2.3 `layer_norm` and `interpolate` are missing
-    in float16, and before torch 2.2 matrix products and convolutions. [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/)
-    lists them by version. Operations that a GPU does not have either, such as `torch.linalg.inv`, are not reported.
-    Only operations are reported whose tensor the file shows to be in low precision.
+    `torch-version` is the oldest torch that the program must run with. By default it is the version that the project
+    pins, or else the newest, in which few operations are missing. In float16, `layer_norm` and `interpolate` are
+    missing before torch 2.3, and matrix products and convolutions before torch 2.2. The page [Low
+    precision](https://devicefix.github.io/devicefix/precision/) lists them by version. Operations that a GPU does not
+    have either, such as `torch.linalg.inv`, are not reported. An operation is reported only if the file shows that its
+    tensor is in low precision.
     """
 
     code = "DF412"

@@ -51,8 +51,8 @@ class HardWiredFlag(Rule):
     `Reader(gpu=True)`, `Engine(device_id=0)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
     `max_memory={0: "10GB"}`, `attn_implementation="flash_attention_2"`, `TrainingArguments(bf16=True)`,
     `Trainer(strategy="fsdp")`, `FineGrainedFP8Config()`, `pipeline.enable_model_cpu_offload()`. It also reports
-    `precision="16-mixed"` of Lightning, which silently becomes bfloat16 on a CPU. What runs on a CPU as it is, such as
-    `TrainingArguments(fp16=True)` and the quantization of transformers with bitsandbytes, is left alone.
+    `precision="16-mixed"` of Lightning, which silently becomes bfloat16 on a CPU. Options that work on a CPU, such as
+    `TrainingArguments(fp16=True)` and the quantization of transformers with bitsandbytes, are left alone.
 
     ## Why it matters
     Without CUDA the library raises an error, and no other change to the program can prevent it.
@@ -70,10 +70,10 @@ class HardWiredFlag(Rule):
     ```
 
     ## Fix safety
-    There is no fix where the meaning of the option depends on the library. It is safe to set one to
-    `torch.cuda.is_available()` that its library documents to select the GPU or the CPU, as `cuda` of
-    `torch_fidelity.calculate_metrics`: with CUDA it is still `True`. Beside `devices=[0]`, Lightning's
-    `accelerator="auto"` raises a `TypeError` on a CPU, which takes only a number of devices.
+    There is no fix if the meaning of the option depends on the library. If the library documents that the option
+    selects the GPU or the CPU, as with `cuda` of `torch_fidelity.calculate_metrics`, the fix sets it to
+    `torch.cuda.is_available()`. This is safe: with CUDA it is still `True`. With `devices=[0]`, Lightning's
+    `accelerator="auto"` raises a `TypeError` on a CPU, where `devices` must be a number.
     """
 
     code = "DF904"

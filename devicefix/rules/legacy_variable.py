@@ -37,9 +37,9 @@ class LegacyVariable(Rule):
     and `x.requires_grad_()` for `Variable(x, requires_grad=True)`.
 
     ## Fix safety
-    Safe: only tensors without a history are changed, which are new, come from a data loader, or are `x.data` or
+    Safe: the fix only changes tensors without a history, which are new, come from a data loader, or are `x.data` or
     `x.detach()`. Otherwise, and for calls with keywords, there is no fix: use `x` or `x.detach()`, as intended. The
-    import of `Variable` stays.
+    import of `Variable` is kept.
     """
 
     code = "DF811"

@@ -21,8 +21,8 @@ _STEPS = 100  # how many expressions to follow a figure through
 class MemoryDivisor(Rule):
     """
     ## What it does
-    Finds divisions by how much memory of a GPU is used, such as `torch.cuda.memory_allocated()`, also where the figure
-    comes by way of variables and arithmetic.
+    Finds divisions by figures of GPU memory, such as `torch.cuda.memory_allocated()`, directly or through variables and
+    arithmetic.
 
     ## Why it matters
     Without CUDA these figures are 0, and the division raises a `ZeroDivisionError`.
@@ -42,8 +42,8 @@ class MemoryDivisor(Rule):
     ```
 
     ## Fix safety
-    Safe if the quotient is only printed or logged: with CUDA it is the same, and 0 on a CPU. Unsafe if it is used in
-    another way, since the program then decides by a figure that means nothing there.
+    Safe if the quotient is only printed or logged: with CUDA it is the same, and 0 on a CPU. Unsafe for any other use,
+    since the program then makes a decision based on a figure that means nothing on a CPU.
     """
 
     code = "DF420"

@@ -41,13 +41,13 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    Safe where the value reaches a function that makes a process group, or the program knows gloo as the alternative:
-    with CUDA the backend is the same. A value given on the command line still overrides a default. With
-    `--target accelerator` it is the accelerator's own backend (torch 2.6). Unsafe if the program sets
-    `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible, and where
-    only its name says that a value is a backend. If that name is compared with "nccl", and never with "gloo", there
-    is no fix. A value in a dictionary whose key says nothing about a backend, and a device mesh whose type is not
-    written in the call, are reported without a fix.
+    Safe if the value reaches a function that makes a process group, or the program knows gloo as the alternative: with
+    CUDA the backend is the same. A value given on the command line still overrides a default. With `--target
+    accelerator` it is the accelerator's own backend (torch 2.6). Unsafe if the program sets `CUDA_VISIBLE_DEVICES`
+    afterwards, since `torch.cuda.is_available()` determines which GPUs are visible. Also unsafe if only its name says
+    that a value is a backend. If that name is compared with "nccl", and never with "gloo", there is no fix. A value in
+    a dictionary whose key says nothing about a backend, and a device mesh whose type is not written in the call, are
+    reported without a fix.
     """
 
     code = "DF601"

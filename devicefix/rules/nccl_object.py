@@ -29,7 +29,7 @@ class NcclObject(Rule):
     ```
 
     ## Fix safety
-    There is no fix: what uses the object has to agree.
+    There is no fix: the code that uses the object has to change as well.
     """
 
     code = "DF416"

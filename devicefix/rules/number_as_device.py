@@ -15,7 +15,7 @@ _BY_NAME = "only the name of the function says where it goes"
 class NumberAsDevice(Rule):
     """
     ## What it does
-    Finds variables that hold the number of a GPU and are used as a device, and as nothing else.
+    Finds variables that hold the number of a GPU and are only used as a device.
 
     ## Why it matters
     An int is the number of an accelerator. Without one, `.to(0)` and `device=0` raise an error.
@@ -36,9 +36,10 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the variable holds the same number. There is a fix only if every use takes a device, prints it,
-    or is a call of `torch.cuda`. Unsafe if a function of another file gets it, or a module that is called: only the name
-    says which one passes it on as a device. Else the uses that take a device are fixed one by one (`DF102`, `DF202`).
+    Safe: with CUDA the variable holds the same number. There is a fix only if every use takes a device, prints it, or
+    is a call of `torch.cuda`. Otherwise `DF102` and `DF202` fix the uses one by one. Unsafe if the variable is passed
+    to a function in another file, or to a module that is called: only the name says that the value is used as a device
+    there.
     """
 
     code = "DF205"

@@ -35,9 +35,9 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the memory is pinned as before. An expression that is short enough is repeated, and still
-    evaluated once; a longer one is reported without a fix. A value passed as `pin_memory` is only reported if the
-    module sets it to `True`, as by the default of a parameter.
+    Safe: with CUDA the memory is pinned as before. The fix repeats a short expression, which is still evaluated only
+    once. A longer one is reported without a fix. A value passed as `pin_memory` is only reported if the module sets it
+    to `True`, for example as the default of a parameter.
     """
 
     code = "DF104"

@@ -32,7 +32,7 @@ class ShardedParameters(Rule):
     ```
 
     ## Fix safety
-    There is no fix: which GPU a process has is often chosen elsewhere.
+    There is no fix: the GPU of a process is often chosen elsewhere.
     """
 
     code = "DF415"

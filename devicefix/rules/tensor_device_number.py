@@ -13,8 +13,8 @@ from devicefix.rules.base import Example, Rule
 class TensorDeviceNumber(Rule):
     """
     ## What it does
-    Finds the number of a tensor's device where it is used as a number: counted with, or the index of something.
-    Also finds code that takes the number out of the name of a device.
+    Finds the index of a tensor's device used as a number: in arithmetic, or to index something. Also finds code that
+    reads the number in the name of a device.
 
     ## Why it matters
     On a CPU `x.get_device()` is -1, which counts from the end of a list, and `x.device.index` is `None`. The name
@@ -34,7 +34,7 @@ class TensorDeviceNumber(Rule):
 
     ## Fix safety
     There is no fix: which number is right without a GPU depends on the program. A number that is only passed on as a
-    device has the fix of that use.
+    device is fixed where it is used.
     """
 
     code = "DF206"

@@ -35,8 +35,8 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the device is the same as before. A variable is known to be an index by what it is bound to; the
-    fix is unsafe if only its name says so.
+    Safe: with CUDA the device is the same as before. A variable is known to be an index by the values assigned to it.
+    The fix is unsafe if only its name says so.
     """
 
     code = "DF102"

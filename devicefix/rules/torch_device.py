@@ -39,9 +39,9 @@ class TorchDevice(Rule):
 
     ## Fix safety
     Safe. Unsafe if the program uses the index of the device (`device.index + 1`), since the CPU has none. Also unsafe
-    if it stops, or may stop, where the device is the CPU (`assert device.type == "cuda"`, or `== args.type`). A
-    device that is only compared (`x.device == torch.device("cuda")`), or whose type is, is left alone: the comparison
-    is also right on a CPU. So is one that nothing uses but functions of `torch.cuda`.
+    if it stops, or may stop, if the device is the CPU (`assert device.type == "cuda"`, or `== args.type`). A device is
+    left alone if the program only compares it or its type (`x.device == torch.device("cuda")`), since the comparison is
+    also correct on a CPU. So is a device that only functions of `torch.cuda` use.
     """
 
     code = "DF201"

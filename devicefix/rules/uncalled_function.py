@@ -43,8 +43,8 @@ class UncalledFunction(Rule):
     ```
 
     ## Fix safety
-    Safe: only functions that return None are replaced. Any other function, and one whose name is computed, is
-    reported without a fix: a person has to decide what to use on a CPU.
+    Safe: only functions that return None are replaced. Any other function, and one whose name is computed, is reported
+    without a fix: you have to decide what to use on a CPU.
     """
 
     code = "DF409"

@@ -16,9 +16,9 @@ class Unparsable(Rule):
     Reports files that are not valid Python 3, with the line and the cause.
 
     ## Why it matters
-    Such a file is neither checked nor rewritten. Old PyTorch programs are often written in Python 2; then the message
-    says so. If the file uses syntax that is newer than the Python that runs devicefix, the message names the Python
-    to run it with. A file is checked in spite of `x.cuda(async=True)`, see `async-name`.
+    Such a file is neither checked nor rewritten. Many old PyTorch programs are written in Python 2; the message then
+    says so. If the file uses syntax that is newer than the Python that runs devicefix, the message names the Python to
+    run it with. A file with `x.cuda(async=True)` is checked all the same; see `async-name`.
 
     ## Example
     ```python

@@ -7,9 +7,8 @@ from devicefix.rules.base import Example, Rule
 class UnusedNoqa(Rule):
     """
     ## What it does
-    Reports a `# noqa` comment with a devicefix code that suppresses nothing on its line, or that no rule has.
-    Codes of other tools are ignored, and so are `# noqa` comments without codes and the codes of rules that are
-    off.
+    Reports a `# noqa` comment with a devicefix code that suppresses nothing on its line, or that belongs to no rule.
+    Codes of other tools are ignored, and so are `# noqa` comments without codes and the codes of rules that are off.
 
     ## Why it matters
     The comment has served its purpose, and would hide the next problem on that line. The rule is off by default,

@@ -12,8 +12,8 @@ class ConfigFile(Rule):
 
     - devices, GPU counts and the nccl backend in YAML, JSON and TOML
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
-    - the same options in shell commands of notebooks, `!nvidia-smi`, cells such as `%%cu`, and metadata with which
-      Colab or Kaggle provides a GPU
+    - the same options in shell commands of notebooks, `!nvidia-smi`, cells such as `%%cu`, and metadata that requests a
+      GPU from Colab or Kaggle
 
     ## Why it matters
     Even if the code runs on any device, such a setting selects a GPU, which may not exist.
