@@ -77,7 +77,7 @@ def test_a_probe_is_left_to_its_handler(probe: str, error: str) -> None:
 def test_a_path_that_may_be_for_the_cpu_is_reported() -> None:
     code = "import torch\ntry:\n    x = f(torch.ones(1).cuda())\nexcept Exception:\n    x = None\n"
     (finding,) = analyze(code, fix=True).remaining
-    assert finding.message.endswith("(not fixed since the handler in line 4 is the path without CUDA)")
+    assert finding.message.endswith("(not fixed because the handler on line 4 is the CPU path)")
 
 
 @pytest.mark.parametrize(("also", "expected"), [("", 0), ("\nprobe()\n", 1)])

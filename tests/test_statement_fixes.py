@@ -296,7 +296,7 @@ def test_a_fix_that_would_lose_a_comment_is_not_offered(code: str) -> None:
     data = f"{HEAD}y = {code}\n".encode()
     result = check_file(data, "m.py", Settings(fix=True), Project.of([summarize(data, "m.py")]))
     (finding,) = result.findings
-    assert finding.message.endswith("(not fixed since a comment inside would be lost: move it first)")
+    assert finding.message.endswith("(not fixed because a comment inside would be lost: move it first)")
     assert result.output is None
 
 

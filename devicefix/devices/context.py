@@ -31,7 +31,7 @@ _NO_PARENTHESES = (
     ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
 )  # fmt: skip
 
-SKIPS = "the calls inside are skipped without CUDA, and may do more than return a value"
+SKIPS = "the calls inside are skipped without CUDA, but may have side effects"
 _OF_OTHERS = (
     "it may be the index of another accelerator, which the module also serves: use `--target accelerator`"
 )

@@ -152,12 +152,12 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
-            sound = sound.unfixed("since TorchScript compiles this: choose the device where it is called")
+            sound = sound.unfixed("because TorchScript compiles this: choose the device where it is called")
         fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
             if fallback.certain:
                 continue
-            sound = sound.unfixed(f"since the handler in line {fallback.line} is the path without CUDA")
+            sound = sound.unfixed(f"because the handler on line {fallback.line} is the CPU path")
         bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:
             sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
@@ -182,7 +182,7 @@ def _in_data(finding: Finding) -> Finding:
     """Return a finding without its fix if that would import torch into a module of plain values."""
     if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
-    return finding.unfixed("in a module of plain values: choose it where it is used")
+    return finding.unfixed("in a module of constants: choose it where it is used")
 
 
 def _unless_refused(finding: Finding) -> Finding:
@@ -250,7 +250,7 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
         (start, end) for start, end in changed if any(start <= first and last <= end for first, last in deep)
     }
     return [
-        finding.unfixed("since the code is nested too deeply")
+        finding.unfixed("because the code is nested too deeply")
         if finding.fix and any((edit.start, edit.end) in hopeless for edit in finding.fix.edits)
         else finding
         for finding in findings
@@ -269,7 +269,7 @@ def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding
     from devicefix.rewrite.selfcheck import loses_comment
 
     return [
-        finding.unfixed("since a comment inside would be lost: move it first")
+        finding.unfixed("because a comment inside would be lost: move it first")
         if finding.fix and loses_comment(source, finding.fix.edits)
         else finding
         for finding in findings
@@ -292,7 +292,7 @@ def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Findin
         place = source.line_starts[finding.line - 1] + finding.column - 1
         around = [(end - start, safety) for start, end, safety in changed if start <= place < end]
         if not around:
-            return finding.unfixed("since the code around it is not")
+            return finding.unfixed("because the code around it is not")
         _, safety = min(around, key=itemgetter(0))
         return replace(finding, fix=replace(finding.fix, safety=safety))
 

@@ -165,7 +165,7 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
         result.output, result.changes = _rewritten(devices, chosen)
         result.origins = _origins(source, result.changes)
     except RecursionError:
-        result.findings = [finding.unfixed("since the code is nested too deeply") for finding in findings]
+        result.findings = [finding.unfixed("because the code is nested too deeply") for finding in findings]
         return result
     except Exception as problem:
         raise SelfCheckError(_failure(devices, settings, chosen, problem)) from problem
@@ -267,7 +267,7 @@ def _failure(
     options += ["--unsafe-fixes"] if settings.unsafe_fixes else []
     options += ["--target", settings.target] if settings.target != "cuda" else []
     places = ", ".join(
-        f"{finding.code} in line {finding.line}, column {finding.column}" for finding in findings
+        f"{finding.code} on line {finding.line}, column {finding.column}" for finding in findings
     )
     kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
     return (

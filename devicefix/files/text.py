@@ -84,7 +84,7 @@ class Source:
         except UnicodeDecodeError as problem:
             line = data.count(b"\n", 0, problem.start) + 1
             raise DecodeError(
-                f"not {problem.encoding}: byte 0x{data[problem.start]:02x} in line {line}"
+                f"not {problem.encoding}: byte 0x{data[problem.start]:02x} on line {line}"
             ) from None
         except (SyntaxError, UnicodeError, LookupError) as problem:
             raise DecodeError(str(problem)) from None

@@ -71,11 +71,11 @@ def check(
             raise SelfCheckError("has lost or gained a statement")
         if not _is_kept(old, found, shift, effects):
             line, _ = source.position(old.start)
-            raise SelfCheckError(f"changes more than the fix in line {line}")
+            raise SelfCheckError(f"changes more than the fix on line {line}")
     for change in changes:
         if not _keeps_comments(source, change, edits, effects):
             line, _ = source.position(change[0])
-            raise SelfCheckError(f"loses or changes a comment in line {line}")
+            raise SelfCheckError(f"loses or changes a comment on line {line}")
     return new, rewritten
 
 
@@ -303,7 +303,7 @@ def check_names(
     bound = Bound(facts, frozenset(inserted), is_circular)
     for node in inserted:
         if not bound.name(node.id, node):
-            raise SelfCheckError(f"uses `{node.id}` in line {node.lineno}, where it may not be bound")
+            raise SelfCheckError(f"uses `{node.id}` on line {node.lineno}, where it may not be bound")
 
 
 # -- comments --------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ class AsyncName(Rule):
 
     code = "DF814"
     name = "async-name"
-    summary = "`async` is a keyword since Python 3.7, and no longer a name"
+    summary = "`async` has been a keyword since Python 3.7, and can't be a name"
     words = (b"async=", b"async =")
     common_words = (b"async",)
     INVALID = (

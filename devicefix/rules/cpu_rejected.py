@@ -371,7 +371,7 @@ class CpuRejected(Rule):
                 and self._ends.error_of(last) == error
                 and not self._ends.is_handled(inner, error)
             ):
-                message = f"rejects some CPU tensors in line {inner.lineno}; add a CPU path"
+                message = f"rejects some CPU tensors on line {inner.lineno}; add a CPU path"
                 yield from self._asked(node, node.test, message)
                 return
 

@@ -67,7 +67,7 @@ class CudaApi(Rule):
     devices and moves in that code become those of the accelerator. If it guards something specific to CUDA (a tensor
     type, NCCL, the device that a checkpoint was saved from), it is kept and reported: another accelerator must not run
     that code. For the same reason, the fix is unsafe if the result is passed on (in an attribute, an argument or a
-    return value). With CUDA and on a CPU it makes no difference.
+    return value). With CUDA and on a CPU, the fix changes nothing.
 
     Code without a counterpart in `torch.accelerator` is reported without a fix. So is code that needs a newer torch
     than `--torch-version`, and an import of `torch.cuda`, which can be removed once nothing uses it. Not every
@@ -413,7 +413,7 @@ class CudaApi(Rule):
                 change = self._change(part)
                 if change is None:
                     line = getattr(part, "lineno", None)
-                    where = f" in line {line}" if line else ""
+                    where = f" on line {line}" if line else ""
                     return (
                         None,
                         f"it guards code that is specific to CUDA{where}, which another accelerator must not run",

@@ -103,9 +103,7 @@ class CudaAutocast(Rule):
 
     Otherwise the fix is unsafe: if everything under autocast is in float32, the CPU is more accurate without it. It is
     also unsafe if part of the program disables autocast for CUDA only, if the dtype is not known, or if the program
-    trains in float16, since the gradient scaler is off on a CPU. An autocast with `enabled=flag` is reported only if
-    the code under it fails without it, if the same flag converts something to low precision, or if the code gets a
-    tensor in low precision.
+    trains in float16, since the gradient scaler is off on a CPU. An autocast with `enabled=flag` is reported only if the code in its body fails without autocast or gets a low-precision tensor, or if the same flag converts something to low precision.
 
     Autocast to float32 is reported without a fix, for any device: it casts low precision to float32 on CUDA, but
     switches itself off with a warning on a CPU (torch 2.13).

@@ -763,7 +763,7 @@ class CudaOnlyLibrary(Rule):
         of_attention = library.startswith(_OF_ATTENTION)
         if of_attention:
             calls = (node for node in self.facts.tree.nodes_with(_SDPA) if isinstance(node, ast.Call))
-            yield from (f"`{_SDPA}` in line {call.lineno}" for call in calls if last_name(call.func) == _SDPA)
+            yield from (f"`{_SDPA}` on line {call.lineno}" for call in calls if last_name(call.func) == _SDPA)
         for function in functions:
             stem, _, kind = function.name.rpartition("_")
             words = {*function.name.lower().split("_")}

@@ -336,7 +336,7 @@ class GuardedName(Rule):
         for name, place in self._names.bound(node.body):
             use = self._names.use(name, node)
             if use is not None:
-                message = f"`{name}` is only defined with CUDA, but used in line {use.lineno}"
+                message = f"`{name}` is only defined with CUDA, but used on line {use.lineno}"
                 where = place if self.facts.tree.statement(place) in assigned else node.test
                 yield self.finding(where, f"{message}; define it for the CPU too")
         inside = (each for statement in node.body for each in ast.walk(statement))
@@ -344,7 +344,7 @@ class GuardedName(Rule):
             use = self._names.unwrapped(statement, node)
             if use is not None:
                 code = self.context.source.code(use)
-                message = f"`{code}` only exists with CUDA, but is used in line {use.lineno}"
+                message = f"`{code}` only exists with CUDA, but is used on line {use.lineno}"
                 yield self.finding(node.test, f"{message}; ask for the wrapper there")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
@@ -358,7 +358,7 @@ class GuardedName(Rule):
             use = self._names.use(name, guard)
             if use is not None:
                 flag = self.context.source.code(guard.test)
-                message = f"`{name}` is only defined if `{flag}` is true, but used in line {use.lineno}"
+                message = f"`{name}` is only defined if `{flag}` is true, but used on line {use.lineno}"
                 yield self.finding(place, f"{message}; define it for the CPU too")
 
 

@@ -39,7 +39,7 @@ class KeptState(Rule):
 
     code = "DF801"
     name = "kept-state"
-    summary = "Parameters are stored without a copy during training"
+    summary = "Parameters are kept during training without being copied"
     words = (b"cuda",)
     INVALID = (
         Example(

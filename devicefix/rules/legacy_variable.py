@@ -34,7 +34,7 @@ class LegacyVariable(Rule):
     fake = generator(noise).detach()
     ```
 
-    and `x.requires_grad_()` for `Variable(x, requires_grad=True)`.
+    Replace `Variable(x, requires_grad=True)` with `x.requires_grad_()`.
 
     ## Fix safety
     Safe: the fix only changes tensors without a history, which are new, come from a data loader, or are `x.data` or

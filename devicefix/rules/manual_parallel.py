@@ -36,12 +36,15 @@ class ManualParallel(Rule):
     ```
 
     ## Use instead
+    Before the call, add:
+
     ```python
     if len(device_ids) < 2:
         return model(batch)
     ```
-    before the call; or `torch.nn.DataParallel(model)`, which calls the model directly if there is no GPU; or
-    `DistributedDataParallel`.
+
+    Alternatively, use `DistributedDataParallel`, or `torch.nn.DataParallel(model)`, which calls the model directly if
+    there is no GPU.
 
     ## Fix safety
     There is no fix: the arguments of the model depend on the program.

@@ -47,7 +47,7 @@ class MovedParameter(Rule):
     Unsafe, and only for a parameter assigned to an attribute of `self`: the fix moves the tensor before it becomes
     a parameter. With CUDA it is then trained and saved, which it was not before.
 
-    Safe for a buffer that is only changed and counted: the fix registers the tensor itself. Unsafe for any other
+    Safe for a buffer that is only updated in place and never used where gradients are tracked: the fix registers the tensor itself. Unsafe for any other
     buffer, since a gradient may flow to it.
     """
 
@@ -406,7 +406,7 @@ class MovedParameter(Rule):
                     if any(
                         path_of(inner) == path for argument in child.args[:1] for inner in ast.walk(argument)
                     ):
-                        return f"the optimizer in line {child.lineno} only takes leaves. Move it first, then call `requires_grad_()`"
+                        return f"the optimizer on line {child.lineno} only takes leaves. Move it first, then call `requires_grad_()`"
         return None
 
     def _inside(self, node: ast.Call, made: ast.Call) -> Fix | None:

@@ -18,7 +18,7 @@ _NCCL = "torch.distributed.Backend.NCCL"
 _MESHES = ("init_device_mesh", "DeviceMesh")
 # HParams: https://www.tensorflow.org/versions/r1.15/api_docs/python/tf/contrib/training/HParams
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "HParams"}
-_UNSEEN = "the value is not seen to reach a process group, and may mean something else"
+_UNSEEN = "it may not be the backend of a process group"
 
 
 class NcclBackend(Rule):

@@ -159,7 +159,7 @@ class ReusedBuffer(Rule):
                 what = changed_and_used(held)
                 if held.reverse:
                     line = getattr(held.change, "lineno", None)
-                    what = f"is changed in line {line}, and the array is used after that (line {held.use})"
+                    what = f"is changed on line {line}, and the array is used after that (line {held.use})"
                 message = (
                     f"this tensor is only a copy on a GPU: on a CPU `{held.holder}` shares the memory of"
                     f" `{held.source.path}`, {what}; pass `{held.source.path}.copy()`"
