@@ -11,7 +11,7 @@ from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 
 _OLD, _NEW = "async", "non_blocking"
-_BROKEN = "`async` is a keyword since Python 3.7"
+_BROKEN = "`async` has been a keyword since Python 3.7"
 # The methods of tensors and storages that had the argument:
 # https://github.com/pytorch/pytorch/blob/v0.3.1/torch/_utils.py, and `to` since 0.4
 _METHODS = {"cuda", "type", "copy_", "to", "_cuda", "_type"}
@@ -47,7 +47,7 @@ class AsyncName(Rule):
 
     code = "DF814"
     name = "async-name"
-    summary = "`async` is a keyword since Python 3.7, and no longer a name"
+    summary = "`async` has been a keyword since Python 3.7, and is no longer a name"
     words = (b"async=", b"async =")
     common_words = (b"async",)
     INVALID = (

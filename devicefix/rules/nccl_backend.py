@@ -18,7 +18,7 @@ _NCCL = "torch.distributed.Backend.NCCL"
 _MESHES = ("init_device_mesh", "DeviceMesh")
 # HParams: https://www.tensorflow.org/versions/r1.15/api_docs/python/tf/contrib/training/HParams
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "HParams"}
-_UNSEEN = "the value is not seen to reach a process group, and may mean something else"
+_UNSEEN = "the value may not reach a process group, and may mean something else"
 
 
 class NcclBackend(Rule):
@@ -481,7 +481,7 @@ class NcclBackend(Rule):
             )
         elif names:
             yield self.finding(
-                node, f"the `nccl` backend needs CUDA, and `{names[0]}` is compared with no `gloo`; add it"
+                node, f"the `nccl` backend needs CUDA, and `{names[0]}` is never compared with `gloo`; add it"
             )
         elif self._may_reach_group(node):
             yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; use `gloo` without it")
