@@ -417,5 +417,5 @@ def run(target, args):
 """
     inside, outside = analyze(source).findings
     assert inside.safety is Safety.UNSAFE
-    assert "may change in place what only a GPU has copied" in inside.message
+    assert "may change a tensor in place that only a GPU copies" in inside.message
     assert outside.safety is Safety.SAFE

@@ -82,7 +82,7 @@ def fix_options(command: Command) -> Command:
     )(command)
 
 
-@click.command(cls=GroupedCommand, short_help="Find the ties to CUDA in files.")
+@click.command(cls=GroupedCommand, short_help="Find code that is tied to CUDA.")
 @fix_options
 @common_options
 @click.option("--show-files", is_flag=True, help="Only list the files that would be checked.")

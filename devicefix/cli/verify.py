@@ -120,11 +120,11 @@ def limit_options(command: Command) -> Command:
 @click.option(
     "--explain/--no-explain",
     default=None,
-    help="Run a program that fails on the simulated CUDA machine too, to find the cause."
+    help="If a program fails, also run it on the simulated CUDA machine, to find the cause."
     " [default: where that is cheap]",
 )
 @click.option(
-    "--triton-interpret", is_flag=True, help="Run Triton kernels by Triton's interpreter, on the CPU."
+    "--triton-interpret", is_flag=True, help="Run Triton kernels in Triton's interpreter, on the CPU."
 )
 @click.option(
     "--source",

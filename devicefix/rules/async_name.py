@@ -11,7 +11,7 @@ from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 
 _OLD, _NEW = "async", "non_blocking"
-_BROKEN = "`async` is a keyword since Python 3.7"
+_BROKEN = "`async` has been a keyword since Python 3.7"
 # The methods of tensors and storages that had the argument:
 # https://github.com/pytorch/pytorch/blob/v0.3.1/torch/_utils.py, and `to` since 0.4
 _METHODS = {"cuda", "type", "copy_", "to", "_cuda", "_type"}

@@ -14,8 +14,8 @@ _OLD_SWITCHES = ("enable_flash", "enable_math", "enable_mem_efficient")  # its p
 _SWITCHES = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_math_sdp")
 _ATTENTION = "scaled_dot_product_attention"
 _DROPOUT = 4  # the position of its dropout
-_NO_DROPOUT = "leaves no kernel of attention with dropout for a CPU; allow `MATH` without CUDA"
-_NO_KERNEL = "leaves no kernel of scaled dot product attention for a CPU; allow `MATH` without CUDA"
+_NO_DROPOUT = "leaves no attention kernel with dropout for a CPU; allow `MATH` without CUDA"
+_NO_KERNEL = "leaves no scaled dot product attention kernel for a CPU; allow `MATH` without CUDA"
 
 
 class AttentionKernel(Rule):
@@ -45,7 +45,7 @@ class AttentionKernel(Rule):
 
     code = "DF414"
     name = "attention-kernel"
-    summary = "A setting leaves no kernel of attention for a CPU"
+    summary = "A setting leaves no attention kernel for a CPU"
     references = (_KERNEL, _OLD_KERNEL, *_SWITCHES)
     words = (b"sdpa_kernel",)
     common_words = (b"sdp",)

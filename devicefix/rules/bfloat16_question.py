@@ -179,8 +179,8 @@ class Bfloat16Question(Rule):
         if not guarded and any(map(_HALF.search, chain.from_iterable(map(self._if_not, questions)))):
             yield self.finding(
                 call,
-                "the answer is no on a CPU, which then computes in float16 where the GPU used bfloat16; use bfloat16"
-                " without CUDA, too",
+                "the answer is no on a CPU, so the program computes in float16 instead of bfloat16; use bfloat16 without"
+                " CUDA, too",
             )
 
     def _has_default(self, call: ast.Call) -> bool:

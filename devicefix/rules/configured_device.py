@@ -73,7 +73,7 @@ class ConfiguredDevice(Rule):
         places = ", ".join(f"{file}, line {line}" for file, line, _ in found)
         texts = sorted({text for _, _, text in found})
         message = (
-            f"`{code}` is `{texts[0]}` ({places}), which may not exist; use the CPU in its place without CUDA"
+            f"`{code}` is `{texts[0]}` ({places}), which may not exist; use the CPU instead without CUDA"
         )
         if self.context.accelerator is not None:
             return self.finding(value, message)

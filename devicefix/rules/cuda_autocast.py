@@ -16,17 +16,17 @@ from devicefix.model import Edit, Finding, Fix, Need, Safety
 from devicefix.rules.base import Example, Rule
 
 _OFF = (
-    "autocast for CUDA switches itself off on a CPU, where operands in low precision and in float32 then"
-    " differ in dtype; use `torch.autocast(device.type, ...)`"
+    "autocast for CUDA is off on a CPU, where low-precision and float32 operands then have different dtypes;"
+    " use `torch.autocast(device.type, ...)`"
 )
 _KEPT = (
     f"{_OFF.rpartition(';')[0]}; use `functools.partial(torch.autocast, device.type, dtype=torch.float16)`"
 )
 _NO_FLOAT32 = (
-    "autocast on a CPU has no {dtype} and switches itself off, where operands in low precision and in float32 then"
-    " differ in dtype; convert them to {dtype}"
+    "autocast on a CPU does not support {dtype} and is off, so low-precision and float32 operands have different"
+    " dtypes; convert them to {dtype}"
 )
-_STILL_ON = "this switches autocast off for CUDA only, while the code around it uses that of the device; name the same device"
+_STILL_ON = "this disables autocast for CUDA only, but the code around it uses autocast for the device; pass that device"
 # https://github.com/pytorch/pytorch/pull/112484, of November 2023; it works with torch 2.2
 _FLOAT16_SINCE = (2, 2)
 _ATTENTION_SINCE = (2, 2)  # measured by `benchmarks/half_on_cpu.py --autocast`

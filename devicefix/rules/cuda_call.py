@@ -20,9 +20,9 @@ from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rewrite.lines import alone
 from devicefix.rules.base import Example, Rule
 
-_SKIPPED = "on a CPU it skips what else a `cuda` of the project does"
+_SKIPPED = "on a CPU it skips anything else that the project's own `cuda` does"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
-_IN_GRAPH = "the graph that this class runs may change in place what only a GPU has copied"
+_IN_GRAPH = "the graph that this class runs may change a tensor in place that only a GPU copies"
 _TRIES = (ast.Try, ast.TryStar) if sys.version_info >= (3, 11) else (ast.Try,)
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
@@ -630,7 +630,8 @@ class CudaCall(Rule):
             )
         elif node.args and self.facts.kinds.of(node.args[0]).are({Kind.TENSOR}):
             yield self.finding(
-                node, "`.cuda` gets a tensor, so it is not torch's; check that it needs no CUDA"
+                node,
+                "`.cuda` is called with a tensor, so it is not torch's; check that it works without CUDA",
             )
         elif shows_class(self.context, node):
             message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"

@@ -133,7 +133,7 @@ class CudaOnlySetting(Rule):
         if self.facts.is_guarded(node):
             return
         if name == _PLANS:
-            message = "the plans of cuFFT raise an error on a CPU; use them only if CUDA is available"
+            message = "the cuFFT plan cache raises an error on a CPU; use it only if CUDA is available"
             yield self.finding(node, message, self._only_with_cuda(node))
         elif isinstance(call, ast.Call) and call.func is node:
             given = {keyword.arg: keyword.value for keyword in call.keywords}

@@ -28,7 +28,7 @@ _OFF_BY_THEMSELVES = (
     "torch.amp.GradScaler",
     "torch.amp.autocast_mode.autocast",
 )
-_NUMBERED = "it gets a number, and no CPU has one"
+_NUMBERED = "the program adds a number to it, and a CPU has none"
 # Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
     "torch.device",

@@ -47,7 +47,7 @@ class DeviceNamespace(Rule):
 
     code = "DF421"
     name = "device-namespace"
-    summary = "A function that `torch.cpu` lacks, of the part of torch for some device"
+    summary = "A function that `torch.cpu` lacks, called on the torch module of a device"
     words = (b"get_device_module", b"empty_cache", b"memory_stats", b"memory_allocated", b"memory_reserved")
     common_words = tuple(sorted(name.encode() for name in CPU_LACKS))
     INVALID = (
@@ -208,9 +208,7 @@ class DeviceNamespace(Rule):
         match node.func:
             case ast.Attribute(value=part, attr=name) if name in CPU_LACKS:
                 if self._is_part(part, _DEPTH) and not self._copes(node, name):
-                    message = (
-                        f"`torch.cpu` has no `{name}`, and may be what this is; ask for the function first"
-                    )
+                    message = f"this may be `torch.cpu`, which has no `{name}`; check for the function first"
                     yield self.finding(node, message, self._fix(node, part, name))
 
     def _is_part(self, node: ast.expr, depth: int) -> bool:

@@ -1222,7 +1222,9 @@ class DeviceValue(Rule):
             return
         use = self.context.destinations.of(value)
         if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
-            yield self._report(value, Safety.UNSAFE, ", and mind that it gets a number, as no CPU has one")
+            yield self._report(
+                value, Safety.UNSAFE, ", but the program adds a number to it, and a CPU has none"
+            )
         elif Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
             yield self._report(value, self.devices.safety(value))
         elif Use.REFUSED in use or (

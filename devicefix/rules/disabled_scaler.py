@@ -201,7 +201,7 @@ class DisabledScaler(Rule):
         if not self._is_on(node):
             yield self.finding(
                 node,
-                f"a `GradScaler` is off without CUDA, and has no `{node.attr}`; ask `is_enabled()` first",
+                f"a `GradScaler` is off without CUDA, and has no `{node.attr}`; check `is_enabled()` first",
             )
 
     def _item(self, state: ast.expr) -> Iterator[Finding]:
@@ -214,7 +214,7 @@ class DisabledScaler(Rule):
                 and not self._is_on(item)
                 and not self._is_asked_for(item, key)
             ):
-                advice = "use 1.0 instead" if key == "scale" else "ask `is_enabled()` first"
+                advice = "use 1.0 instead" if key == "scale" else "check `is_enabled()` first"
                 message = f"the state of a `GradScaler` is empty without CUDA, which has no `{key}`; {advice}"
                 yield self.finding(item, message, self._get(item) if key == "scale" else None)
 

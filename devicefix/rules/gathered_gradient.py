@@ -41,7 +41,7 @@ class GatheredGradient(Rule):
 
     code = "DF604"
     name = "gathered-gradient"
-    summary = "A gathered tensor requires a gradient, which gloo does not take"
+    summary = "A gathered tensor requires a gradient, which gloo does not support"
     references = _GATHERING
     INVALID = (
         Example(

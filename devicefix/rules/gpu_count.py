@@ -832,7 +832,7 @@ class GpuCount(Rule):
             return
         if not self.facts.is_guarded(node):
             yield self.finding(
-                node, f"`{name}` returns 0 without CUDA; check that the code which gets it needs none"
+                node, f"`{name}` returns 0 without CUDA; check that the code that uses it works without a GPU"
             )
 
     def _check(self, count: ast.expr) -> Iterator[Finding]:
@@ -846,8 +846,8 @@ class GpuCount(Rule):
         if count in harmed and self._counts.is_checked(count):
             yield self.finding(
                 count,
-                "the number of GPUs is 0 without CUDA, and the list made of it is empty there; the program checks that, "
-                "and also uses its elements",
+                "the number of GPUs is 0 without CUDA, so the list made from it is empty; the program checks for that, "
+                "but also uses its elements",
             )
             return
         if whole:
@@ -861,7 +861,9 @@ class GpuCount(Rule):
                 sure = harm is not Harm.SEVERAL and known(use)
                 yield self._found(use, Safety.SAFE if sure else Safety.UNSAFE)
         if any(self._counts.escapes(use) for use in self._counts.follow(count).uses if use not in harmed):
-            message = "the number of GPUs is 0 without CUDA; check that the code which gets it needs none"
+            message = (
+                "the number of GPUs is 0 without CUDA; check that the code that uses it works without a GPU"
+            )
             yield self.finding(count, message)
 
     def _found(self, node: ast.expr, safety: Safety = Safety.SAFE, removed: Sequence[Edit] = ()) -> Finding:

@@ -242,7 +242,7 @@ class GuardedMove(Rule):
         if call is None or last_name(call.func) not in ("cuda", "to") or not moves(self.facts, last):
             return
         if any(map(self.facts.guards.implies, tests)):
-            yield self.finding(node, "without CUDA this is no tensor, but false; use `.to(device)`")
+            yield self.finding(node, "without CUDA this is false instead of a tensor; use `.to(device)`")
 
     def _is_asked(self, node: ast.expr) -> bool:
         """Return whether an expression is only a statement or a test, or has another value if it is false."""

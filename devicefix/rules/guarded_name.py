@@ -345,7 +345,7 @@ class GuardedName(Rule):
             if use is not None:
                 code = self.context.source.code(use)
                 message = f"`{code}` only exists with CUDA, but is used on line {use.lineno}"
-                yield self.finding(node.test, f"{message}; ask for the wrapper there")
+                yield self.finding(node.test, f"{message}; check for the wrapper there")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         """Check a name that is moved to CUDA under a flag of the user's."""

@@ -54,7 +54,7 @@ class HalfOnCpu(Rule):
 
     code = "DF412"
     name = "half-on-cpu"
-    summary = "An operation that a CPU does not have in low precision"
+    summary = "An operation that a CPU does not support in low precision"
     companions = (b"alf", b"loat16")  # of `half`, `Half`, `float16` and `BFloat16`
     words = (
         b".fft.", b"stft", b"avg_pool3d", b"AvgPool3d", b"local_response_norm", b"LocalResponseNorm", b"multi_margin_loss",

@@ -481,7 +481,7 @@ class NcclBackend(Rule):
             )
         elif names:
             yield self.finding(
-                node, f"the `nccl` backend needs CUDA, and `{names[0]}` is compared with no `gloo`; add it"
+                node, f"the `nccl` backend needs CUDA, and `{names[0]}` is never compared with `gloo`; add it"
             )
         elif self._may_reach_group(node):
             yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; use `gloo` without it")

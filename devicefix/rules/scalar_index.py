@@ -41,7 +41,7 @@ class ScalarIndex(Rule):
 
     code = "DF813"
     name = "scalar-index"
-    summary = "`loss.data[0]` fails since PyTorch 0.5"
+    summary = "`loss.data[0]` has failed since PyTorch 0.5"
     default = False
     words = (b".data[",)
     common_words = (b".data",)
@@ -164,7 +164,7 @@ class ScalarIndex(Rule):
         tensor = _tensor(node.value)
         if tensor is None or (self.facts.torch_name(node) is None and not self.context.source.holds("torch")):
             return
-        message = "indexing a tensor without dimensions fails since PyTorch 0.5; use `.item()`"
+        message = "indexing a tensor without dimensions has failed since PyTorch 0.5; use `.item()`"
         if self._scalar(tensor):
             yield self.finding(node, message, self._item(node, tensor))
         elif self._goes_back(tensor):

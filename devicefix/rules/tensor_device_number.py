@@ -157,7 +157,7 @@ class TensorDeviceNumber(Rule):
             code = self.context.source.code(name)
             yield self.finding(
                 node,
-                f"this takes a number out of `{code}`, and the name of the CPU has none; ask for it first",
+                f"this reads a number from `{code}`, but the name of the CPU has none; check for it first",
             )
 
     def _check(self, node: ast.expr, without: str) -> Iterator[Finding]:
@@ -166,6 +166,6 @@ class TensorDeviceNumber(Rule):
             code = self.context.source.code(node)
             yield self.finding(
                 node,
-                f"`{code}` is {without} on a CPU, and line {used.lineno} uses it as a number; ask for"
+                f"`{code}` is {without} on a CPU, and line {used.lineno} uses it as a number; check"
                 " `.is_cuda` first",
             )

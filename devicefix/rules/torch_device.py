@@ -46,7 +46,7 @@ class TorchDevice(Rule):
 
     code = "DF201"
     name = "torch-device"
-    summary = "`torch.device(...)` is CUDA, even if it is not available"
+    summary = "`torch.device(...)` selects CUDA even if it is not available"
     words = (b"cuda",)
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (

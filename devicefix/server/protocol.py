@@ -48,7 +48,7 @@ class Protocol(LanguageServerProtocol):
             JsonRpcException: it is none, or comes before `initialize`.
         """
         if not hasattr(message, "jsonrpc"):
-            error = JsonRpcInvalidRequest("this is no message of JSON-RPC 2.0")
+            error = JsonRpcInvalidRequest("this is not a JSON-RPC 2.0 message")
             self._refuse(message, error)
             raise error
         method = getattr(message, "method", types.INITIALIZE)
@@ -105,7 +105,7 @@ class Frames:
             match = _HEADER.fullmatch(line)
             number += 1
             if match is None or number > _MOST_HEADERS:
-                self.lost = f"{line[:40]!r} is no header of a message"
+                self.lost = f"{line[:40]!r} is not a message header"
                 return None
             headers[match[1].lower()] = match[2]
         if not line and not headers:

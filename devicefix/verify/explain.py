@@ -92,10 +92,10 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
     """
     machine = "the simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
     if comparison.failure:
-        rewritten = "fails alike" if comparison.alike else "does not fail alike"
+        rewritten = "fails in the same way" if comparison.alike else "does not fail in the same way"
         advice = "correct the original if it fails on a GPU, too"
         if "invalid device ordinal" in comparison.failure:
-            advice = "name the number of GPUs that the program needs by `--gpus N`"
+            advice = "pass the number of GPUs that the program needs with `--gpus N`"
         elif comparison.machine == "simulated":
             advice += "; if it does not, the simulation differs from CUDA: verify without `--compare`"
         return Explanation(

@@ -194,7 +194,7 @@ def _hazard(hazard: CopyHazard) -> str:
     if hazard.what == "parameter":
         return (
             f"{place(hazard.moved)} `{hazard.move}` returns the parameter itself on a CPU, but on CUDA "
-            f"a tensor that is no parameter: the module that gets it {where} has one parameter less there"
+            f"a tensor that is not a parameter: the module that gets it {where} has one parameter less there"
         )
     if hazard.what == "leaf":
         return (

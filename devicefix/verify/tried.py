@@ -155,7 +155,7 @@ def _suspects(case: Case) -> list[tuple[Location, str]]:
 
 
 def _unknown(case: Case, *evidence: str) -> Explanation:
-    advice = "run the original on a machine with CUDA: if it fails alike, correct it first"
+    advice = "run the original on a machine with CUDA: if it fails in the same way, correct it first"
     if case.run.failure is None:
         advice = "read the program's own output above; " + advice
     return Explanation(Cause.UNKNOWN, advice, evidence)

@@ -25,7 +25,7 @@ _CALLS = {
 _VERBS = {"print": "showed", "format": "showed", "save": "wrote"}
 _PRECISION = 1e-3  # relative
 _DIGITS = (4, 6, 8, 12)
-CONTROL_FLOW = "control flow: a line runs another number of times; look for tests of the device"
+CONTROL_FLOW = "control flow: a line runs a different number of times; look for conditions on the device"
 
 
 def describe(difference: Difference) -> str:
@@ -40,7 +40,7 @@ def describe(difference: Difference) -> str:
 def hint(difference: Difference) -> str:
     """Return what a difference between CUDA and the CPU may come from, and what to do about it."""
     if difference.kind == "draw":
-        return "random numbers: draw them with a generator of the CPU, and move them"
+        return "random numbers: draw them with a CPU generator, and move them"
     if difference.kind == "dtype":
         return "precision: the program chooses another dtype on the CPU; compare with that dtype on CUDA"
     if difference.kind in ("count", "missing", "shape", "end", "unreached"):
