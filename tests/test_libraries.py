@@ -123,7 +123,7 @@ def test_the_message_names_what_the_module_has_for_a_cpu() -> None:
 def test_the_message_names_attention_in_plain_torch() -> None:
     library = "from flash_attn import flash_attn_varlen_func\ny = flash_attn_varlen_func(x)\n\n\n"
     (message,) = _messages(f"{library}def f(q, flash):\n    return F.scaled_dot_product_attention(q, q, q)\n")
-    assert message.endswith("; perhaps `scaled_dot_product_attention` in line 7 of this module helps")
+    assert message.endswith("; perhaps `scaled_dot_product_attention` on line 7 of this module helps")
     (message,) = _messages(f"{library}def attention_pytorch(q):\n    return q\n")
     assert message.endswith("; perhaps `attention_pytorch` of this module helps")
     (message,) = _messages(f"{library}def attention(q):\n    return q\n")

@@ -418,9 +418,9 @@ def test_what_is_not_a_python_notebook(data: bytes, found: str) -> None:
 def test_lines_in_messages_are_those_of_the_cells() -> None:
     guarded = "if torch.cuda.is_available():\n    y = x.cuda() + 1"
     (finding,) = look(notebook(IMPORT, guarded, "f()\nprint(y)")).result.findings
-    assert "used in line 2 of cell 3" in finding.message
+    assert "used on line 2 of cell 3" in finding.message
     (finding,) = look(notebook(IMPORT, "f()", f"{guarded}\nprint(y)")).result.findings
-    assert "used in line 3" in finding.message and "cell" not in finding.message
+    assert "used on line 3" in finding.message and "cell" not in finding.message
 
 
 def test_replacements_know_their_cell() -> None:

@@ -403,7 +403,7 @@ def test_the_message_names_the_fixes_that_fail(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SelfCheckError) as caught:
         rewrite(text)
     message = str(caught.value)
-    assert "The cause is DF101 in line 6, column 5;" in message
+    assert "The cause is DF101 on line 6, column 5;" in message
     assert message.endswith("devicefix rewrite --select DF101 -- m.py")
 
 
@@ -455,9 +455,9 @@ DEFINED = "\ndevice = 1\n"
     ("at", "message"),
     [
         (12, ""),
-        (len(LATE), "uses `device` in line 5, where it may not be bound"),
+        (len(LATE), "uses `device` on line 5, where it may not be bound"),
         (LATE.index("\nf(1)"), ""),
-        (None, "uses `device` in line 5, where it may not be bound"),
+        (None, "uses `device` on line 5, where it may not be bound"),
     ],
 )
 def test_a_new_name_is_bound_where_it_is_used(at: int | None, message: str) -> None:
@@ -483,12 +483,12 @@ def test_a_new_name_that_may_be_unbound_is_found(before: str) -> None:
 def test_names_of_the_old_text_and_builtins_are_not_asked_for() -> None:
     before = "def f():\n    y.cuda()\n"
     assert not unbound(before, Edit(13, 21, "print(y.cpu(), y.cuda)"))
-    assert unbound(before, Edit(13, 21, "z.cuda()")) == "uses `z` in line 2, where it may not be bound"
+    assert unbound(before, Edit(13, 21, "z.cuda()")) == "uses `z` on line 2, where it may not be bound"
 
 
 def test_a_fix_that_brings_an_unbound_name_leaves_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bound, "ran", lambda *_: True)  # the proof before the fix is offered
-    with pytest.raises(SelfCheckError, match="uses `device` in line"):
+    with pytest.raises(SelfCheckError, match="uses `device` on line"):
         check_file(
             b"import os\ntorch = f()\n\nx.cuda()\nimport torch\n", "m.py", Settings(fix=True), Project()
         )
