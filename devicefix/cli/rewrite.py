@@ -28,7 +28,7 @@ UNCHANGED = "Nothing was written; all files are unchanged."
 @click.command(cls=GroupedCommand, short_help="Rewrite files, or print a patch.")
 @common_options
 @click.option("--in-place", "-i", is_flag=True, help="Write the files instead of printing a patch.")
-@click.option("--diff", is_flag=True, help="Print the patch also with --in-place or -.")
+@click.option("--diff", is_flag=True, help="Also print the patch with --in-place or -.")
 @unsafe_option
 @click.option(
     "--verify",

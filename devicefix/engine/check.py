@@ -160,7 +160,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
             sound = sound.unfixed(f"because the handler on line {fallback.line} is the CPU path")
         bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:
-            sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
+            sound = sound.unsafe(f"the project replaces `{bypassed}`, and may expect this call")
         elif sound.safety is Safety.SAFE and _is_answered(node, context.facts, patched):
             sound = sound.unsafe("`torch.cuda.is_available` is replaced here, which is what the fix asks")
         yield sound if string is None else _in_string(context, string, sound)

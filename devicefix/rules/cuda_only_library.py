@@ -735,7 +735,7 @@ class CudaOnlyLibrary(Rule):
         """Return the finding for a call that only asks whether a library is installed."""
         package = library.partition(".")[0]
         message = (
-            f"`{last_name(call)}` fails on a CPU, where `{package}` can be installed, too (line {statement.lineno});"
+            f"`{last_name(call)}` fails on a CPU, where `{package}` can also be installed (line {statement.lineno});"
             " call it only if CUDA is available"
         )
         flag = self._libraries.flag(statement)

@@ -20,7 +20,7 @@ class GatheredGradient(Rule):
     ## Why it matters
     NCCL bypasses autograd. gloo, the backend for CPUs, copies with torch operators in another thread. The call then
     fails with "A view was created in no_grad mode and is being modified inplace", or the result requires a gradient,
-    unlike with NCCL. Which of the two happens is a race.
+    unlike with NCCL. Timing decides which of the two happens.
 
     ## Example
     ```python

@@ -29,7 +29,7 @@ from devicefix.rules.shared.library_facts import (
     Argument,
 )
 
-_LOADS = "loads to a CUDA device, which may not exist; use it only if CUDA is available"
+_LOADS = "loads onto a CUDA device, which may not exist; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)

@@ -105,7 +105,7 @@ def copy(hazard: CopyHazard, *more: str) -> Explanation:
     """
     at = shown(hazard.moved)
     if hazard.what == "parameter":
-        evidence = f"{at} moves a parameter, which is a parameter still on a CPU only"
+        evidence = f"{at} moves a parameter, and the result is only a parameter on a CPU"
         advice = "make the parameter of the tensor that is moved: `nn.Parameter(x.to(device))`"
     elif hazard.what == "leaf":
         evidence = f"{at} moves a tensor that requires a gradient, and the result is a leaf on a CPU only"

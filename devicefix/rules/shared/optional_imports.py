@@ -1,4 +1,4 @@
-"""Imports that a module copes without, and the uses of what they bind that don't ask whether it is there."""
+"""Optional imports, and uses of their names that don't check whether the import succeeded."""
 
 from __future__ import annotations
 

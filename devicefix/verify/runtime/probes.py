@@ -2,8 +2,8 @@
 
 A fix ran if each of its parts ran. A part is a statement, or what Python evaluates later or only sometimes
 inside of one: the body of a lambda, an element of a comprehension, a branch of `a if b else c` or `a and b`.
-What a fix itself makes conditional, as in `if torch.cuda.is_available(): torch.cuda.synchronize()`, counts
-where its condition runs.
+A statement that the fix itself makes conditional, as in `if torch.cuda.is_available():
+torch.cuda.synchronize()`, counts where its condition runs.
 
 A probe costs as little as a look-up in a dict, but for the first time.
 """
