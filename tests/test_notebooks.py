@@ -285,6 +285,22 @@ NEW = f"import torch\n\n{DEVICE}\n\n"
         (["import sys, subprocess as s\ns.run(['pip', 'install', 'torch'])", "x.cuda()"],
          ["", f"{NEW}x.to(device)".replace('"', "'")]),
         (["f()", "x.cuda()", LIBRARY], ["", f"{NEW}x.to(device)", ""]),
+        (["import os\ncuda_version = '12.1'\nprint('for cuda')\n!pip install torch", "x.cuda()"],
+         ["", f"{NEW}x.to(device)".replace('"', "'")]),
+        (["cuda = '12.1'\n!pip install torch", IMPORT, "x.cuda()"],
+         ["", f"{NEW[:-2]}".replace('"', "'"), "x.to(device)"]),
+        (["import os\nn = 1\n!pip install torch\nf()\nx.cuda()"],
+         [f"import os\nn = 1\n!pip install torch\n{NEW}f()\nx.to(device)"]),
+        (["import os\nout = !pip install torch \\\n  torchvision\nf()\nx.cuda()"],
+         [f"import os\nout = !pip install torch \\\n  torchvision\n{NEW}f()\nx.to(device)"]),
+        (["import sys\nif f():\n    !{sys.executable} -m pip install torch\nx.cuda()"],
+         [f"import sys\nif f():\n    !{{sys.executable}} -m pip install torch\n{NEW}x.to(device)"]),
+        (["import os\ndef setup():\n    %pip install torch\nsetup()\nx.cuda()"],
+         [f"import os\ndef setup():\n    %pip install torch\nsetup()\n{NEW}x.to(device)"]),
+        (["import os\nos.system('pip install torch --index-url https://x/cuda')\nx.cuda()"],
+         [f"import os\nos.system('pip install torch --index-url https://x/cuda')\n{NEW}x.to(device)"
+          .replace('"', "'")]),
+        (["import os", "%time x.cuda()"], ["", f"{NEW}%time x.to(device)"]),
     ],
 )  # fmt: skip
 def test_torch_is_imported_where_the_first_device_is(before: list[str], after: list[str]) -> None:
@@ -292,6 +308,24 @@ def test_torch_is_imported_where_the_first_device_is(before: list[str], after: l
     data = notebook(*before)
     found = cells(rewritten(data))
     assert found == [new or old for old, new in zip(before, after, strict=True)]
+    assert rewritten(notebook(*found)) == notebook(*found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([f"{IMPORT}\nv = torch.__version__\n!pip install torch-scatter", f"{IMPORT}\nimport os"],
+         ["", f"{IMPORT}\nimport os\n\n{DEVICE}"]),
+        ([f"{IMPORT}\nf()\n!uv pip install torch\ng()"],
+         [f"{IMPORT}\nf()\n!uv pip install torch\n{DEVICE}\ng()"]),
+        ([f"{IMPORT}\n%conda install x", "y.cuda()", IMPORT],
+         [f"{IMPORT}\n%conda install x\n{DEVICE}", "y.to(device)", ""]),
+    ],
+)  # fmt: skip
+def test_the_device_is_below_an_installation(before: list[str], after: list[str]) -> None:
+    data = notebook(*before, "x.cuda()")
+    found = cells(rewritten(data))
+    assert found == [new or old for old, new in zip(before, after, strict=True)] + ["x.to(device)"]
     assert rewritten(notebook(*found)) == notebook(*found)
 
 
@@ -305,6 +339,8 @@ def test_torch_is_imported_where_the_first_device_is(before: list[str], after: l
         "import os\nos.environ.update(CUDA_VISIBLE_DEVICES='1')",
         "import os\nos.environ.setdefault('CUDA_VISIBLE_DEVICES', '1')",
         "import os\nos.putenv('CUDA_VISIBLE_DEVICES', '1')",
+        "get_ipython().run_line_magic('env', 'CUDA_VISIBLE_DEVICES=1')",
+        "get_ipython().magic('set_env CUDA_VISIBLE_DEVICES 1')",
     ],
 )
 def test_cuda_is_not_asked_before_a_variable_of_the_driver_is_set(setting: str) -> None:

@@ -101,10 +101,12 @@ class Editor:
         known = self.client.diagnostics
         return {uri: [(each.code, each.range.start.line) for each in known.get(uri, ())] for uri in uris}
 
-    async def offers(self, uri: str, line: int) -> dict[str, types.CodeAction]:
+    async def offers(self, uri: str, line: int, *only: str) -> dict[str, types.CodeAction]:
         """Return the actions at a line of a cell, by title."""
         here = types.Range(types.Position(line, 0), types.Position(line, 99))
-        asked = types.CodeActionParams(types.TextDocumentIdentifier(uri), here, types.CodeActionContext([]))
+        asked = types.CodeActionParams(
+            types.TextDocumentIdentifier(uri), here, types.CodeActionContext([], only or None)
+        )
         found = await asyncio.wait_for(self.client.text_document_code_action_async(asked), TIMEOUT)
         return {each.title: each for each in found or () if isinstance(each, types.CodeAction)}
 
@@ -190,6 +192,8 @@ async def test_fixes_change_the_right_cells(editor: Editor) -> None:
     (every,) = (title for title in offers if "Apply all safe fixes" in title)
     rewritten = json.loads(rewrite_source(as_file(CELLS), filename="b.ipynb").source)
     assert await editor.chosen(offers[every]) == [cell["source"] for cell in rewritten["cells"]]
+    (saved,) = (await editor.offers(uris[2], 0, "notebook.source.fixAll")).values()
+    assert await editor.chosen(saved) == [cell["source"] for cell in rewritten["cells"]]
     (same,) = (title for title in offers if "Fix all 3" in title)
     assert await editor.chosen(offers[same]) == [cell["source"] for cell in rewritten["cells"]]
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from devicefix.facts import Facts, dotted
-from devicefix.files.notebook.markers import CELL_END, MAGIC
+from devicefix.files.notebook.markers import CELL_END, INSTALLS, MAGIC
 from devicefix.files.text import Source
 from devicefix.model import Import
 from devicefix.rewrite.lines import alone, end_of
@@ -23,8 +23,11 @@ _HEADER = re.compile(
 )
 _LINES_ABOVE_CELLS = 2
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))*")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LICENCE = re.compile(r"copyright|licen[cs]e|SPDX", re.I)
-_INSTALLS = re.compile(r"\b(?:pip3?|conda|mamba|uv)\b[^\n]*\binstall\b|\binstall\b[^\n]*\btorch")
+_INSTALLS = re.compile(
+    rf"\b(?:pip3?|conda|mamba|uv)\b[^\n]*\binstall\b|\binstall\b[^\n]*\btorch|{MAGIC}\d+\({INSTALLS}\)"
+)
 _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
 
@@ -56,16 +59,39 @@ class Layout:
         """The last statement of the imports that a module begins with.
 
         In a notebook these begin with the first import of torch, whose cell runs first in any order of the
-        cells. Without one, they are those of the first cell with devices: a cell above it may install torch.
+        cells, or with one below that installs nothing: users skip an installation the next time. Without an
+        import, they are those of the first cell with devices: a cell above it may install torch.
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
         stars = (statement for statement in reversed(self.facts.tree.module.body) if _imports_all(statement))
-        first = None if self.torch_comes_late else self.torch_import or next(stars, None)
+        if self.torch_comes_late:
+            return self._above_devices
+        if self.torch_import is not None:
+            return self._below_torch
+        first = next(stars, None)
         if first is None:
             return self._above_devices
         blocks = [cell[cell.index(first) :] for cell in self._cells if first in cell]
         return next(filter(None, map(_leading, blocks)), self._prologue_statement)
+
+    @property
+    def _below_torch(self) -> ast.stmt | None:
+        """The last of the imports that begin with one of torch, or an installation below in their cell."""
+        found: list[ast.stmt] = []
+        for cell in self._cells:
+            above = list(takewhile(lambda statement: not self._has_devices(statement), cell))
+            first = next(filter(self.binds_torch, cell), None)
+            if first is not None:
+                installs = list(filter(self._installs, above))
+                leading = _leading(cell[cell.index(first) :]) or first
+                place = max([leading, *installs], key=lambda statement: statement.lineno)
+                if not installs:
+                    return place
+                found.append(place)
+            if len(above) < len(cell):
+                break
+        return found[0] if found else self.torch_import
 
     @property
     def _above_devices(self) -> ast.stmt | None:
@@ -78,20 +104,43 @@ class Layout:
         for cell, cell_end in zip(self._cells, [*self._cell_ends, None], strict=True):
             above = list(takewhile(lambda statement: not self._has_devices(statement), cell))
             if len(above) < len(cell):
-                leading = takewhile(lambda each: imports_something(each) or _among_imports(each), above)
+                line = cell[len(above)].lineno  # which may begin with `%time`
+                lines_above = (each for each in above if each.lineno < line)
+                leading = takewhile(lambda each: imports_something(each) or _among_imports(each), lines_above)
                 found = [each for each in leading if imports_something(each) or _calls(each, MAGIC)]
-                found += filter(self._installs, above)
+                found += (each for each in cell if self._installs(each) and not self._has_devices(each))
                 return max(found, key=lambda statement: statement.lineno, default=end)
             end = cell_end
         return self._prologue_statement
 
     def _has_devices(self, statement: ast.stmt) -> bool:
-        return _OF_DEVICES.search(self.facts.source.text, *self.facts.source.span(statement)) is not None
+        """Return whether a statement may use a device; `cuda_version = "12.1"` does not."""
+        match statement:
+            case ast.Assign(value=ast.Constant(value=str() as text)):
+                return text.startswith("cuda")
+            case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=args)) if all(
+                isinstance(each, ast.Constant) for each in args
+            ):
+                return False
+            case ast.Expr() | ast.Assign() if self._installs(statement):
+                return False
+        return _OF_DEVICES.search(self._text(statement)) is not None
+
+    def _text(self, statement: ast.stmt) -> str:
+        return self.facts.source.text[slice(*self.facts.source.span(statement))]
 
     def _installs(self, statement: ast.stmt) -> bool:
         """Return whether a statement may install packages, such as `os.system("pip install torch")`."""
-        text = self.facts.source.text[slice(*self.facts.source.span(statement))]
-        return isinstance(statement, (ast.Expr, ast.Assign)) and _INSTALLS.search(text) is not None
+        if isinstance(statement, _DEFINITIONS):
+            return False
+        text = self._text(statement)
+        return _INSTALLS.search(text) is not None or any(f"{name}(" in text for name in self._installers)
+
+    @cached_property
+    def _installers(self) -> list[str]:
+        """The functions of the notebook that may install packages."""
+        functions = [each for each in self.facts.tree.module.body if isinstance(each, _DEFINITIONS)]
+        return [each.name for each in functions if _INSTALLS.search(self._text(each))]
 
     @cached_property
     def _cell_ends(self) -> list[ast.stmt]:
@@ -125,8 +174,8 @@ class Layout:
         """Return whether a notebook has cells with devices before the one that imports torch."""
         if len(self._cells) == 1 or self.torch_import is None:
             return False
-        start = self.facts.source.span(self.torch_import)[0]
-        return _OF_DEVICES.search(self.facts.source.text, 0, start) is not None
+        above = takewhile(lambda statement: statement is not self.torch_import, self.facts.tree.module.body)
+        return any(map(self._has_devices, above))
 
     @cached_property
     def _torch_imports(self) -> set[ast.AST]:

@@ -22,7 +22,8 @@ from devicefix.server.text import Text
 
 SOURCE = "devicefix"
 FIX_ALL = "source.fixAll.devicefix"
-KINDS = (types.CodeActionKind.QuickFix, FIX_ALL)
+FIX_NOTEBOOK = f"notebook.{FIX_ALL}"  # VS Code asks for it once, when a notebook is saved
+KINDS = (types.CodeActionKind.QuickFix, FIX_ALL, FIX_NOTEBOOK)
 _TAGS = {  # editors grey out what is unnecessary, and strike out what is deprecated
     UNUSED: types.DiagnosticTag.Unnecessary,
     "DF301": types.DiagnosticTag.Deprecated,
@@ -155,6 +156,8 @@ def actions(
         yield from (_suppress(finding) for finding in here if _can_be_suppressed(inspection, finding))
     if fixable and _is_wanted(FIX_ALL, wanted):
         yield Action(_ALL, FIX_ALL, "all")
+    if fixable and wanted is not None and part.cell is not None and _is_wanted(FIX_NOTEBOOK, wanted):
+        yield Action(_ALL, FIX_NOTEBOOK, "all")
 
 
 def restored(data: Mapping[str, Any], inspection: Inspection) -> Action | None:

@@ -113,6 +113,16 @@ def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.expr]
             name.startswith(MAGIC)
         ):  # `%env A=1` in a notebook
             return [ast.Constant(variable)]
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(attr="run_line_magic" | "magic"),
+                args=[*names, ast.Constant(str() as rest)],
+            )
+        ):  # as in a notebook that was converted to a script
+            words = [name.value for name in names if isinstance(name, ast.Constant)]
+            command = " ".join([*map(str, words), rest]).lstrip("%").split(None, 1)
+            if command[:1] in (["env"], ["set_env"]) and command[1:]:
+                return [ast.Constant(re.split(r"[\s=]", command[1])[0])]
     return []
 
 

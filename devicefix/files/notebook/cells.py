@@ -1,6 +1,6 @@
 """Join cells to one module, and split it again: calls of undefined functions mark commands and cell ends.
 
-The argument of a call is the name of the environment variable that the command sets.
+The argument of a call is the name of the environment variable that the command sets, or `INSTALLS`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from devicefix.files.notebook.magics import masked, set_variable
+from devicefix.files.notebook.magics import effect, masked
 from devicefix.files.notebook.markers import CELL_END, MAGIC
 from devicefix.model import SelfCheckError
 
@@ -93,7 +93,7 @@ class Joined:
 
     def _mask(self, command: str, timed: bool) -> str:
         self.magics.append(command)
-        return f"{MAGIC}{len(self.magics) - 1}({set_variable(command)})" + "; " * timed
+        return f"{MAGIC}{len(self.magics) - 1}({effect(command)})" + "; " * timed
 
     def unmasked(self, text: str) -> Unmasked:
         """Return the cells of the module, or of the changed module.

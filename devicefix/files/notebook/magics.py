@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from devicefix.files.notebook.markers import INSTALLS
 from devicefix.files.text import parse
 
 # The body of a cell with one of these is Python that runs in the notebook's namespace.
@@ -36,6 +37,7 @@ _TOKEN = re.compile(
 )
 
 _SETS = re.compile(r"%(?:set_)?env[ \t]+([A-Za-z_]\w*)[ \t]*(?:=|[ \t])[ \t]*\S")
+_INSTALLS = re.compile(r"[!%].*\b(?:install|uv[ \t]+(?:add|sync|pip[ \t]+sync))\b", re.S)
 
 Span = tuple[int, int]
 Mask = Callable[[str, bool], str]
@@ -47,8 +49,10 @@ def is_python(cell: str) -> bool:
     return magic is None or magic[1] in _OF_PYTHON
 
 
-def set_variable(command: str) -> str:
-    """Return the name of the environment variable that a command such as `%env A=1` sets, or nothing."""
+def effect(command: str) -> str:
+    """Return `INSTALLS` for a command such as `!pip install x`, `A` for `%env A=1`, else nothing."""
+    if _INSTALLS.match(command):
+        return INSTALLS
     match = _SETS.match(command)
     return match[1] if match else ""
 

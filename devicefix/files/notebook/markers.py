@@ -2,3 +2,4 @@
 
 CELL_END = "__cell_"
 MAGIC = "__magic_"
+INSTALLS = "installs"  # the argument of a command that installs packages

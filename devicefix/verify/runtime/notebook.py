@@ -93,7 +93,12 @@ class Notebook:
             return
         number = self._lines[cell[-1].lineno - 1][0]
         name = cell_name(self._path, number)
-        for node in [node for statement in cell for node in ast.walk(statement)]:
+        nodes = [node for statement in cell for node in ast.walk(statement)]
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if _COMMAND.fullmatch(node.func.id):
+                    node.args = []  # a name that is not defined
+        for node in nodes:
             if hasattr(node, "lineno"):
                 node.lineno = self._lines[node.lineno - 1][1]
                 last = self._lines[node.end_lineno - 1][1]  # type: ignore[attr-defined]
