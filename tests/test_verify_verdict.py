@@ -237,7 +237,7 @@ def test_a_parameter_is_no_shared_memory(shown: Report) -> None:
     shown = replace(shown, run=replace(shown.run, copies=[parameter]))
     assert (
         "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but on CUDA a tensor"
-        " that is no parameter: the module that gets it at net.py:3 has one parameter less there"
+        " that is not a parameter: the module that gets it at net.py:3 has one parameter less there"
     ) in click.unstyle(report.text(shown)).splitlines()
 
 
