@@ -176,7 +176,7 @@ def output_options(command: Command) -> Command:
             envvar="DEVICEFIX_OUTPUT_FILE",
             help="Write the findings to this file.",
         ),
-        click.option("--statistics", is_flag=True, help="Show only the number of findings of each rule."),
+        click.option("--statistics", is_flag=True, help="Show only counts for each rule with findings."),
     )
 
 
@@ -224,7 +224,7 @@ def common_options(command: Command) -> Command:
     )
     command = _with(
         command,
-        click.option("--stdin-filename", metavar="FILE", help="The file name of the standard input (-)."),
+        click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input (-)."),
         click.option(
             "--exit-zero", "-e", is_flag=True, help="Exit with status 0 even if there are findings."
         ),

@@ -90,7 +90,7 @@ def limit_options(command: Command) -> Command:
 @click.argument("program", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.option("-m", "as_module", is_flag=True, help="Run SCRIPT as a module, like `python -m`.")
-@click.option("-c", "as_command", is_flag=True, help="Run SCRIPT as a command line that starts Python.")
+@click.option("-c", "as_command", is_flag=True, help="Treat SCRIPT as a command line that starts Python.")
 @limit_options
 @click.option(
     "--compare", is_flag=True, help="Compare the results with the original's on real or simulated CUDA."
@@ -121,7 +121,7 @@ def limit_options(command: Command) -> Command:
     "--explain/--no-explain",
     default=None,
     help="If a program fails, also run it on the simulated CUDA machine, to find the cause."
-    " [default: where that is cheap]",
+    " [default: only if that is cheap]",
 )
 @click.option(
     "--triton-interpret", is_flag=True, help="Run Triton kernels in Triton's interpreter, on the CPU."

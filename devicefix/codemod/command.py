@@ -57,7 +57,9 @@ class DeviceAgnostic(CodemodCommand):
     def add_args(arg_parser: argparse.ArgumentParser) -> None:
         """Add the codemod's options to LibCST's parser."""
         arg_parser.add_argument(
-            "--unsafe-fixes", action="store_true", help="Also apply fixes that may change a run on CUDA."
+            "--unsafe-fixes",
+            action="store_true",
+            help="Also apply fixes that may change how the program behaves on CUDA.",
         )
         arg_parser.add_argument(
             "--select", type=_codes, metavar="CODES", help="Enable only these rules: DF101,DF2."

@@ -140,7 +140,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "the rules that are on by default",
-            "Enable only the rules with these codes: DF101,DF2 and so on.",
+            "Enable only the rules with these codes or prefixes, such as DF101,DF2.",
             'select = ["DF1", "DF201"]',
             details="A code, or the beginning of one: `DF1` is every rule whose code starts with it. `DF` and"
             " `ALL` are every rule, including those that are off by default. Where `select` and `ignore` both"
@@ -154,7 +154,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "[]",
-            "Enable these rules as well, besides those that are selected or on by default.",
+            "Enable these rules in addition to those that are selected or on by default.",
             'extend-select = ["DF001"]',
             details="On the command line, `--extend-select` adds to what the configuration selects.",
         ),
@@ -164,7 +164,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "[]",
-            "Disable the rules with these codes: DF101,DF2 and so on.",
+            "Disable the rules with these codes or prefixes, such as DF101,DF2.",
             'ignore = ["DF702"]',
             details="On the command line, `--ignore` adds to what the configuration ignores.",
         ),
@@ -186,7 +186,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "[]",
-            "Also fix what these rules find, besides those that are fixable.",
+            "Also fix what these rules find, in addition to the fixable rules.",
             'extend-fixable = ["DF104"]',
         ),
     )
@@ -204,7 +204,7 @@ class Settings:
         metadata=_key(
             values.PER_FILE,
             "{}",
-            "Disable rules in some files: tests/*:DF101 and so on.",
+            "Disable rules in some files, such as tests/*:DF101.",
             'per-file-ignores = { "tests/*" = ["DF201"], "!src/*" = ["DF7"] }',
             details=f"A rule that is ignored for a file stays off there, whatever selects it. {_GLOBS}",
         ),
@@ -276,7 +276,7 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "Also apply fixes that may change a run on CUDA.",
+            "Also apply fixes that may change how the program behaves on CUDA.",
             "unsafe-fixes = true",
         ),
     )
@@ -326,7 +326,7 @@ class Settings:
         metadata=_key(
             values.SIZE,
             f'"{sizes.LARGEST}"',
-            "The largest file to check, such as 16M (the default); an eighth of it may be Python code.",
+            "The maximum file size (default: 16M). Python code may take up an eighth of it.",
             'max-file-size = "4M"',
             details="A larger file is an error, and is not read: some code needs a thousand times its size in"
             f" memory. A configuration may set at most {sizes.LARGEST}.",

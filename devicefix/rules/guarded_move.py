@@ -226,7 +226,7 @@ class GuardedMove(Rule):
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         fix = self._moves.of_guard(node)
         if fix is not None:
-            yield self.finding(node.test, "this guard only moves something; use `.to(device)`", fix)
+            yield self.finding(node.test, "this check only guards a move; use `.to(device)`", fix)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
         fix = self._moves.of_choice(node)

@@ -89,7 +89,7 @@ def _in_metadata(text: str, metadata: Any) -> Iterator[Finding]:
     places = list(_ACCELERATOR.finditer(text))
     if places:
         message = (
-            f"`{places[0][0]}` asks for a machine with a GPU; remove it if the notebook also runs on a CPU"
+            f"`{places[0][0]}` requests a machine with a GPU; remove it if the notebook also runs on a CPU"
         )
         yield _finding(text, places[0].start(), places[0].end(), message, None)
 
