@@ -27,7 +27,8 @@ TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 SECONDS = 3.0  # generous, for a busy machine: without limits each of these takes minutes
 TOO_LARGE = "it is larger than 1K; exclude it, or allow more with --max-file-size\n"
 TOO_MUCH = (
-    "can't be parsed, so nothing in it is checked: there is more than 256 bytes of code; exclude it, or use"
+    "can't be parsed, so nothing in this file is checked: there is more than 256 bytes of code; exclude it,"
+    " or use"
 )
 
 

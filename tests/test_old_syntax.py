@@ -222,8 +222,8 @@ def test_python_2_is_named(code: str, form: str) -> None:
     (finding,) = analyze(f"import torch  # cuda\n{code}\n").findings
     assert finding.code == "DF901"
     assert finding.message == (
-        f"can't be parsed, so nothing in it is checked: this is Python 2 ({form}); convert it to Python 3"
-        " first, for example with `2to3` of Python 3.12 or older"
+        f"can't be parsed, so nothing in this file is checked: this is Python 2 ({form}); convert it to"
+        " Python 3 first, for example with `2to3` of Python 3.12 or older"
     )
     assert finding.line == 1 + len(code.splitlines())
 

@@ -74,7 +74,7 @@ def test_the_message_says_what_to_do() -> None:
     source = f"import torch\n\n{SERVES[0]}\ngpu = local_rank = int('0')\nm.to(gpu)\n"
     finding = analyze(source).findings[-1]
     assert finding.message == (
-        "`.to(gpu)` needs CUDA, since it is a GPU index; use the CPU without it;"
+        "`.to(gpu)` needs CUDA, since it is a GPU index; without CUDA, use the CPU;"
         " it may be the index of another accelerator,"
         " which the module also serves: use `--target accelerator`"
     )

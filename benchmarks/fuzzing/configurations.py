@@ -216,6 +216,9 @@ def value_of(random: Random, kind: values.Kind) -> Any:
         values.COUNT: lambda: random.choice((1, 2, 0, 10**30)),
         values.FILE: lambda: random.choice((_BASELINE, "a.py", ".", "p", "none.json", "x" * 300)),
         values.FOLDER: lambda: random.choice((".devicefix_cache", ".cache/x", ".devicefix_cache/../y")),
+        values.EXTENDED: lambda: random.choice(
+            ("devicefix.toml", "../devicefix.toml", "sub/pyproject.toml", "none.toml", "a.py", "p.toml")
+        ),
         values.VERSION: lambda: random.choice(
             ("2.6", "1.0", "99.99", "2", "2.6.0", "9" * 5000 + ".1", "٢.٦")
         ),

@@ -59,7 +59,10 @@ def _new(file: Path, outcomes: list[Outcome], checked: Checked, paths: tuple[Pat
         if hidden := total - known.total():
             click.echo(f"{count(hidden, 'known finding')} not shown (--baseline {shown}).", err=True)
         if gone := (known - _unchecked(known, file.parent, checked, paths)).total():
-            message = f"{count(gone, 'known finding')} no longer exist: update {shown} with --write-baseline."
+            verb = "exists" if gone == 1 else "exist"
+            message = (
+                f"{count(gone, 'known finding')} no longer {verb}: update {shown} with --write-baseline."
+            )
             click.echo(message, err=True)
     return left
 

@@ -30,7 +30,7 @@ class GroupedCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {group: [] for group in (_OTHERS, *_GROUPS)}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(parameter, click.Option):
                 group = next((_GROUP_OF[name] for name in parameter.opts if name in _GROUP_OF), _OTHERS)
                 sections[group].append(record)
         for group, records in sections.items():

@@ -44,7 +44,11 @@ def _how(kind: Kind) -> dict[str, Any]:
     patterns = {
         **repeated,
         "metavar": "GLOB",
-        "callback": _reading(lambda words, origin: kind.read(list(words), origin)),
+        "callback": _reading(
+            lambda words, origin: kind.read(
+                [part for word in words for part in word.split(",") if part], origin
+            )
+        ),
     }
     found: dict[Kind, dict[str, Any]] = {
         values.CODES: {

@@ -49,7 +49,7 @@ FORMATS = ("html", "json", "csv")
 @click.option(
     "--coverage-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Show which fixes ran, from a file of `devicefix verify --coverage-file`.",
+    help="Show which fixes ran, as recorded in this file by `devicefix verify --coverage-file`.",
 )
 @click.option("--title", help="The title of the page. [default: the name of the folder]")
 @click.option("--timestamp", is_flag=True, help="Show on the page when it was written.")

@@ -11,7 +11,7 @@ from devicefix.cli.errors import CommandError, missing_package
 def server() -> None:
     """Run the language server on the standard input and output.
 
-    Editors start it themselves; docs/editors.md describes the setup.
+    Editors start it themselves; https://devicefix.github.io/devicefix/editors/ describes the setup.
     """
     try:
         from devicefix.server.app import serve

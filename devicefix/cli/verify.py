@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STATUSES = {"pass": 0, "fail": 1, "trouble": 2, "stopped": 3}
 PROGRESS_INTERVAL = 30  # seconds
-_OWN_TORCH = ", or install only psutil, and name the Python of the program, which has torch, with --python"
+_OWN_TORCH = ". If torch is in another Python, install psutil here, and name that Python with --python"
 
 EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put the options of

@@ -112,6 +112,7 @@ def _line(pattern: str) -> _Line:
     glob = glob.removeprefix("!")
     if not glob:
         raise ValueError("a pattern must not be empty")
+    glob = glob[1:] if glob.startswith("./") else glob  # which git does not accept, but ruff does
     for_folders = glob.endswith("/")
     glob = glob.removesuffix("/")
     if not glob:

@@ -188,7 +188,8 @@ def read_table(table: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
     for name, value in table.items():
         key = KEYS.get(name)
         if key is None:
-            raise KeyProblem(name, f"has no key {name[:_SHOWN]!r}{nearest(name, KEYS)}", unknown=True)
+            hint = "; move its keys one level up" if name == "lint" else nearest(name, KEYS)
+            raise KeyProblem(name, f"has no key {name[:_SHOWN]!r}{hint}", unknown=True)
         try:
             values[key.field] = key.kind.read(value, origin)
         except ValueError as problem:

@@ -223,7 +223,7 @@ class Settings:
         metadata=_key(
             values.PATTERNS,
             "[]",
-            "Exclude files that match a pattern, as in .gitignore.",
+            "Exclude files that match a pattern (.gitignore syntax).",
             'exclude = ["third_party/", "*_pb2.py"]',
             details="Patterns are relative to the folder of the configuration, on the command line to the"
             " current folder, where `--exclude` overrides this key. Files that git ignores, folders such as"
@@ -236,7 +236,7 @@ class Settings:
         metadata=_key(
             values.EXCLUSIONS,
             "[]",
-            "Exclude these files as well; a pattern as in .gitignore.",
+            "Also exclude files that match a pattern (.gitignore syntax).",
             'extend-exclude = ["legacy/"]',
             details="On the command line, `--extend-exclude` adds to what the configuration excludes.",
         ),

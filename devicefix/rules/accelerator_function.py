@@ -18,7 +18,7 @@ _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Assert)
 class AcceleratorFunction(Rule):
     """
     ## What it does
-    Finds calls of `torch.accelerator` functions that need an accelerator, and uses of `current_accelerator()` that fail
+    Finds calls to `torch.accelerator` functions that need an accelerator, and uses of `current_accelerator()` that fail
     if it is `None`.
 
     ## Why it matters

@@ -56,8 +56,9 @@ class AttentionLibrary(Rule):
     xformers to the first. Only rounding differs, as between any two kernels.
 
     The fix is unsafe with dropout, which draws different random numbers, and if the mask may be anything but None or a
-    `LowerTriangularMask`. There is no fix if a call uses a feature that torch lacks, such as `alibi_slopes`, `softcap`
-    or `return_attn_probs`, if a function is passed on, or if another file imports it from this module.
+    `LowerTriangularMask`. There is no fix if a call uses a feature that torch lacks (such as `alibi_slopes`, `softcap` or
+    `return_attn_probs`), if a function of the library is passed as a value, or if another file imports the function from
+    this module.
     """
 
     code = "DF417"
@@ -410,7 +411,9 @@ class AttentionLibrary(Rule):
             functions = list(filter(is_attention, found.names)) or found.names
             used = " and ".join(f"`{function}`" for function in functions)
             need = "need" if " and " in used else "needs"
-            message = f"{used} {need} CUDA; use `torch.nn.functional.scaled_dot_product_attention` without it"
+            message = (
+                f"{used} {need} CUDA; without CUDA, use `torch.nn.functional.scaled_dot_product_attention`"
+            )
         yield self.finding(statement, message, self._fix(found))
 
     @cached_property

@@ -43,7 +43,7 @@ class CpuRejected(Rule):
 
     code = "DF704"
     name = "cpu-rejected"
-    summary = "A check rejects tensors or devices on a CPU"
+    summary = "A check rejects CPU tensors or devices"
     words = (b"cuda", b"'cu'", b'"cu"', b"nccl", b"NCCL", b"is_cpu")
     common_words = (b"device", b"gpu")
     INVALID = (

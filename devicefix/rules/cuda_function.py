@@ -14,7 +14,7 @@ _STATISTICS = ("memory_stats", "memory.memory_stats")
 class CudaFunction(Rule):
     """
     ## What it does
-    Finds calls of `torch.cuda` functions that raise an error without CUDA, such as `torch.cuda.synchronize()`
+    Finds calls to `torch.cuda` functions that raise an error without CUDA, such as `torch.cuda.synchronize()`
     and `torch.cuda.set_device(rank)`.
 
     ## Why it matters
@@ -609,4 +609,4 @@ class CudaFunction(Rule):
                 if outer is None
                 else self._functions.of_outer(outer)
             )
-            yield self.finding(node, "`torch.cuda.device` needs CUDA; pass -1 without it", fix)
+            yield self.finding(node, "`torch.cuda.device` needs CUDA; without CUDA, pass -1", fix)

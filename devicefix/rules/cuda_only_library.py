@@ -41,14 +41,14 @@ class CudaOnlyLibrary(Rule):
     Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers, Triton,
     DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
 
-    An import is left alone under a guard, in a function that is only called under one, or in a `try` whose `except
-    ImportError` continues without the library. A use of the library that does not check whether the import succeeded is
-    reported, and so is a refusal to continue without it.
+    An import is not reported if it is guarded, if it is in a function that is only called under a guard, or if it is in
+    a `try` whose `except ImportError` continues without the library. A use of the library that does not check whether
+    the import succeeded is reported, and so is code that stops the program without the library.
 
     xformers can be installed without CUDA, but its attention then fails, so a call that only checks whether the import
     succeeded is reported, too. There is one finding for each library and file. The compiled extensions of a project are
-    those that its `setup.py` builds as `CUDAExtension`, without `CppExtension` as an alternative. Calls of `nvidia-smi`
-    are reported if its absence raises an error, or if its output is used.
+    those that its `setup.py` builds as `CUDAExtension`, without `CppExtension` as an alternative. A call to
+    `nvidia-smi` is reported if it raises an error when the command is missing, or if its output is used.
 
     ## Why it matters
     Without CUDA the import fails, or the first call does.
@@ -776,7 +776,9 @@ class CudaOnlyLibrary(Rule):
         match node.value:
             case ast.Constant(value=str(text)) if node.arg == "backend" and text.upper().startswith("GPU"):
                 if self._uses_keops and not self.facts.is_guarded(node):
-                    yield self.finding(node.value, f'`backend="{text}"` needs CUDA; use `"auto"` without it')
+                    yield self.finding(
+                        node.value, f'`backend="{text}"` needs CUDA; without CUDA, use `"auto"`'
+                    )
 
     @property
     def _uses_keops(self) -> bool:

@@ -17,7 +17,7 @@ class CudaRequired(Rule):
     """
     ## What it does
     Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, or an error or exit if CUDA is
-    not available. This includes `… or sys.exit()` and calls of a function that ends the program.
+    not available. This includes `… or sys.exit()` and calls to a function that ends the program.
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
     or if a handler in the same function continues on a CPU. It is also left alone before a call of a Triton kernel,

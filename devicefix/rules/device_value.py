@@ -32,7 +32,7 @@ class DeviceValue(Rule):
     dictionary, as the default of a parameter or command-line option, as an argument, or as the result of a function.
 
     ## Why it matters
-    The value is passed on, and moving anything to it fails without CUDA.
+    The value is used as a device, and moving anything to it fails without CUDA.
 
     ## Example
     ```python
@@ -55,7 +55,7 @@ class DeviceValue(Rule):
 
     Unsafe if
 
-    - only the name of the variable, option or key says that the value is a device, or a `"cpu"` next to it does,
+    - the only sign that the value is a device is the name of the variable, option or key, or a `"cpu"` next to it,
     - the value is an argument of another library,
     - the value is next to the CPU in a list, or in a set or an enumeration, whose meaning may change if two devices are
       equal,

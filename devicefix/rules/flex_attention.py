@@ -19,7 +19,7 @@ class FlexAttention(Rule):
     """
     ## What it does
     Finds `torch.nn.attention.flex_attention.flex_attention`, unless gradients are disabled around it. If the program
-    has to run with a torch older than 2.10, the rule also finds calls of `create_block_mask` without a device.
+    has to run with a torch older than 2.10, the rule also finds calls to `create_block_mask` without a device.
 
     ## Why it matters
     On a CPU, FlexAttention has no backward pass: with an input that requires gradients it raises

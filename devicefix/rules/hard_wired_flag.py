@@ -771,7 +771,7 @@ class HardWiredFlag(Rule):
                     advice = "names GPUs by their numbers; leave them out without CUDA"
             elif name.endswith("attn_implementation") and isinstance(leaf, ast.Constant):
                 if str(leaf.value).startswith(ATTENTIONS):
-                    advice = 'needs flash-attn, which needs CUDA; use "sdpa" without it'
+                    advice = 'needs flash-attn, which needs CUDA; without CUDA, use "sdpa"'
                     copes = self._libraries.copes(node, "flash")
             elif name == "use_flash_attention_2" and isinstance(leaf, ast.Constant) and leaf.value is True:
                 advice = "needs flash-attn, which needs CUDA; set it only if CUDA is available"
@@ -818,7 +818,7 @@ class HardWiredFlag(Rule):
         elif method == ATTENTION_BACKEND:
             backend = str(passed[0].value) if passed and isinstance(passed[0], ast.Constant) else ""
             if backend.startswith(ATTENTION_BACKENDS):
-                yield self.finding(node, f'`{method}("{backend}")` needs CUDA; use "native" without it')
+                yield self.finding(node, f'`{method}("{backend}")` needs CUDA; without CUDA, use "native"')
         elif all(map(integer, passed)):
             yield self.finding(node, f"`{method}` needs an accelerator; call it only if CUDA is available")
 
@@ -846,9 +846,9 @@ class HardWiredFlag(Rule):
                     else None
                 )
             if option == "devices" and not self._counts(value) and self._is_automatic(call):
-                return "needs CUDA; use `1` without it, since a CPU takes only a number"
+                return "needs CUDA; without CUDA, use `1`, since a CPU takes only a number"
         if option == "cuda_device" and integer(value) and self._foreign(call.func):
-            return "needs CUDA; use -1 without it"
+            return "needs CUDA; without CUDA, use -1"
         for fact in _ARGUMENTS.get(option or "", ()):
             if not _is_of(name, (fact.libraries, fact.ends)) or _is_off(fact, call):
                 continue

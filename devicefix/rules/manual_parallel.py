@@ -21,7 +21,7 @@ _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
 class ManualParallel(Rule):
     """
     ## What it does
-    Reports direct calls of `replicate`, `scatter`, `gather`, `parallel_apply` and `data_parallel` of
+    Reports direct calls to `replicate`, `scatter`, `gather`, `parallel_apply` and `data_parallel` of
     `torch.nn.parallel`, with one finding for each function.
 
     ## Why it matters

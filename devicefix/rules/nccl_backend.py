@@ -452,7 +452,7 @@ class NcclBackend(Rule):
         choice = self.facts.tree.parents.get(node)
         fix = self._with_condition(choice, node) if isinstance(choice, ast.IfExp) else None
         fix = fix or self.context.when_cuda(node, '"gloo"', self.devices.safety(node))
-        return self.finding(node, "the `nccl` backend needs CUDA; use `gloo` without it", fix)
+        return self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
 
     def _with_condition(self, choice: ast.IfExp, node: ast.expr) -> Fix | None:
         """Return the fix that adds CUDA to the condition of a choice between NCCL and gloo, if it is one."""
@@ -477,14 +477,14 @@ class NcclBackend(Rule):
         if names and all(allowed):
             fix = self.context.when_cuda(node, '"gloo"', Safety.UNSAFE)
             yield self.finding(
-                node, "the `nccl` backend needs CUDA; use `gloo` without it", replace(fix, why=_UNSEEN)
+                node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", replace(fix, why=_UNSEEN)
             )
         elif names:
             yield self.finding(
                 node, f"the `nccl` backend needs CUDA, and `{names[0]}` is never compared with `gloo`; add it"
             )
         elif self._may_reach_group(node):
-            yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; use `gloo` without it")
+            yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; without CUDA, use `gloo`")
 
     def _reaches_group(self, node: ast.expr) -> bool:
         """Return whether a process group certainly gets the value of a node, or gloo is its alternative."""

@@ -37,7 +37,7 @@ class NumberAsDevice(Rule):
 
     ## Fix safety
     Safe: with CUDA the variable holds the same number. There is a fix only if every use takes a device, prints it, or
-    is a call of `torch.cuda`. Otherwise `DF102` and `DF202` fix the uses one by one. Unsafe if the variable is passed
+    is a `torch.cuda` call. Otherwise `DF102` and `DF202` fix the uses one by one. Unsafe if the variable is passed
     to a function in another file, or to a module that is called: only the name says that the value is used as a device
     there.
     """

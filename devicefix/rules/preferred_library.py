@@ -14,7 +14,7 @@ _WORKS_ON_CPU = {_LINALG: {None, "default"}, _BLAS: {None, "default", "cublas", 
 class PreferredLibrary(Rule):
     """
     ## What it does
-    Finds calls of `torch.backends.cuda.preferred_linalg_library` and `torch.backends.cuda.preferred_blas_library` that
+    Finds calls to `torch.backends.cuda.preferred_linalg_library` and `torch.backends.cuda.preferred_blas_library` that
     select a library found only in builds with CUDA, such as cuSOLVER, MAGMA or cuBLASLt.
 
     ## Why it matters

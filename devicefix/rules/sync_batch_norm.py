@@ -182,7 +182,7 @@ class SyncBatchNorm(Rule):
         if self.facts.is_guarded(node) or not self._is_value(node):
             return
         fix = self._as_plain(node, call) if isinstance(call, ast.Call) and call.func is node else None
-        message = "`SyncBatchNorm` needs CUDA in distributed training; use a plain layer, such as `BatchNorm2d`, without it"
+        message = "`SyncBatchNorm` needs CUDA in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
         yield self.finding(node, message, fix)
 
     def _is_value(self, node: ast.expr) -> bool:

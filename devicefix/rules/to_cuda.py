@@ -308,7 +308,7 @@ class ToCuda(Rule):
             self.context.mark_handled(target)
             message = f"`.to({self.context.source.code(target)})` needs CUDA"
             if dotted(target) is not None:
-                message += ", since it is a GPU index; use the CPU without it"
+                message += ", since it is a GPU index; without CUDA, use the CPU"
             else:
                 message += "; use `.to(device)`"
             yield self.finding(node, message, fix)

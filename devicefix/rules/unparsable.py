@@ -59,7 +59,7 @@ def explain(data: bytes, problem: Exception) -> Finding:
         cause = str(problem) or "not Python source"
     else:
         cause = "nested too deeply"
-    message = f"can't be parsed, so nothing in it is checked: {cause}"
+    message = f"can't be parsed, so nothing in this file is checked: {cause}"
     return Finding(Unparsable.code, message, line, column, line, column)
 
 

@@ -47,9 +47,12 @@ class Processes(ProcessPoolExecutor):
     def end(self) -> None:
         """End the processes, whatever they are doing."""
         processes = list((self._processes or {}).values())
+        thread: Any = self._executor_manager_thread
         self.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
+        if thread is not None:  # it frees the semaphores
+            thread.join()
 
 
 def follow_parent(_room: int) -> None:

@@ -147,7 +147,9 @@ class Workspace:
         return Nearest(partial(self._settings, start), start)
 
     def _settings(self, start: str, file: Path | None) -> Settings:
-        """Return the settings that a configuration makes; after an error, the last valid ones.
+        """Return the settings that a configuration makes; after an error in it, the last valid ones.
+
+        Invalid settings of the editor are ignored.
 
         Args:
             start: the folder that the editor's settings are relative to.
@@ -155,11 +157,16 @@ class Workspace:
         """
         try:
             settings = load.load(file, known_codes) if file else Settings()
-            origin = Origin(Path(start), known_codes, trusted=True)
-            self._valid[file] = load.with_values(settings, self.options, origin)
         except ConfigError as problem:
             self._tell(f"{problem}; the last valid settings stay active")
-        return self._valid.get(file, Settings())
+            return self._valid.get(file, Settings())
+        try:
+            origin = Origin(Path(start), known_codes, trusted=True)
+            settings = load.with_values(settings, self.options, origin)
+        except ConfigError as problem:
+            self._tell(f"{problem}; the settings of the editor are ignored")
+        self._valid[file] = settings
+        return settings
 
     def _tell(self, trouble: str) -> None:
         if trouble not in self._told:

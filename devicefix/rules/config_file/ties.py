@@ -45,7 +45,7 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
     if _names_cuda(name, values, several):
         return "selects CUDA, which may not be available; use `cpu`, or let the program choose"
     if value == "nccl" and not _WORDS.fullmatch(name):
-        return "needs CUDA; use `gloo` without it"
+        return "needs CUDA; without CUDA, use `gloo`"
     if value == "gpu" and not several and _DEVICE.fullmatch(name):
         return "selects a GPU, which may not exist; use `cpu` or `auto`, or let the program choose"
     if value == "multi_gpu":

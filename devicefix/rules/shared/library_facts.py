@@ -226,16 +226,16 @@ ARGUMENTS = (
     ),
     Argument(
         *LIGHTNING, "precision", ("transformer-engine*",), CALL,
-        'needs Transformer Engine, which needs CUDA; use "32-true" without it', "2.6.6", ("accelerator",),
+        'needs Transformer Engine, which needs CUDA; without CUDA, use "32-true"', "2.6.6", ("accelerator",),
     ),
     Argument(
-        *LIGHTNING, "strategy", ("fsdp*", "deepspeed*"), CALL, 'needs a GPU in Lightning; use "auto" without it', "2.6.6",
+        *LIGHTNING, "strategy", ("fsdp*", "deepspeed*"), CALL, 'needs a GPU in Lightning; without a GPU, use "auto"', "2.6.6",
         ("accelerator",),
     ),
     # https://opennmt.net/CTranslate2/quantization.html
     Argument(
         ("ctranslate2", "faster_whisper", "whisperx"), ("",), "compute_type", ("float16", "int8_float16", "bfloat16", "int8_bfloat16"), CALL,
-        'needs a GPU in CTranslate2; use "default" without it', "4.8.5",
+        'needs a GPU in CTranslate2; without a GPU, use "default"', "4.8.5",
     ),
     Argument(
         ("ultralytics",), ("train", "predict", "val", "track", "tune"), "device", ("0*", "1*", "2*", "3*"), CALL,
@@ -243,7 +243,7 @@ ARGUMENTS = (
     ),
     Argument(
         ("optimum",), ("from_pretrained",), "provider", ("CUDAExecutionProvider", "TensorrtExecutionProvider"), CALL,
-        'needs CUDA in optimum; use "CPUExecutionProvider" without it',
+        'needs CUDA in optimum; without CUDA, use "CPUExecutionProvider"',
     ),
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from devicefix.facts.scopes import FUNCTIONS
 from devicefix.model import Safety
 from devicefix.rules.shared.libraries import CudaLibraries
 
-MESSAGE = "stops the program without CUDA"
+MESSAGE = "stops the program if CUDA is not available"
 
 # A condition that holds one of these may ask for a device. A request that can't be met keeps its error.
 _REQUEST = re.compile(r"cuda|gpu|cpu|device|nccl|accelerat", re.I)
@@ -80,7 +80,8 @@ class Refusals:
         asked = not self._precedes_group(site)
         if self.facts.guards.conditions(test) or (asked and self._conditions(site)):
             return Verdict(
-                f"{MESSAGE} on a condition; remove the check unless the user asks for a GPU", Safety.UNSAFE
+                "may stop the program if CUDA is not available; remove the check unless the user asks for a GPU",
+                Safety.UNSAFE,
             )
         if not self._is_reached(site, error, _CALLERS, asked=asked):
             return Verdict(f"{MESSAGE}; remove the check unless a caller catches its error", Safety.UNSAFE)
