@@ -205,9 +205,14 @@ def test_fixed_findings_are_mentioned_until_the_baseline_is_updated(cli: Cli, tm
     cli("check", "c.py", *BASELINE, "--write-baseline")
     cli("check", *BASELINE, "--select", "DF2", "--write-baseline")
     assert (tmp_path / "known.json").read_bytes() == before
-    cli("check", *BASELINE, "--write-baseline")
+    assert cli("check", *BASELINE, "--write-baseline").output == (
+        "Wrote 1 finding to known.json (0 new, 2 removed).\n"
+    )
     assert list(json.loads((tmp_path / "known.json").read_text())["findings"]) == ["c.py"]
     assert "no longer" not in cli("check", *BASELINE).stderr
+    write(tmp_path, a=TIED)
+    assert "(1 new, 0 removed)" in cli("check", *BASELINE, "--write-baseline").output
+    assert cli("check", *BASELINE, "--write-baseline").output == "Wrote 2 findings to known.json.\n"
 
 
 def test_a_baseline_is_readable_sorted_and_relative_to_its_own_folder(cli: Cli, tmp_path: Path) -> None:

@@ -86,9 +86,13 @@ def _write(file: Path, outcomes: list[Outcome], checked: Checked, paths: tuple[P
     from devicefix.runner import baseline
 
     found = Counter(entry for outcome in outcomes for entry in baseline.entries(outcome, file.parent))
+    difference = ""
     try:
         if file.exists():
-            found += _unchecked(baseline.read(file), file.parent, checked, paths)
+            known = baseline.read(file)
+            found += _unchecked(known, file.parent, checked, paths)
+            if found != known:
+                difference = f" ({(found - known).total()} new, {(known - found).total()} removed)"
             files.write(files.Change(str(file), file.read_bytes(), baseline.written(found.elements())))
         else:
             files.refuse_dangling(str(file))
@@ -97,7 +101,7 @@ def _write(file: Path, outcomes: list[Outcome], checked: Checked, paths: tuple[P
     except OSError as error:
         raise os_error(file, error) from None
     if not checked.settings.quiet:
-        click.echo(f"Wrote {count(found.total(), 'finding')} to {printable(str(file))}.")
+        click.echo(f"Wrote {count(found.total(), 'finding')} to {printable(str(file))}{difference}.")
 
 
 def _unchecked(
