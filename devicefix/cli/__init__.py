@@ -47,7 +47,7 @@ Settings come from the nearest devicefix.toml, or from [tool.devicefix] in the n
 on the command line override them. `devicefix config` shows the settings in force.
 
 \b
-To enable completion, add this to the start-up file of your shell:
+To enable completion, add this to your shell's startup file:
   bash  eval "$(_DEVICEFIX_COMPLETE=bash_source devicefix)"
   zsh   eval "$(_DEVICEFIX_COMPLETE=zsh_source devicefix)"
   fish  _DEVICEFIX_COMPLETE=fish_source devicefix | source

@@ -74,11 +74,15 @@ def fix_options(command: Command) -> Command:
         "--diff", is_flag=True, help="Show the fixes as a diff, and exit with status 1 if there are any."
     )(command)
     command = click.option(
-        "--fix-only", is_flag=True, help="Apply fixes, but do not report or exit non-zero for what remains."
+        "--fix-only",
+        is_flag=True,
+        help="Apply fixes, but do not report remaining findings, or exit non-zero for them.",
     )(command)
     command = unsafe_option(command)
     return click.option(
-        "--fix", is_flag=True, help="Apply fixes, as `rewrite --in-place` does, and report what remains."
+        "--fix",
+        is_flag=True,
+        help="Apply fixes, like `rewrite --in-place`, and report the remaining findings.",
     )(command)
 
 
@@ -86,7 +90,9 @@ def fix_options(command: Command) -> Command:
 @fix_options
 @common_options
 @click.option("--show-files", is_flag=True, help="Only list the files that would be checked.")
-@click.option("--show-settings", is_flag=True, help="Only show the settings of the first of these files.")
+@click.option(
+    "--show-settings", is_flag=True, help="Only show the settings for the first file that would be checked."
+)
 @output_options
 @adoption_options
 @diff_base_option
@@ -115,7 +121,7 @@ def check(
     exit_non_zero_on_fix: bool,
     **given: Any,
 ) -> None:
-    """Find the ties to CUDA in PATHS: files, folders, or - for the standard input.
+    """Find the ties to CUDA in PATHS (files, folders, or - for standard input).
 
     Prints each finding, with [*] if --fix would fix it.
     """

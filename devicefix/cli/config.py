@@ -100,7 +100,7 @@ def config(
 ) -> None:
     """Show the settings in force and their origins, or explain KEY.
 
-    Accepts the options of the other commands, and shows the settings that result from them.
+    Accepts the options of the other commands, and shows the resulting settings.
     """
     if key is not None and key not in KEYS:
         hint = nearest(key, KEYS, "; `devicefix config` lists all keys")

@@ -114,7 +114,7 @@ def rule_options(command: Command) -> Command:
             "--ignore-noqa",
             is_flag=True,
             default=None,
-            help="Also report and fix what a `# noqa` comment suppresses.",
+            help="Also report and fix findings that a `# noqa` comment suppresses.",
         ),
         _option("force-exclude"),
         _option("respect-gitignore"),
@@ -123,8 +123,8 @@ def rule_options(command: Command) -> Command:
             "configs",
             multiple=True,
             metavar="FILE|KEY=VALUE",
-            help="Use this configuration file for all files, or this TOML `KEY = VALUE`, which overrides the"
-            " same key in configuration files.",
+            help="A configuration file to use for all files, or a TOML `KEY = VALUE` pair that overrides"
+            " this key in configuration files.",
         ),
         click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
     )
@@ -147,7 +147,7 @@ def executor_option(command: Command) -> Command:
         "--executor",
         metavar="dask://HOST:PORT",
         callback=address,
-        help="Check the files on this dask cluster instead of on the cores of this machine.",
+        help="Check the files on this dask cluster instead of on this machine's cores.",
     )(command)
 
 
@@ -163,7 +163,7 @@ def adoption_options(command: Command) -> Command:
         baseline_option,
         click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file."),
         click.option(
-            "--add-noqa", is_flag=True, help="Suppress all findings with `noqa` comments in the files."
+            "--add-noqa", is_flag=True, help="Add `noqa` comments to the files to suppress all findings."
         ),
     )
 

@@ -34,25 +34,25 @@ FORMATS = ("html", "json", "csv")
     "--output",
     "-o",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    help=f"The file to write; - for the standard output. [default: {NAME}.FORMAT]",
+    help=f"The file to write, or - for standard output. [default: {NAME}.FORMAT]",
 )
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
-    help="The format of the report. [default: that of the output's name, else html]",
+    help="The report format. [default: from the output file's extension, else html]",
 )
 @click.option(
     "--since",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Compare with an earlier report in the format json.",
+    help="Compare with an earlier JSON report.",
 )
 @click.option(
     "--coverage-file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Show which fixes ran, as recorded in this file by `devicefix verify --coverage-file`.",
 )
-@click.option("--title", help="The title of the page. [default: the name of the folder]")
-@click.option("--timestamp", is_flag=True, help="Show on the page when it was written.")
+@click.option("--title", help="The page title. [default: the folder name]")
+@click.option("--timestamp", is_flag=True, help="Show the time of creation on the page.")
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -73,8 +73,8 @@ def report(
 ) -> None:
     """Write a migration report about PATHS: the ties to CUDA, and which of them a rewrite fixes.
 
-    The report is one HTML file that needs no network and no server, or the findings as CSV or JSON.
-    The exit status is 0 even if there are findings.
+    The report is one HTML file that needs no network or server. --output-format can select JSON or CSV
+    instead. The exit status is 0 even if there are findings.
     """
     from devicefix.report import earlier
     from devicefix.report.migration import About, migration

@@ -28,13 +28,14 @@ UNCHANGED = "Nothing was written; all files are unchanged."
 @click.command(cls=GroupedCommand, short_help="Rewrite files, or print a patch.")
 @common_options
 @click.option("--in-place", "-i", is_flag=True, help="Write the files instead of printing a patch.")
-@click.option("--diff", is_flag=True, help="Also print the patch with --in-place or -.")
+@click.option("--diff", is_flag=True, help="Print the patch even with --in-place or -.")
 @unsafe_option
 @click.option(
     "--verify",
     "command",
     metavar="COMMAND",
-    help="With --in-place: first run this as `devicefix verify -c` does, and write only if it passes.",
+    help="With --in-place: first run this command like `devicefix verify -c`, and write the files only if it"
+    " passes.",
 )
 @limit_options
 @click.option(
@@ -59,9 +60,9 @@ def rewrite(
     require_clean: bool,
     **given: Any,
 ) -> None:
-    """Rewrite PATHS to run on any device: files, folders, or - for the standard input.
+    """Rewrite PATHS (files, folders, or - for standard input) to run on any device.
 
-    Prints a patch for `git apply`, unless --in-place is given. The rewritten standard input goes to the
+    Prints a patch for `git apply` unless --in-place is given. Rewritten standard input is written to
     standard output.
     """
     _check_usage(paths, in_place, {"--verify": command is not None, "--require-clean": require_clean})

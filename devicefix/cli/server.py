@@ -9,9 +9,9 @@ from devicefix.cli.errors import CommandError, missing_package
 
 @click.command(short_help="Run the language server.")
 def server() -> None:
-    """Run the language server on the standard input and output.
+    """Run the language server on standard input and output.
 
-    Editors start it themselves; https://devicefix.github.io/devicefix/editors/ describes the setup.
+    Editors start it themselves. See https://devicefix.github.io/devicefix/editors/ for the setup.
     """
     try:
         from devicefix.server.app import serve

@@ -28,8 +28,8 @@ PROGRESS_INTERVAL = 30  # seconds
 _OWN_TORCH = ". If torch is in another Python, install psutil here, and name that Python with --python"
 
 EPILOG = """\
-`verify` runs your own program, with all its effects on files, networks and databases. Put the options of
-devicefix before SCRIPT; what follows SCRIPT is passed to the program.
+`verify` runs your own program, with all its effects on files, networks and databases. Put devicefix's
+options before SCRIPT. Everything after SCRIPT is passed to the program.
 
 Exit status: 0 pass, 1 fail, 2 error, 3 stopped at a limit without a failure.
 """
@@ -74,7 +74,7 @@ def limit_options(command: Command) -> Command:
             default=600,
             show_default=True,
             metavar="SECONDS",
-            help="Stop after this time.",
+            help="Stop after this many seconds.",
         ),
     ):
         command = option(command)
@@ -93,19 +93,21 @@ def limit_options(command: Command) -> Command:
 @click.option("-c", "as_command", is_flag=True, help="Treat SCRIPT as a command line that starts Python.")
 @limit_options
 @click.option(
-    "--compare", is_flag=True, help="Compare the results with the original's on real or simulated CUDA."
+    "--compare",
+    is_flag=True,
+    help="Compare the results with those of the original program on real or simulated CUDA.",
 )
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
     default=1e-5,
     show_default=True,
-    help="With --compare: the largest relative difference of two numbers.",
+    help="With --compare: the largest relative difference allowed between two numbers.",
 )
 @click.option(
     "--gpus",
     type=click.IntRange(min=1),
-    help="The number of GPUs of the simulated CUDA machine. [default: as many as the program needs]",
+    help="The number of GPUs in the simulated CUDA machine. [default: as many as the program needs]",
 )
 @click.option("--keep-going", is_flag=True, help="Run CUDA requests on the CPU, and list them all.")
 @click.option(
@@ -115,12 +117,14 @@ def limit_options(command: Command) -> Command:
     help="Detect code that relies on the copies that CUDA makes.",
 )
 @click.option(
-    "--scratch/--no-scratch", default=None, help="Run in a copy of the folder. [default: with --compare]"
+    "--scratch/--no-scratch",
+    default=None,
+    help="Run in a copy of the program's folder or repository. [default: only with --compare]",
 )
 @click.option(
     "--explain/--no-explain",
     default=None,
-    help="If a program fails, also run it on the simulated CUDA machine, to find the cause."
+    help="If the program fails, also run it on the simulated CUDA machine to find the cause."
     " [default: only if that is cheap]",
 )
 @click.option(
@@ -137,11 +141,11 @@ def limit_options(command: Command) -> Command:
     "--python",
     help="The Python interpreter to use. [default: the program's if it has torch, else devicefix's]",
 )
-@click.option("--show-missing", is_flag=True, help="List the lines with fixes that did not run.")
+@click.option("--show-missing", is_flag=True, help="List the fixed lines that did not run.")
 @click.option(
     "--coverage-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Add the lines with fixes that ran to this file, if the run passes.",
+    help="If the run passes, add the fixed lines that ran to this file.",
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @rule_options
@@ -175,10 +179,10 @@ def verify(
     triton_interpret: bool,
     **given: Any,
 ) -> None:
-    """Run SCRIPT with its modules rewritten in memory, on a CPU, and report whether it works.
+    """Run SCRIPT on a CPU, with its modules rewritten in memory, and report whether it works.
 
-    devicefix changes no files. The verdict is pass, fail or stopped; the report lists the remaining requests
-    for CUDA, and code that relies on copies that only CUDA makes.
+    devicefix changes no files. The verdict is pass, fail or stopped. The report lists the remaining CUDA
+    requests, and code that relies on copies that only CUDA makes.
     """
     _check_packages("psutil")
     from devicefix.verify import environment, launch, session

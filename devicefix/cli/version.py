@@ -14,7 +14,7 @@ from devicefix.config.version import __version__
 @click.command()
 @text_or_json
 def version(report_format: str) -> None:
-    """Show the version of devicefix."""
+    """Show the devicefix version."""
     if report_format == "json":
         click.echo(json.dumps({"version": __version__, "python": platform.python_version()}, indent=2))
     else:

@@ -14,9 +14,10 @@ from devicefix.config.values import Exclusion, Kind, PerFileIgnores
 ACCELERATOR_SINCE = (2, 6)  # the first torch with torch.accelerator
 
 _GLOBS = (
-    "A pattern is matched against the path, where `*` also matches `/`, and against the file name: `tests/*`"
-    " is every file below `tests`, `setup.py` every file of that name. `?`, `[a-z]`, `{a,b}` and `**/` work"
-    " as in a shell. A pattern that starts with `!` matches all files that the rest does not match."
+    "A pattern is matched against both the path, where `*` also matches `/`, and the file name: `tests/*`"
+    " matches every file below `tests`, and `setup.py` every file with that name. `?`, `[a-z]`, `{a,b}` and"
+    " `**/` work as in a shell. A pattern that starts with `!` matches all files that the text after the `!`"
+    " does not match."
 )
 
 
@@ -129,10 +130,10 @@ class Settings:
             "none",
             "Start from the settings of another configuration file.",
             'extend = "../devicefix.toml"',
-            details="The path is relative to the folder of the configuration. The keys of this file override"
-            " those of the other one; `extend-select`, `ignore` and the other keys that begin with `extend-`"
-            " add to them. Paths and patterns in the other file stay relative to its own folder. The other"
-            " file may extend another one in turn.",
+            details="The path is relative to the configuration's folder. Keys in the configuration override"
+            " those in the extended file, but `ignore` and the keys that begin with `extend-`, such as"
+            " `extend-select`, add to them. Paths and patterns in the extended file stay relative to its own"
+            " folder. The extended file can itself extend another file.",
         ),
     )
     select: tuple[str, ...] = field(
@@ -142,10 +143,10 @@ class Settings:
             "the rules that are on by default",
             "Enable only the rules with these codes or prefixes, such as DF101,DF2.",
             'select = ["DF1", "DF201"]',
-            details="A code, or the beginning of one: `DF1` is every rule whose code starts with it. `DF` and"
-            " `ALL` are every rule, including those that are off by default. Where `select` and `ignore` both"
-            " name a rule, the longer name wins; where they are equally long, `ignore` wins. On the"
-            " command line, `--select` overrides `select`, `extend-select` and `ignore` in the"
+            details="Each entry is a code or a prefix: `DF1` selects every rule whose code starts with `DF1`."
+            " `DF` and `ALL` select every rule, including those that are off by default. If `select` and"
+            " `ignore` both match a rule, the longer entry wins. If the entries are equally long, `ignore`"
+            " wins. On the command line, `--select` overrides `select`, `extend-select` and `ignore` in the"
             " configuration.",
         ),
     )
@@ -156,7 +157,8 @@ class Settings:
             "[]",
             "Enable these rules in addition to those that are selected or on by default.",
             'extend-select = ["DF001"]',
-            details="On the command line, `--extend-select` adds to what the configuration selects.",
+            details="On the command line, `--extend-select` adds to the rules that the configuration"
+            " selects.",
         ),
     )
     ignore: tuple[str, ...] = field(
@@ -166,7 +168,7 @@ class Settings:
             "[]",
             "Disable the rules with these codes or prefixes, such as DF101,DF2.",
             'ignore = ["DF702"]',
-            details="On the command line, `--ignore` adds to what the configuration ignores.",
+            details="On the command line, `--ignore` adds to the rules that the configuration ignores.",
         ),
     )
     fixable: tuple[str, ...] = field(
@@ -174,10 +176,10 @@ class Settings:
         metadata=_key(
             values.CODES,
             "all rules",
-            "Fix only what the rules with these codes find.",
+            "Fix only the findings of rules with these codes.",
             'fixable = ["DF1", "DF2"]',
-            details="The findings of other rules are reported, but not fixed. Where `fixable` and `unfixable`"
-            " both name a rule, the longer name wins. On the command line, `--fixable` overrides `fixable`,"
+            details="The findings of other rules are reported, but not fixed. If `fixable` and `unfixable`"
+            " both match a rule, the longer entry wins. On the command line, `--fixable` overrides `fixable`,"
             " `extend-fixable` and `unfixable` in the configuration.",
         ),
     )
@@ -186,7 +188,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "[]",
-            "Also fix what these rules find, in addition to the fixable rules.",
+            "Fix the findings of these rules in addition to those of the fixable rules.",
             'extend-fixable = ["DF104"]',
         ),
     )
@@ -195,7 +197,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "[]",
-            "Report what the rules with these codes find, but do not fix it.",
+            "Report the findings of rules with these codes, but do not fix them.",
             'unfixable = ["DF3"]',
         ),
     )
@@ -206,7 +208,8 @@ class Settings:
             "{}",
             "Disable rules in some files, such as tests/*:DF101.",
             'per-file-ignores = { "tests/*" = ["DF201"], "!src/*" = ["DF7"] }',
-            details=f"A rule that is ignored for a file stays off there, whatever selects it. {_GLOBS}",
+            details="A rule that is ignored for a file stays off in that file, even if it is selected."
+            f" {_GLOBS}",
         ),
     )
     extend_per_file_ignores: tuple[PerFileIgnores, ...] = field(
@@ -214,7 +217,7 @@ class Settings:
         metadata=_key(
             values.PER_FILE,
             "{}",
-            "Like --per-file-ignores, but adds to what the configuration ignores.",
+            "Like --per-file-ignores, but adds to the ignores in the configuration.",
             'extend-per-file-ignores = { "scripts/*" = ["DF101"] }',
         ),
     )
@@ -225,10 +228,11 @@ class Settings:
             "[]",
             "Exclude files that match a pattern (.gitignore syntax).",
             'exclude = ["third_party/", "*_pb2.py"]',
-            details="Patterns are relative to the folder of the configuration, on the command line to the"
-            " current folder, where `--exclude` overrides this key. Files that git ignores, folders such as"
-            " `.venv` and `node_modules`, and caches with a `CACHEDIR.TAG` are excluded as well. A file that"
-            " is named on the command line is checked even if it is excluded; see `force-exclude`.",
+            details="Patterns in a configuration are relative to its folder. On the command line,"
+            " `--exclude` overrides this key, and its patterns are relative to the current folder. Files"
+            " that git ignores, folders such as `.venv` and `node_modules`, and caches with a `CACHEDIR.TAG`"
+            " are excluded as well. A file that is named on the command line is checked even if it is"
+            " excluded; see `force-exclude`.",
         ),
     )
     extend_exclude: tuple[Exclusion, ...] = field(
@@ -238,7 +242,7 @@ class Settings:
             "[]",
             "Also exclude files that match a pattern (.gitignore syntax).",
             'extend-exclude = ["legacy/"]',
-            details="On the command line, `--extend-exclude` adds to what the configuration excludes.",
+            details="On the command line, `--extend-exclude` adds to the configuration's exclusions.",
         ),
     )
     force_exclude: bool = field(
@@ -246,9 +250,10 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "Exclude files that match the exclusions even if they are named on the command line.",
+            "Apply exclusions even to files that are named on the command line.",
             "force-exclude = true",
-            details="The hooks for pre-commit, which names the files that are staged, set it.",
+            details="The pre-commit hooks set it, because pre-commit names the staged files on the command"
+            " line.",
         ),
     )
     respect_gitignore: bool = field(
@@ -267,8 +272,8 @@ class Settings:
             "none",
             "Report only findings that are not in this file, which --write-baseline creates.",
             'baseline = "devicefix-baseline.json"',
-            details="The path is relative to the folder of the configuration, and inside it; the option can"
-            " name a file elsewhere.",
+            details="The path is relative to the configuration's folder, and must be inside it. The option"
+            " can name a file elsewhere.",
         ),
     )
     unsafe_fixes: bool = field(
@@ -285,7 +290,8 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "Also check YAML, JSON, TOML and shell scripts in folders, and the shell commands in notebooks.",
+            "Also check YAML, JSON and TOML files and shell scripts in folders, and shell commands in"
+            " notebooks.",
             "config-files = true",
         ),
     )
@@ -294,7 +300,7 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "Also check blocks of Python in Markdown and reStructuredText in folders.",
+            "Also check Python code blocks in Markdown and reStructuredText files in folders.",
             "docs = true",
             details="Each block is checked and rewritten as a separate module. A file that is named on"
             " the command line is always checked.",
@@ -305,7 +311,8 @@ class Settings:
         metadata=_key(
             values.TARGET,
             '"cuda"',
-            "What to run on besides the CPU: CUDA (the default), or whatever torch.accelerator finds.",
+            "The device to support besides the CPU: CUDA (the default), or the one that torch.accelerator"
+            " finds.",
             'target = "accelerator"',
         ),
     )
@@ -314,11 +321,12 @@ class Settings:
         metadata=_key(
             values.VERSION,
             "the newest that devicefix knows",
-            "The oldest torch that the result must run with; it limits what --target accelerator may use.",
+            "The oldest torch version that the result must run with. It limits the functions that --target"
+            " accelerator may use.",
             'torch-version = "2.6"',
-            details="Which operations a CPU has in half precision depends on it as well; by default on the"
-            " version that a `requirements.txt`, `pyproject.toml`, `setup.py`, `setup.cfg`, `Pipfile` or"
-            " `environment.yml` of the project pins.",
+            details="This version also determines which half-precision operations a CPU supports. If the key"
+            " is not set, the operations depend on the version that a `requirements.txt`, `pyproject.toml`,"
+            " `setup.py`, `setup.cfg`, `Pipfile` or `environment.yml` of the project pins.",
         ),
     )
     max_file_size: str = field(
@@ -326,10 +334,10 @@ class Settings:
         metadata=_key(
             values.SIZE,
             f'"{sizes.LARGEST}"',
-            "The maximum file size (default: 16M). Python code may take up an eighth of it.",
+            "The maximum file size (default: 16M). Python code may take up at most an eighth of this size.",
             'max-file-size = "4M"',
-            details="A larger file is an error, and is not read: some code needs a thousand times its size in"
-            f" memory. A configuration may set at most {sizes.LARGEST}.",
+            details="A larger file is not read and causes an error, because some code needs a thousand times"
+            f" its size in memory. A configuration may set at most {sizes.LARGEST}.",
         ),
     )
     output_format: str | None = field(
@@ -337,10 +345,10 @@ class Settings:
         metadata=_key(
             values.FORMAT,
             "full on a terminal, else concise",
-            "The output format; by default full on a terminal, and concise elsewhere.",
+            "The output format (default: full on a terminal, concise elsewhere).",
             'output-format = "grouped"',
-            details="For `devicefix check`. The environment variable `DEVICEFIX_OUTPUT_FORMAT` overrides it,"
-            " and the option overrides both.",
+            details="This key applies to `devicefix check`. The environment variable"
+            " `DEVICEFIX_OUTPUT_FORMAT` overrides it, and the option overrides both.",
             variable="DEVICEFIX_OUTPUT_FORMAT",
         ),
     )
@@ -349,12 +357,12 @@ class Settings:
         metadata=_key(
             values.FOLDER,
             ".devicefix_cache next to the configuration",
-            "The folder for the cache; by default .devicefix_cache next to the configuration.",
+            "The cache folder (default: .devicefix_cache next to the configuration).",
             'cache-dir = ".cache/devicefix"',
-            details="The path is relative to the folder of the configuration, and inside it. The environment"
-            " variable `DEVICEFIX_CACHE_DIR` overrides it, and the option overrides both; they can name a"
-            " folder elsewhere. A folder that exists must be empty, or a cache of devicefix. `--no-cache`"
-            " neither reads nor writes a cache.",
+            details="The path is relative to the configuration's folder, and must be inside it. The"
+            " environment variable `DEVICEFIX_CACHE_DIR` overrides the key, and the option overrides both."
+            " The variable and the option can name a folder elsewhere. An existing folder must be empty or a"
+            " devicefix cache. With `--no-cache`, devicefix neither reads nor writes a cache.",
             variable="DEVICEFIX_CACHE_DIR",
         ),
     )
@@ -363,7 +371,7 @@ class Settings:
         metadata=_key(
             values.COUNT,
             "one process a core",
-            "The number of processes; by default one a core.",
+            "The number of processes (default: one per core).",
             "jobs = 4",
             short="-j",
         ),

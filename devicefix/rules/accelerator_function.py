@@ -19,11 +19,11 @@ class AcceleratorFunction(Rule):
     """
     ## What it does
     Finds calls to `torch.accelerator` functions that need an accelerator, and uses of `current_accelerator()` that fail
-    if it is `None`.
+    if it returns `None`.
 
     ## Why it matters
-    Without an accelerator, the functions of `torch.accelerator` that use one raise an error, and
-    `current_accelerator()` returns `None`, which has no `type`.
+    Without an accelerator, these functions raise an error, and `current_accelerator()` returns `None`, which has no
+    `type`.
 
     ## Example
     ```python
@@ -40,13 +40,13 @@ class AcceleratorFunction(Rule):
     ```
 
     ## Fix safety
-    Safe for a statement that only calls a function: the fix puts it under a guard. There is no fix if the value of the
-    function is used, or for `current_accelerator()`.
+    Safe if the call is a whole statement: the fix puts the statement under a guard. There is no fix if the function's
+    return value is used, or for `current_accelerator()`.
     """
 
     code = "DF413"
     name = "accelerator-function"
-    summary = "A function of `torch.accelerator` that needs an accelerator"
+    summary = "A `torch.accelerator` function that needs an accelerator"
     references = (CURRENT_ACCELERATOR, _DEVICE, *ACCELERATOR)
     words = (b"current_accelerator", b".accelerator.")
     attributes = ("type", "index")

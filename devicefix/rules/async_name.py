@@ -39,15 +39,15 @@ class AsyncName(Rule):
     ```
 
     ## Fix safety
-    Safe for tensor methods (`cuda`, `to`, `type`, `copy_`), where both names mean the same. Also safe for functions in
-    the same file whose parameter is renamed as well, or that pass `**kwargs` to such a method. Unsafe for an argument
-    of any other function, where the parameter may have a different name. There is no fix for attributes, module
-    variables and imported names, or if the function already has a name `non_blocking`.
+    Safe for tensor methods (`cuda`, `to`, `type`, `copy_`), where both names mean the same thing. Also safe for
+    functions in the same file whose parameter is renamed as well, or that pass `**kwargs` to such a method. Unsafe for
+    an argument to any other function, whose parameter may have a different name. There is no fix for attributes, module
+    variables or imported names, or if the function already uses the name `non_blocking`.
     """
 
     code = "DF814"
     name = "async-name"
-    summary = "`async` has been a keyword since Python 3.7, and can't be a name"
+    summary = "`async` has been a keyword since Python 3.7 and can't be used as a name"
     words = (b"async=", b"async =")
     common_words = (b"async",)
     INVALID = (

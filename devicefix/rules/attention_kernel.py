@@ -21,11 +21,11 @@ _NO_KERNEL = "leaves no scaled dot product attention kernel for a CPU; allow `MA
 class AttentionKernel(Rule):
     """
     ## What it does
-    Finds settings that disable every kernel of scaled dot product attention that a CPU supports.
+    Finds settings that disable every scaled dot product attention kernel that a CPU supports.
 
     ## Why it matters
-    On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. With
-    dropout it needs the math kernel.
+    On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. Attention
+    with dropout needs the math kernel.
 
     ## Example
     ```python

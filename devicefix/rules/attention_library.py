@@ -20,12 +20,12 @@ class AttentionLibrary(Rule):
     """
     ## What it does
     Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func`,
-    `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func` and `memory_efficient_attention`, with its
+    `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func`, and `memory_efficient_attention` with its
     `LowerTriangularMask`. `cuda-only-library` reports other uses of these libraries, including the functions for
-    sequences of different lengths (`varlen`).
+    variable-length sequences (`varlen`).
 
     ## Why it matters
-    flash-attn can't be installed without CUDA, and the functions of xformers fail on a CPU.
+    flash-attn can't be installed without CUDA, and xformers functions fail on a CPU.
 
     ## Example
     ```python
@@ -50,15 +50,16 @@ class AttentionLibrary(Rule):
     ```
 
     ## Fix safety
-    With CUDA the library is imported and called as before. Without it, the definition computes what the library
-    documents. Both libraries expect the heads after the sequence, torch before it. If the keys have fewer heads than
-    the queries, each key head serves several query heads. flash-attn aligns a causal mask to the last query and key,
-    xformers to the first. Only rounding differs, as between any two kernels.
+    With CUDA, the library is imported and called as before. Without CUDA, the definition that the fix adds computes
+    what the library documents. Both libraries expect the head dimension after the sequence dimension; torch expects it
+    before the sequence dimension. If the keys have fewer heads than the queries, each key head serves several query
+    heads. flash-attn aligns a causal mask with the last query and key; xformers aligns it with the first. The results
+    differ only by rounding, as they do between any two kernels.
 
-    The fix is unsafe with dropout, which draws different random numbers, and if the mask may be anything but None or a
-    `LowerTriangularMask`. There is no fix if a call uses a feature that torch lacks (such as `alibi_slopes`, `softcap` or
-    `return_attn_probs`), if a function of the library is passed as a value, or if another file imports the function from
-    this module.
+    The fix is unsafe with dropout, since torch and the library draw different random numbers, and if the mask may be
+    anything other than None or a `LowerTriangularMask`. There is no fix if a call uses a feature that torch lacks (such
+    as `alibi_slopes`, `softcap` or `return_attn_probs`), if a library function is passed as a value, or if another file
+    imports the function from this module.
     """
 
     code = "DF417"

@@ -18,13 +18,13 @@ _CAPABILITY = "torch.cuda.get_device_capability"
 class Bfloat16Question(Rule):
     """
     ## What it does
-    Finds `torch.cuda.is_bf16_supported()`, and comparisons of `torch.cuda.get_device_capability()`, where the program
+    Finds `torch.cuda.is_bf16_supported()` and comparisons of `torch.cuda.get_device_capability()` where the program
     falls back to float16 if the answer is no.
 
     ## Why it matters
-    Without CUDA the answer is no. (`get_device_capability` raises an error; the fix of DF401 uses (0, 0) instead, which
-    is lower than any GPU's.) The program then computes in float16 instead of bfloat16, with different results and a
-    smaller range, although a CPU supports bfloat16. There is no error.
+    Without CUDA, the answer is no. (`get_device_capability` raises an error; the fix for DF401 uses (0, 0) instead,
+    which is lower than any GPU's capability.) The program then computes in float16 instead of bfloat16, with different
+    results and a smaller range, although a CPU supports bfloat16. No error is raised.
 
     ## Example
     ```python
@@ -38,8 +38,8 @@ class Bfloat16Question(Rule):
     ```
 
     ## Fix safety
-    There is no fix: you have to choose the dtype for a CPU. Code that also checks whether CUDA is available has made
-    that choice and is not reported.
+    There is no fix: you have to choose the dtype for a CPU. Code that also checks whether CUDA is available already
+    makes that choice, so it is not reported.
     """
 
     code = "DF408"

@@ -37,8 +37,8 @@ _SAME_DEVICE = {
 class CheckpointLoad(Rule):
     """
     ## What it does
-    Finds `torch.load(...)` without `map_location`, with a CUDA device as `map_location`, or with a parameter that
-    callers may omit.
+    Finds calls to `torch.load` whose `map_location` is missing, a CUDA device, or a function parameter that callers may
+    omit.
 
     ## Why it matters
     Loading a checkpoint that was saved on a GPU fails without CUDA unless `map_location` moves it to the CPU:
@@ -57,11 +57,11 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA all tensors are loaded to the same devices as before. If the call has no `map_location`, the fix
+    Safe: with CUDA, all tensors are loaded to the same devices as before. If the call has no `map_location`, the fix
     does not pass `device`, since that would also move tensors that were saved on the CPU.
 
-    The rule ignores files that the program itself has saved: earlier in the same function, as a cache of tensors that
-    are always on the CPU, or in the temporary folder of a test.
+    The rule ignores files that the program itself saved earlier in the same function, as a cache of tensors that are
+    always on the CPU, or in a test's temporary folder.
     """
 
     code = "DF501"

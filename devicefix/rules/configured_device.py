@@ -15,12 +15,11 @@ _MIXED = "the value may be an option that the user gives, whose error should sta
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds devices that the program reads from a configuration file of the project, if that file selects CUDA. The file
-    is YAML, JSON or TOML, and the code names it as an argument, as the default of an option, or as Hydra's
-    `config_name`.
+    Finds devices that the program reads from a project configuration file, if that file selects CUDA. The file is YAML,
+    JSON or TOML, and the code names it in an argument, in an option's default, or in Hydra's `config_name`.
 
     ## Why it matters
-    The program uses the value as it is, and moving anything to it fails without CUDA.
+    The program uses the value as is, so moving anything to that device fails without CUDA.
 
     ## Example
     ```python
@@ -35,18 +34,18 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: only the value in the project's own file becomes the CPU, and only without CUDA, where the program would have
-    failed. Any other value is unchanged, so a device that a user chooses, such as `cuda:1` or `mps`, still raises its
+    Safe: the CPU replaces only the value in the project's own file, and only without CUDA, where the program would have
+    failed. Any other value is unchanged, so a device that a user chooses, such as `cuda:1` or `mps`, still raises an
     error if it does not exist.
 
     Unsafe if command-line options may replace the value, as with Hydra, or if the program merges or changes the
-    configuration: an explicit choice should keep its error. Also unsafe if the program reads the number in the value,
-    or stops if the value is the CPU. There is no fix with `--target accelerator`.
+    configuration: a device that a user chose should still raise an error. Also unsafe if the program reads the device
+    number from the value, or stops if the value is the CPU. There is no fix with `--target accelerator`.
     """
 
     code = "DF207"
     name = "configured-device"
-    summary = "A configuration file of the project selects CUDA"
+    summary = "A project configuration file selects CUDA"
     words = (b"safe_load", b"full_load", b"yaml.load", b"OmegaConf.load", b"hydra.main")
     VALID = (
         Example(

@@ -14,15 +14,16 @@ from devicefix.rules.shared.refusals import MESSAGE, Refusals
 class CpuRejected(Rule):
     """
     ## What it does
-    Finds checks that always fail on a CPU: that a tensor is on a GPU, that a device is a CUDA device, that a backend is
-    NCCL, or that there are enough GPUs.
+    Finds checks that always fail on a CPU because they require a tensor on a GPU, a CUDA device, the NCCL backend, or
+    enough GPUs.
 
-    A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
-    or if a handler in the same function continues on a CPU. It is also left alone before a call of a Triton kernel,
-    since the import of Triton is reported.
+    The rule ignores a check that responds to an explicit request for a GPU, as in
+    `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check whose error is caught in the
+    same function by a handler that continues on a CPU. A check before a call to a Triton kernel is ignored, too, since
+    the Triton import is reported.
 
     ## Why it matters
-    The check stops the program on a CPU, even if the code behind it would run there.
+    The check stops the program on a CPU, even if the code after the check would run there.
 
     ## Example
     ```python

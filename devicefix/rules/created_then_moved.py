@@ -20,11 +20,11 @@ _OTHERWISE = {"device", "out", "pin_memory", "requires_grad", None}
 class CreatedThenMoved(Rule):
     """
     ## What it does
-    Finds tensors that are created on the CPU only to be moved: `torch.zeros(n).cuda()` and
+    Finds tensors that are created on the CPU only to be moved, as in `torch.zeros(n).cuda()` and
     `torch.zeros(n).to(device)`. This rule is off by default.
 
     ## Why it matters
-    The tensor is allocated twice and copied from the CPU to the GPU, and both have to wait for the copy.
+    The tensor is allocated twice and copied from the CPU to the GPU, and both devices have to wait for the copy.
 
     ## Example
     ```python
@@ -41,10 +41,11 @@ class CreatedThenMoved(Rule):
     ```
 
     ## Fix safety
-    Safe: only tensors that have the same bits on every device are changed (`zeros`, `ones`, `empty`, `full`, `eye`,
-    `arange` of integers, `tensor` of a literal). Random tensors are left alone, since the generator of another device
-    draws different numbers. So are `linspace` and `arange` with fractions, which round differently on a GPU, and
-    tensors with `requires_grad=True`: the moved tensor is not a leaf of the graph, but a new one would be.
+    Safe: the fix changes only tensors that have the same bits on every device (`zeros`, `ones`, `empty`, `full`, `eye`,
+    `arange` with integers, `tensor` with a literal). The rule ignores random tensors, since another device's generator
+    draws different numbers. It also ignores `linspace` and `arange` with fractions, which round differently on a GPU,
+    and tensors with `requires_grad=True`: a moved tensor is not a leaf of the graph, but a tensor created on the device
+    would be.
     """
 
     code = "DF106"

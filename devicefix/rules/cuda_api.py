@@ -32,12 +32,12 @@ _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_
 class CudaApi(Rule):
     """
     ## What it does
-    With `--target accelerator`, finds every use of `torch.cuda`, called or not, under any name, including uses
-    that are harmless on a CPU.
+    With `--target accelerator`, finds every use of `torch.cuda`, whether called or not and under any name, including
+    uses that are harmless on a CPU.
 
     ## Why it matters
-    CUDA is one kind of accelerator. A program that uses `torch.accelerator`, `torch.Stream` and `torch.Event`
-    (torch 2.6) also runs on the others, without separate code for each.
+    CUDA is one kind of accelerator. A program that uses `torch.accelerator`, `torch.Stream` and `torch.Event` (torch
+    2.6) also runs on other accelerators, without separate code for each.
 
     ## Example
     ```python
@@ -57,26 +57,26 @@ class CudaApi(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA and on a CPU the program does the same as before. Most functions of `torch.accelerator` raise an
-    error without an accelerator, even where `torch.cuda` does nothing; such calls are put under a guard.
+    Safe: the program does the same as before, both with CUDA and on a CPU. Most functions of `torch.accelerator` raise
+    an error without an accelerator, even where `torch.cuda` does nothing; the fix puts such calls under a guard.
     `torch.amp.autocast` and `torch.amp.GradScaler` keep the device "cuda", since another device would change the
-    numbers on a CPU. The streams and events of a module are replaced together or not at all, since a function may
-    accept only CUDA's.
+    numbers on a CPU. A module's streams and events are replaced together or not at all, since a function may accept
+    only CUDA streams and events.
 
-    `torch.cuda.is_available()` is replaced if all code that depends on it is known and works with any accelerator;
-    devices and moves in that code become those of the accelerator. If it guards something specific to CUDA (a tensor
-    type, NCCL, the device that a checkpoint was saved from), it is kept and reported: another accelerator must not run
-    that code. For the same reason, the fix is unsafe if the result is passed on (in an attribute, an argument or a
-    return value). With CUDA and on a CPU, the fix changes nothing.
+    The fix replaces `torch.cuda.is_available()` if all code that depends on it is known and works with any accelerator.
+    It also makes the devices and moves in that code use the accelerator. If the check guards something specific to CUDA
+    (a tensor type, NCCL, the device that a checkpoint was saved from), it is reported without a fix: another
+    accelerator must not run that code. For the same reason, the fix is unsafe if the result is stored in an attribute,
+    passed as an argument or returned. Even then, the fix changes nothing with CUDA or on a CPU.
 
-    Code without a counterpart in `torch.accelerator` is reported without a fix. So is code that needs a newer torch
-    than `--torch-version`, and an import of `torch.cuda`, which can be removed once nothing uses it. Not every
-    accelerator has the memory statistics of `torch.accelerator`.
+    There is no fix for code without a counterpart in `torch.accelerator`, or whose counterpart needs a newer torch than
+    `--torch-version`. There is also no fix for an import of `torch.cuda`, which you can remove once nothing uses it.
+    Not every accelerator supports the memory statistics in `torch.accelerator`.
     """
 
     code = "DF405"
     name = "cuda-api"
-    summary = "A use of `torch.cuda`, with any accelerator as the target"
+    summary = "`torch.cuda` is used although the target is any accelerator"
     targets = ("accelerator",)
     words = (b"cuda", b".accelerator.")
     common_words = (b"accelerator", b"device", b"stream", b"event", b".record", b"elapsed", b"synchronize")

@@ -74,11 +74,11 @@ class _Autocast:
 class CudaAutocast(Rule):
     """
     ## What it does
-    Finds autocast for CUDA where the program also has tensors or modules in half precision or bfloat16.
+    Finds CUDA autocast in programs that also have tensors or modules in half precision or bfloat16.
 
     ## Why it matters
-    On a CPU, autocast for CUDA switches itself off. That is harmless if everything is in float32. But autocast also
-    casts the operands of a matrix product or a convolution to one dtype. Without it, a float32 layer that gets a
+    On a CPU, CUDA autocast switches itself off. That is harmless if everything is in float32. But autocast also casts
+    the operands of a matrix product or a convolution to one dtype. Without autocast, a float32 layer that gets a
     bfloat16 tensor raises "mat1 and mat2 must have the same dtype".
 
     ## Example
@@ -96,25 +96,28 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    Safe if the code under autocast fails without it: an operation gets both float32 and low precision. It may be in the
-    `forward` of a class in another file. The fix spells out the dtype, since the default is float16 for CUDA and
-    bfloat16 for a CPU. [Autocast on a CPU](https://devicefix.github.io/devicefix/precision/) lists the measured
-    differences from a GPU's results.
+    Safe if the code under autocast would fail without autocast because an operation gets both float32 and low-precision
+    operands. That operation may be in the `forward` method of a class in another file. The fix spells out the dtype,
+    since the default is float16 for CUDA and bfloat16 for a CPU.
+    [Autocast on a CPU](https://devicefix.github.io/devicefix/precision/) lists the measured differences from GPU
+    results.
 
-    Otherwise the fix is unsafe: if everything under autocast is in float32, the CPU is more accurate without it. It is
-    also unsafe if part of the program disables autocast for CUDA only, if the dtype is not known, or if the program
-    trains in float16, since the gradient scaler is off on a CPU. An autocast with `enabled=flag` is reported only if the code in its body fails without autocast or gets a low-precision tensor, or if the same flag converts something to low precision.
+    Otherwise the fix is unsafe: if everything under autocast is in float32, the CPU is more accurate without autocast.
+    It is also unsafe if part of the program disables autocast for CUDA only, if the dtype is not known, or if the
+    program trains in float16, since the gradient scaler is off on a CPU. Autocast with `enabled=flag` is reported only
+    if its body fails without autocast or gets a low-precision tensor, or if the program also uses the flag to convert
+    something to low precision.
 
     Autocast to float32 is reported without a fix, for any device: it casts low precision to float32 on CUDA, but
     switches itself off with a warning on a CPU (torch 2.13).
 
-    `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. If the program uses that, the fix names the
-    device there as well. This is safe: it changes nothing with CUDA.
+    `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. If the program uses CPU autocast, the fix
+    names the device in this call as well. This is safe, since nothing changes with CUDA.
     """
 
     code = "DF407"
     name = "cuda-autocast"
-    summary = "Autocast for CUDA is off on a CPU, where low precision may need it"
+    summary = "CUDA autocast is off on a CPU, where low-precision code may need it"
     references = (*_OF_CUDA, *_OF_ANY_DEVICE)
     words = (b"autocast",)
     INVALID = (

@@ -50,13 +50,13 @@ class CudaCall(Rule):
     ```
 
     ## Fix safety
-    Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
-    `.cuda(1)` moves to `cuda:1`. If a function uses the same variable in several moves, the fix defines the device
-    once, where the variable is assigned. If the argument is not known, or the receiver may have a custom `cuda` method,
-    the call is kept and depends on `torch.cuda.is_available()`. This is unsafe if a custom method or a call in the
-    arguments does more than move or return a value, since a CPU then skips it. It is also unsafe in a
-    `torch.fx.Interpreter`, whose graph may change a tensor in place that only a GPU copies. There is no fix for
-    `.cuda(*args)`.
+    Safe: `torch.device("cuda")` without an index means the current CUDA device, as `.cuda()` does. A device number is
+    kept: `.cuda(1)` becomes a move to `cuda:1`. If a function uses the same variable in several moves, the fix defines
+    the device once, where the variable is assigned. If the argument is not known, or the receiver may have a custom
+    `cuda` method, the fix keeps the call and makes it depend on `torch.cuda.is_available()`. This is unsafe if a custom
+    method or a call in the arguments does more than move or return a value, since that call is then skipped on a CPU.
+    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: the graph may change a tensor in place, and the move
+    copies the tensor on a GPU but not on a CPU. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"

@@ -18,7 +18,7 @@ class CudaFunction(Rule):
     and `torch.cuda.set_device(rank)`.
 
     ## Why it matters
-    These calls only have a purpose with CUDA, but stop the program without it.
+    These calls are useful only with CUDA, but they stop a program that runs without CUDA.
 
     ## Example
     ```python
@@ -34,16 +34,17 @@ class CudaFunction(Rule):
     ```
 
     ## Fix safety
-    Safe if the call is a statement. Also safe if its value is the current device, the name of the GPU or its
-    capability, and every use works with the value for a CPU. Unsafe for a current device or a random state if not all
-    of its uses are known. Also unsafe for a guard around a line that prints other values, which are then not printed on
-    a CPU, and for calls that do not initialize CUDA if the program sets `CUDA_VISIBLE_DEVICES` later. Other values,
-    such as the properties of a GPU, are reported without a fix: you have to decide what to use on a CPU.
+    Safe if the call is a statement. Also safe if the call returns the current device, the GPU's name or the GPU's
+    capability, and every use of the value also works with the CPU value. Unsafe if the call returns the current device
+    or a random state, and not all uses of the value are known. Also unsafe if the guard encloses a line that prints
+    other values, since these are then not printed on a CPU, or if the call does not initialize CUDA and the program
+    sets `CUDA_VISIBLE_DEVICES` later. Calls that return other values, such as GPU properties, are reported without a
+    fix: you have to decide what to use on a CPU.
     """
 
     code = "DF401"
     name = "cuda-function"
-    summary = "A function of `torch.cuda` that raises an error without CUDA"
+    summary = "A `torch.cuda` function that raises an error without CUDA"
     words = (b"cuda", b"nvtx")
     common_words = (b"device", b"synchronize")
     INVALID = (

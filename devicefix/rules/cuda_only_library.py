@@ -42,16 +42,16 @@ class CudaOnlyLibrary(Rule):
     DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
 
     An import is not reported if it is guarded, if it is in a function that is only called under a guard, or if it is in
-    a `try` whose `except ImportError` continues without the library. A use of the library that does not check whether
-    the import succeeded is reported, and so is code that stops the program without the library.
+    a `try` whose `except ImportError` continues without the library. The rule does report uses of the library that do
+    not check whether the import succeeded, and code that stops the program without the library.
 
-    xformers can be installed without CUDA, but its attention then fails, so a call that only checks whether the import
-    succeeded is reported, too. There is one finding for each library and file. The compiled extensions of a project are
-    those that its `setup.py` builds as `CUDAExtension`, without `CppExtension` as an alternative. A call to
-    `nvidia-smi` is reported if it raises an error when the command is missing, or if its output is used.
+    xformers can be installed without CUDA, but its attention then fails, so the rule also reports calls that check only
+    whether the import succeeded. There is one finding per library and file. A project's compiled extensions are those
+    that its `setup.py` builds as `CUDAExtension`, without `CppExtension` as an alternative. A call to `nvidia-smi` is
+    reported if it raises an error when the command is missing, or if its output is used.
 
     ## Why it matters
-    Without CUDA the import fails, or the first call does.
+    Without CUDA, the import or the first call fails.
 
     ## Example
     ```python
@@ -65,9 +65,9 @@ class CudaOnlyLibrary(Rule):
     import the library under `if torch.cuda.is_available():` or in a `try`, and add a CPU path.
 
     ## Fix safety
-    There is no fix for a missing library: the replacement depends on the program. If a flag says that xformers is
-    installed, the fix sets it only if CUDA is available. This is unsafe, since the path without the library may compute
-    something else.
+    There is no fix for a missing library: the replacement depends on the program. If a flag records whether xformers is
+    installed, the fix sets the flag only if CUDA is available. This is unsafe, since the path without the library may
+    compute different results.
     """
 
     code = "DF902"

@@ -20,8 +20,8 @@ class CudaOnlySetting(Rule):
     and the cuFFT plan cache.
 
     ## Why it matters
-    Without CUDA (torch 2.13), a step of a capturable optimizer raises an `AssertionError`. A profiler without another
-    activity raises an error, and so does the plan cache.
+    Without CUDA (torch 2.13), a capturable optimizer's step raises an `AssertionError`. The plan cache and a
+    profiler that records only CUDA also raise errors.
 
     ## Example
     ```python
@@ -34,15 +34,15 @@ class CudaOnlySetting(Rule):
     ```
 
     ## Fix safety
-    Safe for `capturable`: with CUDA it stays true. On a CPU, the corrections of a step are then computed in float64
-    rather than in float32 as on a GPU. The difference is only rounding. Unsafe with `foreach` if the learning rate may
+    Safe for `capturable`: with CUDA, it stays true. On a CPU, a step's corrections are then computed in float64 rather
+    than in float32 as on a GPU, so the results differ only by rounding. Unsafe with `foreach` if the learning rate may
     be a tensor: torch rejects the combination unless the optimizer is capturable. Safe for a statement that uses the
-    plan cache: the fix puts it under a guard. A profiler is reported without a fix.
+    plan cache: the fix puts the statement under a guard. A profiler is reported without a fix.
     """
 
     code = "DF411"
     name = "cuda-only-setting"
-    summary = "A setting of torch only works with CUDA"
+    summary = "A torch setting only works with CUDA"
     references = (*CAPTURABLE, _PROFILER, _PLANS)
     words = (b"capturable", b"ProfilerActivity.CUDA", b"cufft_plan_cache")
     common_words = (b"profile",)

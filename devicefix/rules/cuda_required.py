@@ -17,15 +17,16 @@ class CudaRequired(Rule):
     """
     ## What it does
     Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, or an error or exit if CUDA is
-    not available. This includes `… or sys.exit()` and calls to a function that ends the program.
+    not available. Exits include `… or sys.exit()` and calls to a function that ends the program.
 
-    A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
-    or if a handler in the same function continues on a CPU. It is also left alone before a call of a Triton kernel,
-    since the import of Triton is reported.
+    The rule ignores a check that responds to an explicit request for a GPU, as in
+    `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check whose error is caught in the
+    same function by a handler that continues on a CPU. A check before a call to a Triton kernel is ignored, too, since
+    the Triton import is reported.
 
     ## Why it matters
-    The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check
-    has no purpose.
+    The check has no effect with CUDA and only prevents the program from running on a CPU. Once the rest of the program
+    runs on a CPU, the check serves no purpose.
 
     ## Example
     ```python
@@ -46,11 +47,12 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    Safe if the module always reaches the check when it runs, and nothing catches the error: with CUDA the assertion
-    holds, and the branch never runs. Unsafe if the check depends on a condition, or if not all callers of its function
-    are known: they may catch the error, or may have asked for a GPU. If the same condition also leads to a process
-    group, it asks for that rather than for a GPU, and the check is removed. There is no fix in a test, or if the code
-    needs a library that only works with CUDA.
+    Safe if the module always reaches the check when it runs, and nothing catches the error: with CUDA, an assertion
+    holds and an error branch never runs. Unsafe if the check depends on a condition, which may be a request for a GPU,
+    or if not all callers of its function are known, since they may catch the error or may have requested a GPU. If the
+    same condition also leads to the creation of a process group, it is a request for the process group rather than for
+    a GPU, and the check is removed. There is no fix in a test, or if the code needs a library that only works with
+    CUDA.
     """
 
     code = "DF701"

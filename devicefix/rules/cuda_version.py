@@ -12,10 +12,11 @@ from devicefix.rules.base import Example, Rule
 class CudaVersion(Rule):
     """
     ## What it does
-    Finds operations on `torch.version.cuda`: splitting, indexing, conversion to a number or version, comparison.
+    Finds operations on `torch.version.cuda`: splitting, indexing, conversion to a number or version, and comparison.
 
     ## Why it matters
-    It is None in a build of torch without CUDA: "'NoneType' object has no attribute 'split'".
+    `torch.version.cuda` is None in a torch build without CUDA, so these operations raise errors such as "'NoneType'
+    object has no attribute 'split'".
 
     ## Example
     ```python
@@ -28,7 +29,7 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the version is the same as before. Without CUDA it is lower than any real version.
+    Safe: with CUDA, the version is the same as before. Without CUDA, it is lower than any real version.
     """
 
     code = "DF403"

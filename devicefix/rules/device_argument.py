@@ -49,7 +49,7 @@ class DeviceArgument(Rule):
     `torch.Generator("cuda")`, `torch.set_default_device("cuda")`.
 
     ## Why it matters
-    Without CUDA the call fails, or a later use of the device does.
+    Without CUDA, either the call itself or a later use of the device fails.
 
     ## Example
     ```python
@@ -66,9 +66,9 @@ class DeviceArgument(Rule):
     ```
 
     ## Fix safety
-    Safe. Functions of torch accept a device as well as its name. Any other function gets the same type of argument
-    as before, a string or a number. If that function adds a number to a name without one, as in
-    `torch.device(device, 1)`, the fix is unsafe.
+    Safe. `torch` functions accept a device as well as a device name. Any other function gets an argument of the same
+    type as before, a string or a number. The fix is unsafe if that function adds an index to a name that has none, as
+    in `torch.device(device, 1)`.
     """
 
     code = "DF202"

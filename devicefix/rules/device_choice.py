@@ -18,8 +18,8 @@ class DeviceChoice(Rule):
     `torch.device("cuda" if args.cuda else "cpu")`.
 
     ## Why it matters
-    The flag says what the user wants, not what the machine has. With the flag set, often by default, the program
-    fails without CUDA.
+    The flag says what the user wants, not what the machine has. If the flag is set, as it often is by default, the
+    program fails without CUDA.
 
     ## Example
     ```python

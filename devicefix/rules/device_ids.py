@@ -23,12 +23,14 @@ _GROUPS = {"init_process_group": 8, "new_group": 6}
 class DeviceIds(Rule):
     """
     ## What it does
-    Finds `device_ids` and `output_device` of `DistributedDataParallel`, `device_ids` of `barrier`, `device_id`
-    of `init_process_group` and `new_group`, and `devices` of `torch.random.fork_rng`.
+    Finds the following arguments: `device_ids` and `output_device` in calls to `DistributedDataParallel`, `device_ids`
+    in calls to `barrier`, `device_id` in calls to `init_process_group` and `new_group`, and `devices` in calls to
+    `torch.random.fork_rng`.
 
     ## Why it matters
-    On a CPU they must be None: "DistributedDataParallel device_ids and output_device arguments only work with
-    single-device/multiple-device GPU modules", "device_id parameter must be an accelerator with an index".
+    On a CPU, these arguments must be `None`. Otherwise, the call raises an error: "DistributedDataParallel device_ids
+    and output_device arguments only work with single-device/multiple-device GPU modules" or "device_id parameter must
+    be an accelerator with an index".
 
     ## Example
     ```python
@@ -39,12 +41,12 @@ class DeviceIds(Rule):
     ```python
     model = DistributedDataParallel(model, device_ids=[rank] if torch.cuda.is_available() else None)
     ```
-    The `output_device` is the device of `device_ids` by default.
+    By default, `output_device` is the device in `device_ids`.
 
     ## Fix safety
-    Safe: with CUDA the arguments are the same. Unsafe in a dictionary of options that is made before the program sets
-    `CUDA_VISIBLE_DEVICES`, since `torch.cuda.is_available()` determines which GPUs are visible. Also unsafe for
-    `devices` that may belong to another accelerator. `DataParallel` is left alone: on a CPU it calls the model
+    Safe: with CUDA the arguments are the same. Unsafe for a dictionary of options that is created before the program
+    sets `CUDA_VISIBLE_DEVICES`, since `torch.cuda.is_available()` determines which GPUs are visible. Also unsafe for
+    `devices` that may belong to another accelerator. `DataParallel` is not reported: on a CPU it calls the model
     directly.
     """
 

@@ -20,9 +20,9 @@ _TWICE = "the test calls it once more"
 class DeviceNamespace(Rule):
     """
     ## What it does
-    Finds calls on the torch module of a device whose type is chosen at run time, if `torch.cpu` lacks the function:
+    Finds calls to functions that `torch.cpu` lacks, on the torch module of a device whose type is chosen at run time:
     `torch.get_device_module(device).empty_cache()`, `getattr(torch, device.type).memory_allocated()`. The module may
-    also be in a variable, or be returned by a function of the project.
+    also be stored in a variable or returned by a function in the project.
 
     ## Why it matters
     In torch 2.13, `torch.cpu` has `synchronize`, `set_device`, `current_device`, `device_count`, `Stream` and `Event`,
@@ -41,13 +41,13 @@ class DeviceNamespace(Rule):
 
     ## Fix safety
     Safe for statements that only concern GPU memory: the fix calls the function if the module has it. Unsafe if the
-    added check calls a function that may do more than return the module. Other functions are reported without a fix:
-    what to do without them depends on the program.
+    added check calls a function that may do more than return the module. Calls to other functions are reported without
+    a fix: how to replace them on a CPU depends on the program.
     """
 
     code = "DF421"
     name = "device-namespace"
-    summary = "A function that `torch.cpu` lacks, called on the torch module of a device"
+    summary = "A function that `torch.cpu` lacks is called on a device's torch module"
     words = (b"get_device_module", b"empty_cache", b"memory_stats", b"memory_allocated", b"memory_reserved")
     common_words = tuple(sorted(name.encode() for name in CPU_LACKS))
     INVALID = (

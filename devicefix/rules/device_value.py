@@ -28,11 +28,12 @@ _CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds the name of a CUDA device as a value that becomes a device later: in a variable, an attribute, a list or a
-    dictionary, as the default of a parameter or command-line option, as an argument, or as the result of a function.
+    Finds CUDA device names that are later used as devices. The name may be in a variable, an attribute, a list or a
+    dictionary, or it may be the default of a parameter or command-line option, an argument, or the result of a
+    function.
 
     ## Why it matters
-    The value is used as a device, and moving anything to it fails without CUDA.
+    Without CUDA, moving anything to such a device fails.
 
     ## Example
     ```python
@@ -57,10 +58,10 @@ class DeviceValue(Rule):
 
     - the only sign that the value is a device is the name of the variable, option or key, or a `"cpu"` next to it,
     - the value is an argument of another library,
-    - the value is next to the CPU in a list, or in a set or an enumeration, whose meaning may change if two devices are
-      equal,
-    - the program reads the number in the value (`device.split(":")[1]`), since the CPU has none, or adds one
-      (`torch.device(device, 1)`): a tensor's device is never `cpu:1`,
+    - the value is in a collection (next to the CPU in a list, or in a set or an enumeration) whose meaning may change
+      if two devices are equal,
+    - the program reads the index in the value (`device.split(":")[1]`), since the CPU has none, or adds an index to it
+      (`torch.device(device, 1)`), since a tensor's device is never `cpu:1`,
     - the program stops if the value is the CPU (`assert device == "cuda"`),
     - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
       are visible.

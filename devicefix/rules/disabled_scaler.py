@@ -30,7 +30,7 @@ class DisabledScaler(Rule):
 
     ## Why it matters
     A `GradScaler` switches itself off without CUDA. Its `state_dict()` is then empty (`KeyError: 'scale'`), and it has
-    no `_scale` and no factors. `get_scale()`, `scale()`, `step()` and `update()` work, with a scale of 1.
+    no `_scale` and no factors. `get_scale()`, `scale()`, `step()` and `update()` still work, with a scale of 1.
 
     ## Example
     ```python
@@ -43,14 +43,14 @@ class DisabledScaler(Rule):
     ```
 
     ## Fix safety
-    Safe for the scale, even if the object is not a scaler: if it has a "scale", the value is the same. Unsafe in a
-    `try` statement, which may expect the `KeyError`. Everything else is reported without a fix. A class, or an object
-    whose class is not known, counts as a scaler if its name says so.
+    Safe for the scale, even if the object is not a `GradScaler`: if its state has a `"scale"`, the value is the same.
+    Unsafe in a `try` statement, which may expect the `KeyError`. Any other access is reported without a fix. A class,
+    or an object whose class is unknown, is taken for a `GradScaler` if its name says so.
     """
 
     code = "DF410"
     name = "disabled-scaler"
-    summary = "The state of a `GradScaler`, which has none without CUDA"
+    summary = "State is read from a `GradScaler`, which has none without CUDA"
     words = (b"Scaler", b"scaler")
     common_words = (
         b"state_dict()", b'"scale"', b"'scale'", b"._scale", b"_growth_", b"_backoff_", b"._init_scale",

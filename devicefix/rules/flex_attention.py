@@ -19,12 +19,12 @@ class FlexAttention(Rule):
     """
     ## What it does
     Finds `torch.nn.attention.flex_attention.flex_attention`, unless gradients are disabled around it. If the program
-    has to run with a torch older than 2.10, the rule also finds calls to `create_block_mask` without a device.
+    must also run with torch versions before 2.10, the rule also finds calls to `create_block_mask` without a device.
 
     ## Why it matters
     On a CPU, FlexAttention has no backward pass: with an input that requires gradients it raises
-    `NotImplementedError: FlexAttention does not support backward on CPU` (torch 2.13). Before torch 2.10, the device
-    of `create_block_mask` is `"cuda"` by default.
+    `NotImplementedError: FlexAttention does not support backward on CPU` (torch 2.13). Before torch 2.10, the default
+    device of `create_block_mask` is `"cuda"`.
 
     ## Example
     ```python
@@ -37,14 +37,16 @@ class FlexAttention(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA the mask is on the same device. There is none for `flex_attention`: compute the same with
-    `torch.nn.functional.scaled_dot_product_attention` to train on a CPU. Code that selects FlexAttention by name, as in
-    `if backend == "flex"`, is not reported, since the user can choose another backend.
+    The fix is safe: with CUDA the mask is on the same device. There is no fix for `flex_attention`: to train on a CPU,
+    compute the same result with `torch.nn.functional.scaled_dot_product_attention`. Code that selects FlexAttention by
+    name, as in `if backend == "flex"`, is not reported, since the user can choose another backend.
     """
 
     code = "DF418"
     name = "flex-attention"
-    summary = "FlexAttention has no gradients on a CPU, and its masks were made on CUDA by default"
+    summary = (
+        "FlexAttention has no gradients on a CPU, and older versions create its masks on CUDA by default"
+    )
     references = (_ATTENTION, _MASK)
     INVALID = (
         Example(

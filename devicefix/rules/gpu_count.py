@@ -24,7 +24,7 @@ class GpuCount(Rule):
     options.
 
     ## Why it matters
-    It is 0 without CUDA. A program that starts 0 processes does nothing and exits successfully, a batch becomes
+    The count is 0 without CUDA. A program that starts 0 processes does nothing and exits successfully, a batch becomes
     empty, and a division fails.
 
     ## Example
@@ -40,11 +40,12 @@ class GpuCount(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the number is the same. If the program also checks whether the number is 0, the fix keeps it and
-    changes the places that compute with it. Such a fix is unsafe if the number may come from elsewhere, such as a 0
-    that the user chose on a machine with CUDA. It is also unsafe if the program computes the index of a GPU from it and
-    passes that on, or if only a choice between one GPU and several depends on it. If the program always ends when the
-    number is 0, it has no path for 0. The fix then removes the check, and makes the number at least 1.
+    Safe: with CUDA the number is the same. If the program also checks whether the number is 0, the fix leaves the
+    number as it is and changes only the expressions that compute with it. Such a fix is unsafe if the number may have
+    another source, such as a user who chose 0 on a machine with CUDA. It is also unsafe if the program computes a GPU
+    index from the number and passes the index to other code, or if the number only decides between one GPU and several.
+    A program that always stops when the number is 0 has no code path for 0. In that case, the fix removes the check and
+    makes the number at least 1.
     """
 
     code = "DF402"

@@ -35,9 +35,9 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    Safe: on a CPU the move does nothing. `use_cuda and x.cuda()` has no fix: the code may use its value. The guard may
-    also define names that the code needs on a CPU, as in `if cuda: x = batch[0].cuda()`. A guard around anything else
-    is kept.
+    Safe: on a CPU the move does nothing. There is no fix for `use_cuda and x.cuda()`: the code may use the value of
+    this expression. The fix also applies if the guard defines names that the code needs on a CPU, as in
+    `if cuda: x = batch[0].cuda()`. A guard around anything else is kept.
     """
 
     code = "DF702"

@@ -14,12 +14,14 @@ from devicefix.rules.shared.guarded_names import GuardedNames
 class GuardedName(Rule):
     """
     ## What it does
-    Finds names that are only defined if CUDA is available, and used where it may not be. Assignments, imports, loops
-    and functions define names. A user's flag counts as a check for CUDA if the code under it moves something to CUDA.
-    The rule also finds the attribute `module` of a model that is only wrapped in `DataParallel` with CUDA.
+    Finds names that are only defined if CUDA is available, but used where CUDA may be unavailable. A name can be
+    defined by an assignment, an import, a loop or a function. A user's flag counts as a check for CUDA if the code
+    under it moves something to CUDA. The rule also finds uses of a model's `module` attribute if the model is wrapped
+    in `DataParallel` only with CUDA.
 
     ## Why it matters
-    On a CPU the use raises a NameError or an UnboundLocalError, or an AttributeError.
+    On a CPU, using the name raises a `NameError` or an `UnboundLocalError`, and using the attribute raises an
+    `AttributeError`.
 
     ## Example
     ```python

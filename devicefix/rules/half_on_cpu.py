@@ -40,21 +40,21 @@ class HalfOnCpu(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the dtype of the result would change, too, and every use of it would have to match. A tensor that
-    is only converted if a flag is set is reported as well, unless the flag is only true with CUDA. So is a tensor that
-    is passed to a function in another file that applies a Fourier transform to it.
+    There is no fix, since it would also change the dtype of the result, and every use of the result would have to
+    match. The rule also reports a tensor that is converted only if a flag is set, unless the flag is true only with
+    CUDA. It also reports a tensor that is passed to a function in another file that applies a Fourier transform to it.
 
-    `torch-version` is the oldest torch that the program must run with. By default it is the version that the project
-    pins, or else the newest, in which few operations are missing. In float16, `layer_norm` and `interpolate` are
-    missing before torch 2.3, and matrix products and convolutions before torch 2.2. The page [Low
-    precision](https://devicefix.github.io/devicefix/precision/) lists them by version. Operations that a GPU does not
-    have either, such as `torch.linalg.inv`, are not reported. An operation is reported only if the file shows that its
-    tensor is in low precision.
+    `torch-version` is the oldest torch version that the program must run with. The default is the version that the
+    project pins, or otherwise the newest version, in which few operations are missing. In float16, `layer_norm` and
+    `interpolate` are missing before torch 2.3, and matrix products and convolutions before torch 2.2. The page [Low
+    precision](https://devicefix.github.io/devicefix/precision/) lists the missing operations by version. Operations
+    that a GPU does not support either, such as `torch.linalg.inv`, are not reported. An operation is reported only if
+    the file shows that its tensor is in low precision.
     """
 
     code = "DF412"
     name = "half-on-cpu"
-    summary = "An operation that a CPU does not support in low precision"
+    summary = "An operation in low precision is not supported on a CPU"
     companions = (b"alf", b"loat16")  # of `half`, `Half`, `float16` and `BFloat16`
     words = (
         b".fft.", b"stft", b"avg_pool3d", b"AvgPool3d", b"local_response_norm", b"LocalResponseNorm", b"multi_margin_loss",

@@ -51,11 +51,11 @@ class HardWiredFlag(Rule):
     `Reader(gpu=True)`, `Engine(device_id=0)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
     `max_memory={0: "10GB"}`, `attn_implementation="flash_attention_2"`, `TrainingArguments(bf16=True)`,
     `Trainer(strategy="fsdp")`, `FineGrainedFP8Config()`, `pipeline.enable_model_cpu_offload()`. It also reports
-    `precision="16-mixed"` of Lightning, which silently becomes bfloat16 on a CPU. Options that work on a CPU, such as
-    `TrainingArguments(fp16=True)` and the quantization of transformers with bitsandbytes, are left alone.
+    Lightning's `precision="16-mixed"`, which silently becomes bfloat16 on a CPU. Options that work on a CPU, such as
+    `TrainingArguments(fp16=True)` and bitsandbytes quantization in transformers, are not reported.
 
     ## Why it matters
-    Without CUDA the library raises an error, and no other change to the program can prevent it.
+    Without CUDA the library raises an error that no other change to the program can prevent.
 
     ## Example
     ```python
@@ -71,7 +71,7 @@ class HardWiredFlag(Rule):
 
     ## Fix safety
     There is no fix if the meaning of the option depends on the library. If the library documents that the option
-    selects the GPU or the CPU, as with `cuda` of `torch_fidelity.calculate_metrics`, the fix sets it to
+    selects the GPU or the CPU, as with the `cuda` argument of `torch_fidelity.calculate_metrics`, the fix sets it to
     `torch.cuda.is_available()`. This is safe: with CUDA it is still `True`. With `devices=[0]`, Lightning's
     `accelerator="auto"` raises a `TypeError` on a CPU, where `devices` must be a number.
     """

@@ -12,12 +12,12 @@ from devicefix.rules.kept_view import copied, remedy
 class KeptState(Rule):
     """
     ## What it does
-    Finds parameters of a model that are moved to the CPU (or a GPU) and stored while training continues:
+    Finds model parameters that are moved to the CPU (or a GPU) and stored while training continues:
     `best = {k: v.cpu() for k, v in model.state_dict().items()}`.
 
     ## Why it matters
-    On a GPU `.cpu()` makes a copy. On a CPU it returns the parameter itself, which the next step of the optimizer
-    changes: `best` is always the last state, not the best. There is no error, but the result is wrong.
+    On a GPU `.cpu()` makes a copy. On a CPU it returns the parameter itself, which the next optimizer step changes, so
+    `best` always holds the last state, not the best. There is no error, but the result is wrong.
 
     ## Example
     ```python
@@ -34,7 +34,7 @@ class KeptState(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
+    Unsafe: with CUDA the fix makes a second copy. The numbers stay the same.
     """
 
     code = "DF801"

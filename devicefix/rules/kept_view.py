@@ -21,9 +21,9 @@ class KeptView(Rule):
     changed, and `x` is used afterwards.
 
     ## Why it matters
-    On a GPU these calls make a copy. On a CPU they return `x` itself, and `.numpy()` a view of it, so the stored
-    result changes together with `x`: every row of a list of results becomes the last one. There is no error, but
-    the numbers are wrong.
+    On a GPU these calls make a copy. On a CPU they return `x` itself, and `.numpy()` returns a view of it, so the
+    stored result changes together with `x`. In a list of results, for example, every row becomes the last one. There is
+    no error, but the numbers are wrong.
 
     ## Example
     ```python
@@ -40,12 +40,12 @@ class KeptView(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
+    Unsafe: with CUDA the fix makes a second copy. The numbers stay the same.
     """
 
     code = "DF802"
     name = "kept-view"
-    summary = "A result that is only a copy on a GPU is used after its source changed"
+    summary = "A result that is a copy only on a GPU is used after its source changes"
     words = (b"cuda", b"pin_memory")
     INVALID = (
         Example(

@@ -37,9 +37,9 @@ class LegacyVariable(Rule):
     Replace `Variable(x, requires_grad=True)` with `x.requires_grad_()`.
 
     ## Fix safety
-    Safe: the fix only changes tensors without a history, which are new, come from a data loader, or are `x.data` or
-    `x.detach()`. Otherwise, and for calls with keywords, there is no fix: use `x` or `x.detach()`, as intended. The
-    import of `Variable` is kept.
+    Safe, since the fix only applies to tensors without a history: new tensors, tensors from a data loader, `x.data` and
+    `x.detach()`. There is no fix for other tensors or for calls with keywords: use `x` or `x.detach()`, whichever was
+    intended. The import of `Variable` is kept.
     """
 
     code = "DF811"

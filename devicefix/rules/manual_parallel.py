@@ -25,8 +25,8 @@ class ManualParallel(Rule):
     `torch.nn.parallel`, with one finding for each function.
 
     ## Why it matters
-    They distribute work over several GPUs and raise an error without CUDA: "Broadcast function not implemented for
-    CPU tensors", "device type could not be determined".
+    These functions distribute work over several GPUs and raise an error without CUDA, such as "Broadcast function not
+    implemented for CPU tensors" or "device type could not be determined".
 
     ## Example
     ```python

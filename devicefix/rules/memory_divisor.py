@@ -21,7 +21,7 @@ _STEPS = 100  # how many expressions to follow a figure through
 class MemoryDivisor(Rule):
     """
     ## What it does
-    Finds divisions by figures of GPU memory, such as `torch.cuda.memory_allocated()`, directly or through variables and
+    Finds divisions by GPU memory figures, such as `torch.cuda.memory_allocated()`, directly or through variables and
     arithmetic.
 
     ## Why it matters
@@ -42,13 +42,13 @@ class MemoryDivisor(Rule):
     ```
 
     ## Fix safety
-    Safe if the quotient is only printed or logged: with CUDA it is the same, and 0 on a CPU. Unsafe for any other use,
-    since the program then makes a decision based on a figure that means nothing on a CPU.
+    Safe if the quotient is only printed or logged: with CUDA the quotient is the same, and on a CPU it is 0. Unsafe for
+    any other use, since the program then makes a decision based on a figure that means nothing on a CPU.
     """
 
     code = "DF420"
     name = "memory-divisor"
-    summary = "A division by the memory of a GPU, which is 0 without CUDA"
+    summary = "A number is divided by a GPU memory figure, which is 0 without CUDA"
     words = (b"memory_allocated", b"memory_reserved", b"memory_cached")
     INVALID = (
         Example(

@@ -23,9 +23,9 @@ class MovedParameter(Rule):
     """
     ## What it does
     Finds `nn.Parameter(x).cuda()` and `.to(device)`. Also finds such moves of a tensor created with
-    `requires_grad=True`, if its gradient is read, if it is passed to an optimizer, or if it is changed in place.
-    Also finds a parameter that is registered as a buffer and changed in place, since a module moves its buffers the
-    same way.
+    `requires_grad=True`, if the tensor's gradient is read, or if the tensor is passed to an optimizer or changed in
+    place. Also finds a parameter that is registered as a buffer and changed in place, since a module moves its buffers
+    the same way.
 
     ## Why it matters
     On a GPU the move makes a copy that is neither a parameter nor a leaf of the graph: it is not in `state_dict()`
@@ -41,19 +41,19 @@ class MovedParameter(Rule):
     ```python
     self.scale = nn.Parameter(torch.zeros(1, device=device))
     ```
-    to train it, else a plain tensor or `register_buffer`.
+    This trains the parameter. If it should not be trained, use a plain tensor or `register_buffer`.
 
     ## Fix safety
-    Unsafe, and only for a parameter assigned to an attribute of `self`: the fix moves the tensor before it becomes
-    a parameter. With CUDA it is then trained and saved, which it was not before.
+    Unsafe, and only available for a parameter that is assigned to an attribute of `self`: the fix moves the tensor
+    before it becomes a parameter. With CUDA the parameter is then trained and saved, which it was not before.
 
-    Safe for a buffer that is only updated in place and never used where gradients are tracked: the fix registers the tensor itself. Unsafe for any other
-    buffer, since a gradient may flow to it.
+    Safe for a buffer that is only updated in place and never used where gradients are tracked: the fix registers the
+    tensor itself. Unsafe for any other buffer, since a gradient may flow to it.
     """
 
     code = "DF804"
     name = "moved-parameter"
-    summary = "A moved parameter stays a parameter on a CPU only"
+    summary = "A parameter that is moved to a device stays a parameter only on a CPU"
     words = (b"cuda", b"register_buffer")
     companions = (b"Parameter(",)  # a file that holds `cuda` is parsed anyway
     common_words = (b".to",)

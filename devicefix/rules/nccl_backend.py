@@ -24,8 +24,8 @@ _UNSEEN = "it may not be the backend of a process group"
 class NcclBackend(Rule):
     """
     ## What it does
-    Finds "nccl" as the backend of distributed training: in `init_process_group`, as a default, an option, a
-    variable or a setting.
+    Finds "nccl" as the backend of distributed training: in `init_process_group`, or as a default, an option, a variable
+    or a setting.
 
     ## Why it matters
     NCCL only works with GPUs: "Distributed package doesn't have NCCL built in". On CPUs the backend is gloo.
@@ -41,13 +41,13 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    Safe if the value reaches a function that makes a process group, or the program knows gloo as the alternative: with
-    CUDA the backend is the same. A value given on the command line still overrides a default. With `--target
-    accelerator` it is the accelerator's own backend (torch 2.6). Unsafe if the program sets `CUDA_VISIBLE_DEVICES`
-    afterwards, since `torch.cuda.is_available()` determines which GPUs are visible. Also unsafe if only its name says
-    that a value is a backend. If that name is compared with "nccl", and never with "gloo", there is no fix. A value in
-    a dictionary whose key says nothing about a backend, and a device mesh whose type is not written in the call, are
-    reported without a fix.
+    Safe if the value reaches a function that creates a process group, or if the program already has gloo as the
+    alternative: with CUDA the backend is the same. A value given on the command line still overrides a default. With
+    `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6). Unsafe if the program sets
+    `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible. Also unsafe
+    if only the name of a value says that the value is a backend. There is no fix if that name is compared with "nccl"
+    but never with "gloo". Two other cases are reported without a fix: a dictionary value whose key does not mention a
+    backend, and a device mesh whose type is not written in the call.
     """
 
     code = "DF601"

@@ -15,7 +15,7 @@ class NcclObject(Rule):
     Finds `ProcessGroupNCCL` and the communication hook that compresses gradients to bfloat16.
 
     ## Why it matters
-    Builds of torch without CUDA have no `ProcessGroupNCCL`, and the hook raises an error with another backend.
+    Builds of torch without CUDA have no `ProcessGroupNCCL`, and the hook raises an error with any other backend.
 
     ## Example
     ```python

@@ -15,10 +15,10 @@ _BY_NAME = "only the name of the function says where it goes"
 class NumberAsDevice(Rule):
     """
     ## What it does
-    Finds variables that hold the number of a GPU and are only used as a device.
+    Finds variables that hold a GPU index and are only used as a device.
 
     ## Why it matters
-    An int is the number of an accelerator. Without one, `.to(0)` and `device=0` raise an error.
+    PyTorch takes an int as the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an error.
 
     ## Example
     ```python
@@ -36,10 +36,10 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the variable holds the same number. There is a fix only if every use takes a device, prints it, or
-    is a `torch.cuda` call. Otherwise `DF102` and `DF202` fix the uses one by one. Unsafe if the variable is passed
-    to a function in another file, or to a module that is called: only the name says that the value is used as a device
-    there.
+    Safe: with CUDA the variable holds the same number. There is a fix only if every use passes the variable as a
+    device, prints it, or is a `torch.cuda` call. Otherwise `DF102` and `DF202` fix the uses one by one. Unsafe if the
+    variable is passed to a function in another file, or to a module that is called: in both cases, only the name says
+    that the value is used as a device.
     """
 
     code = "DF205"

@@ -19,8 +19,8 @@ class PinMemory(Rule):
     Finds tensors in pinned memory: `x.pin_memory()`, `torch.empty(n, pin_memory=True)`.
 
     ## Why it matters
-    Memory is pinned so that a GPU can read it. Without a GPU this raises an error: "Cannot access accelerator
-    device when none is available". `DataLoader(pin_memory=True)` only warns and is left alone.
+    Memory is pinned so that a GPU can read it. Without a GPU, pinning raises an error: "Cannot access accelerator
+    device when none is available". `DataLoader(pin_memory=True)` only warns, and is not reported.
 
     ## Example
     ```python
@@ -36,8 +36,8 @@ class PinMemory(Rule):
 
     ## Fix safety
     Safe: with CUDA the memory is pinned as before. The fix repeats a short expression, which is still evaluated only
-    once. A longer one is reported without a fix. A value passed as `pin_memory` is only reported if the module sets it
-    to `True`, for example as the default of a parameter.
+    once. A longer expression is reported without a fix. A value passed as `pin_memory` is only reported if the module
+    sets it to `True`, for example as the default of a parameter.
     """
 
     code = "DF104"

@@ -33,14 +33,14 @@ class PreferredLibrary(Rule):
     ```
 
     ## Fix safety
-    Safe if the call is a statement, unless the program sets `CUDA_VISIBLE_DEVICES` later: then the guard reads it too
-    early, and the fix is unsafe. If the program uses the result, there is no fix. Calls without an argument, and
-    those for a library that every build accepts, such as `"default"`, are not reported.
+    Safe if the call is a statement. The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, since the guard
+    reads the variable too early. If the program uses the result, there is no fix. Calls without an argument, and those
+    for a library that every build accepts, such as `"default"`, are not reported.
     """
 
     code = "DF406"
     name = "preferred-library"
-    summary = "A CUDA library is selected for linear algebra, which fails in builds without CUDA"
+    summary = "Selecting a CUDA library for linear algebra fails in builds without CUDA"
     references = (_LINALG, _BLAS)
     INVALID = (
         Example(

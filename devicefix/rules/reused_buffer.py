@@ -12,12 +12,13 @@ from devicefix.rules.kept_view import changed_and_used, copied
 class ReusedBuffer(Rule):
     """
     ## What it does
-    Finds `torch.from_numpy(buffer).cuda()`, `.to(device)` and `torch.as_tensor(buffer, device=...)` whose tensor is
+    Finds `torch.from_numpy(buffer).cuda()`, `.to(device)` and `torch.as_tensor(buffer, device=...)` if the tensor is
     used after the NumPy array is changed in place.
 
     ## Why it matters
-    `torch.from_numpy` shares the memory of the array. Moving the tensor to a GPU copies it; on a CPU the move does
-    nothing, so the tensor changes together with the array. There is no error, but the numbers are wrong.
+    `torch.from_numpy` returns a tensor that shares memory with the array. Moving the tensor to a GPU copies it. On a
+    CPU the move does nothing, so the tensor changes together with the array. There is no error, but the numbers are
+    wrong.
 
     ## Example
     ```python
@@ -34,12 +35,12 @@ class ReusedBuffer(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
+    Unsafe: with CUDA the fix makes a second copy. The numbers stay the same.
     """
 
     code = "DF803"
     name = "reused-buffer"
-    summary = "A tensor from a NumPy array is used after the array changed"
+    summary = "A tensor from a NumPy array is used after the array changes"
     words = (b"cuda",)
     INVALID = (
         Example(

@@ -16,7 +16,7 @@ _TO_SCALAR = {"mean", "sum", "prod", "norm"}
 class ScalarIndex(Rule):
     """
     ## What it does
-    Finds `loss.data[0]`, also with `.cpu()` or `.numpy()`. This rule is off by default.
+    Finds `loss.data[0]`, including variants with `.cpu()` or `.numpy()`. This rule is off by default.
 
     ## Why it matters
     Since PyTorch 0.4 a loss has no dimensions and cannot be indexed: "invalid index of a 0-dim tensor. Use
@@ -34,9 +34,9 @@ class ScalarIndex(Rule):
 
     ## Fix safety
     Safe if the tensor certainly has no dimensions, so that the line always fails: the result of a loss of `torch.nn`,
-    `.mean()` or `.sum()`. Unsafe if its `backward()` is called: this only works for a single number, but the number
-    may be in a list, and `.item()` returns a number rather than a tensor. Otherwise `x.data[0]` may be the first row
-    of a batch, and is only reported if the name contains "loss".
+    `.mean()` or `.sum()`. Unsafe if the tensor's `backward()` is called: `backward()` only works for a single number,
+    but the tensor may still have a dimension, and `.item()` returns a number rather than a tensor. In all other cases,
+    `x.data[0]` may be the first row of a batch, and is reported only if the name contains "loss".
     """
 
     code = "DF813"

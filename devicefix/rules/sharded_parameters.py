@@ -15,11 +15,12 @@ _FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 class ShardedParameters(Rule):
     """
     ## What it does
-    Finds `FullyShardedDataParallel` without a `device_id` that is a device, and with `sync_module_states=True`.
+    Finds `FullyShardedDataParallel` if its `device_id` is missing or is not a device, or if `sync_module_states=True`
+    is set.
 
     ## Why it matters
-    `FullyShardedDataParallel` needs an accelerator unless it is given a device, and also to synchronize the states of
-    the module.
+    `FullyShardedDataParallel` needs an accelerator unless it is given a device. It also needs an accelerator to
+    synchronize the module's states.
 
     ## Example
     ```python
@@ -32,7 +33,7 @@ class ShardedParameters(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the GPU of a process is often chosen elsewhere.
+    There is no fix: the GPU for a process is often chosen elsewhere.
     """
 
     code = "DF415"

@@ -30,12 +30,13 @@ _MOVES = re.compile(r"\.(?:cuda|cpu|to|numpy|tolist|item)\b")
 class SiblingDevice(Rule):
     """
     ## What it does
-    Finds tensors that `forward` or a loss function creates and moves to the current GPU or to a device of the module.
-    They are combined with an argument of the function, whose device they could use. This rule is off by default.
+    Finds tensors that `forward` or a loss function creates, moves to the current GPU or to a device of the module, and
+    combines with an argument of the function. The tensors could use the device of that argument. This rule is off by
+    default.
 
     ## Why it matters
-    With the device of its argument, the function works on any device, on several devices in one program, and
-    without a global variable.
+    A function that uses the device of its argument works on any device, on several devices in one program, and without
+    a global variable.
 
     ## Example
     ```python
@@ -52,8 +53,8 @@ class SiblingDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: an operation takes both tensors, so they must already be on the same device. If no operation shows that,
-    or if the function moves its argument, nothing changes. The tensor is still created on the CPU, and its random
+    Safe: an operation takes both tensors, so they must already be on the same device. The fix does not apply if no
+    operation takes both, or if the function moves its argument. The tensor is still created on the CPU, and its random
     numbers are still drawn there.
     """
 

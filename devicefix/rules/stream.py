@@ -38,16 +38,16 @@ class CudaStream(Rule):
     ```
 
     ## Fix safety
-    Safe: entering the stream None does nothing, and without a GPU there is no work to synchronize. A time measured
-    with events becomes `nan` on a CPU; statements that only take such a time and print it run only with CUDA. All
-    uses of a stream or event are fixed together, and so are two that are used together. There is no fix if one of the
-    uses is not known, since the stream is passed to a function, stored in a list, or shares its name with something
-    else. Nor is there one if `nan` would be converted to an int.
+    Safe: entering `torch.cuda.stream(None)` does nothing, and without a GPU there is no work to synchronize. A time
+    measured with events becomes `nan` on a CPU. Statements that only measure and print such a time run only with CUDA.
+    All uses of a stream or event are fixed together, along with any stream or event that is used with it. There is no
+    fix if some uses are unknown because the stream is passed to a function, is stored in a list, or shares its name
+    with something else. There is also no fix if `nan` would be converted to an int.
     """
 
     code = "DF404"
     name = "cuda-stream"
-    summary = "A CUDA stream or event, or a use of one"
+    summary = "A CUDA stream or event is created or used"
     words = (b"cuda",)
     common_words = (b"stream", b"event", b".record", b"elapsed", b"synchronize", b".query", b".wait")
     INVALID = (

@@ -40,10 +40,10 @@ class SyncBatchNorm(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the model is the same. On a CPU each process has its own statistics, so the numbers can differ
-    from those of several GPUs, but not from those of one. A layer of this class becomes a plain one if it follows a
-    linear or convolutional layer in `nn.Sequential`, which shows how many dimensions its inputs have. Elsewhere it is
-    reported without a fix.
+    Safe: with CUDA the model is the same. On a CPU each process has its own statistics, so the numbers can differ from
+    those on several GPUs, but not from those on a single GPU. Without CUDA, a layer of this class becomes a plain
+    `BatchNorm` layer if it follows a linear or convolutional layer in `nn.Sequential`, which shows how many dimensions
+    its inputs have. Any other layer of this class is reported without a fix.
     """
 
     code = "DF603"

@@ -13,8 +13,8 @@ from devicefix.rules.base import Example, Rule
 class TensorDeviceNumber(Rule):
     """
     ## What it does
-    Finds the index of a tensor's device used as a number: in arithmetic, or to index something. Also finds code that
-    reads the number in the name of a device.
+    Finds code that uses the index of a tensor's device as a number, in arithmetic or to index something. Also finds
+    code that reads the number in a device name.
 
     ## Why it matters
     On a CPU `x.get_device()` is -1, which counts from the end of a list, and `x.device.index` is `None`. The name
@@ -33,8 +33,8 @@ class TensorDeviceNumber(Rule):
     ```
 
     ## Fix safety
-    There is no fix: which number is right without a GPU depends on the program. A number that is only passed on as a
-    device is fixed where it is used.
+    There is no fix: which number is right without a GPU depends on the program. If the number is only used as a device,
+    that use is fixed instead.
     """
 
     code = "DF206"

@@ -35,8 +35,8 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the device is the same as before. A variable is known to be an index by the values assigned to it.
-    The fix is unsafe if only its name says so.
+    Safe: with CUDA the device is the same as before. The values assigned to a variable show whether it holds an index.
+    The fix is unsafe if only the variable's name says so.
     """
 
     code = "DF102"

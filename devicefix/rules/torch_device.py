@@ -39,9 +39,9 @@ class TorchDevice(Rule):
 
     ## Fix safety
     Safe. Unsafe if the program uses the index of the device (`device.index + 1`), since the CPU has none. Also unsafe
-    if it stops, or may stop, if the device is the CPU (`assert device.type == "cuda"`, or `== args.type`). A device is
-    left alone if the program only compares it or its type (`x.device == torch.device("cuda")`), since the comparison is
-    also correct on a CPU. So is a device that only functions of `torch.cuda` use.
+    if the program stops, or may stop, when the device is the CPU (`assert device.type == "cuda"`, or `== args.type`). A
+    device is not reported if the program only compares it or its type (`x.device == torch.device("cuda")`), since the
+    comparison is also correct on a CPU. A device that only `torch.cuda` functions use is not reported either.
     """
 
     code = "DF201"

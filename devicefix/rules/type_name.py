@@ -14,14 +14,14 @@ _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
 class TypeName(Rule):
     """
     ## What it does
-    Finds the name of a CUDA tensor type as a string: `x.type() == "torch.cuda.HalfTensor"`,
+    Finds strings that name a CUDA tensor type: `x.type() == "torch.cuda.HalfTensor"`,
     `torch.set_default_tensor_type("torch.cuda.FloatTensor")`.
 
     ## Why it matters
     Converting to such a type fails without CUDA. A comparison is never true on a CPU, where the same tensor is a
-    `torch.HalfTensor`, so the program takes a different path than on a GPU. A comparison with
-    `torch.cuda.FloatTensor` checks whether the tensor is on a GPU, not its dtype. It is left alone, unless the module
-    itself moves the tensor: then it is never false with CUDA.
+    `torch.HalfTensor`, so the program takes a different path than on a GPU. A comparison with `torch.cuda.FloatTensor`
+    checks whether the tensor is on a GPU, not its dtype. It is reported only if the module itself moves the tensor,
+    since it is then never false with CUDA.
 
     ## Example
     ```python
@@ -41,7 +41,7 @@ class TypeName(Rule):
 
     code = "DF302"
     name = "type-name"
-    summary = "The name of a CUDA tensor type as a string"
+    summary = "A string names a CUDA tensor type"
     words = (b"cuda",)
     INVALID = (
         Example(

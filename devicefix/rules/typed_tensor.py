@@ -22,8 +22,8 @@ DTYPES = {
 class TypedTensor(Rule):
     """
     ## What it does
-    Finds the tensor types of CUDA, such as `torch.cuda.FloatTensor`: called to create a tensor, passed to
-    `.type(...)`, or stored in a variable.
+    Finds CUDA tensor types, such as `torch.cuda.FloatTensor`: called to create a tensor, passed to `.type(...)`, or
+    stored in a variable.
 
     ## Why it matters
     Without CUDA, creating a tensor of such a type or converting to it raises an error: "type
@@ -46,8 +46,8 @@ class TypedTensor(Rule):
     ```
 
     ## Fix safety
-    Safe. Sizes stay sizes, data stays data, and random numbers are drawn on the same device. If the argument may
-    be a size or data, the call stays and only the type is selected.
+    Safe. Sizes stay sizes, data stays data, and random numbers are drawn on the same device. If the argument may be
+    either a size or data, the fix keeps the call and selects only the type.
     """
 
     code = "DF301"

@@ -26,8 +26,8 @@ _ASKING = {"isinstance", "issubclass", "hasattr", "callable", "patch", "object"}
 class UncalledFunction(Rule):
     """
     ## What it does
-    Finds functions of `torch.cuda` that raise an error without CUDA and are stored or passed on instead of called:
-    `sync = torch.cuda.synchronize`, `def f(sync=torch.cuda.synchronize)`, `getattr(torch.cuda, name)`.
+    Finds `torch.cuda` functions that raise an error without CUDA and are stored or passed as values instead of being
+    called: `sync = torch.cuda.synchronize`, `def f(sync=torch.cuda.synchronize)`, `getattr(torch.cuda, name)`.
 
     ## Why it matters
     The call raises an error without CUDA, wherever it happens.
@@ -43,13 +43,13 @@ class UncalledFunction(Rule):
     ```
 
     ## Fix safety
-    Safe: only functions that return None are replaced. Any other function, and one whose name is computed, is reported
-    without a fix: you have to decide what to use on a CPU.
+    Safe: only functions that return None are replaced. Other functions, and functions whose name is computed, are
+    reported without a fix: you have to decide what to use on a CPU.
     """
 
     code = "DF409"
     name = "uncalled-function"
-    summary = "A function of `torch.cuda` is stored or passed on"
+    summary = "A `torch.cuda` function is stored or passed as a value instead of being called"
     targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
     words = (b"cuda",)
     references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING | _STREAMS))

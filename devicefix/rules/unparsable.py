@@ -16,9 +16,9 @@ class Unparsable(Rule):
     Reports files that are not valid Python 3, with the line and the cause.
 
     ## Why it matters
-    Such a file is neither checked nor rewritten. Many old PyTorch programs are written in Python 2; the message then
-    says so. If the file uses syntax that is newer than the Python that runs devicefix, the message names the Python to
-    run it with. A file with `x.cuda(async=True)` is checked all the same; see `async-name`.
+    Such a file is neither checked nor rewritten. Many old PyTorch programs are written in Python 2, in which case the
+    message says so. If the file uses syntax that is newer than the Python that runs devicefix, the message names the
+    Python version to run devicefix with. A file with `x.cuda(async=True)` is still checked: see `async-name`.
 
     ## Example
     ```python
@@ -31,7 +31,7 @@ class Unparsable(Rule):
     ```
 
     ## Fix safety
-    There is no fix: convert the file to Python 3 first, for example with `2to3`. It is part of Python up to 3.12:
+    There is no fix: convert the file to Python 3 first, for example with `2to3`. `2to3` is part of Python up to 3.12:
     `python3.12 -m lib2to3 --write train.py`.
     """
 

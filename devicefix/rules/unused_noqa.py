@@ -8,7 +8,7 @@ class UnusedNoqa(Rule):
     """
     ## What it does
     Reports a `# noqa` comment with a devicefix code that suppresses nothing on its line, or that belongs to no rule.
-    Codes of other tools are ignored, and so are `# noqa` comments without codes and the codes of rules that are off.
+    The rule ignores other tools' codes, the codes of rules that are off, and `# noqa` comments without codes.
 
     ## Why it matters
     The comment has served its purpose, and would hide the next problem on that line. The rule is off by default,
@@ -25,9 +25,9 @@ class UnusedNoqa(Rule):
     ```
 
     ## Fix safety
-    Safe: only the comment changes. The text after the codes counts as their reason and is removed together with
-    the last of them. Findings in one file can depend on other files, so check all files of a program together.
-    To keep a comment as it is, add DF001 to it.
+    Safe: only the comment changes. Text after the codes counts as the reason for them, and is removed together with the
+    last code. Findings in one file can depend on other files, so check all files of a program together. To keep a
+    comment as it is, add DF001 to it.
     """
 
     code = UNUSED

@@ -8,12 +8,12 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    With `--config-files`, reports settings that need CUDA outside of Python code.
+    With `--config-files`, reports settings outside of Python code if they need CUDA.
 
     - devices, GPU counts and the nccl backend in YAML, JSON and TOML
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
-    - the same options in shell commands of notebooks, `!nvidia-smi`, cells such as `%%cu`, and metadata that requests a
-      GPU from Colab or Kaggle
+    - in notebooks, the same options in shell commands, `!nvidia-smi`, cells such as `%%cu`, and metadata that requests
+      a GPU from Colab or Kaggle
 
     ## Why it matters
     Even if the code runs on any device, such a setting selects a GPU, which may not exist.
@@ -30,8 +30,8 @@ class ConfigFile(Rule):
     ```
 
     ## Use instead
-    Let the program choose: use `device: auto` or no setting if the program supports that, or separate files for GPU
-    and CPU. The program can also check the value when it reads it:
+    Let the program choose the device: use `device: auto` or omit the setting if the program supports that.
+    Alternatively, use separate files for the GPU and the CPU. The program can also check the value when it reads it:
 
     ```python
     device = torch.device(config["device"] if torch.cuda.is_available() else "cpu")
