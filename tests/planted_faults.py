@@ -109,7 +109,7 @@ def with_control_characters(_old: Any, *_args: Any) -> Any:
     yield "\x1b[2J\n"
 
 
-def without_outcomes(_old: Any, _cache: Any, paths: Iterable[str]) -> Any:
+def without_outcomes(_old: Any, _cache: Any, paths: Iterable[str], around: Iterable[str]) -> Any:
     return []
 
 
