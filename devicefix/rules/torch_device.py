@@ -18,7 +18,7 @@ _OFTEN = 3  # so many arguments are worth a definition of their own
 class TorchDevice(Rule):
     """
     ## What it does
-    Finds `torch.device("cuda")` and its variants: with an index, with a number alone, or with a composed string.
+    Finds `torch.device("cuda")` and its variants: with an index, with only a number, or with a formatted string.
 
     ## Why it matters
     The device can be created anywhere, but moving anything to it fails without CUDA.
