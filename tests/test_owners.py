@@ -23,7 +23,7 @@ apps/   @octocat
 !/kept.py @never
 [ab].py @literal
 /spaced\ name/ @org/team-name
-/root/* @direct
+/direct/* @direct
 /*.toml @top
 """
 
@@ -46,8 +46,8 @@ apps/   @octocat
         ("kept.py", "@all @second"),
         ("[ab].py", "@literal"),
         ("spaced name/x.py", "@org/team-name"),
-        ("root/x.py", "@direct"),
-        ("root/deep/x.py", "@all @second"),
+        ("direct/x.py", "@direct"),
+        ("direct/deep/x.py", "@all @second"),
         ("pyproject.toml", "@top"),
         ("src/pyproject.toml", "@all @second"),
     ],
