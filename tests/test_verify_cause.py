@@ -19,7 +19,7 @@ from running import ProgramFolder, forks
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
-from devicefix.verify import launch, report, runs, session, trials
+from devicefix.verify import report, runs, session, trials
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.compare import Difference, hint
@@ -29,18 +29,17 @@ from devicefix.verify.program import Fixed, Rewritten
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.session import Report
+from devicefix.verify.startup import environment
 
 Verify = Callable[..., Report]
 
 
 def in_a_fork(command: Command, plan: Plan, limits: Limits, tick: object) -> Ended:
     """Run a script as `run_command` does, in the fork of a process that has imported torch."""
-    environment = launch._environment(plan, {**command.environment, "OMP_NUM_THREADS": "1"})
+    variables = environment(plan, {**command.environment, "OMP_NUM_THREADS": "1"})
     log = Path(plan.folder)
     start = time.monotonic()
-    status = forks().run(
-        command.words[1:], command.folder, environment, log / "output.txt", log / "errors.txt"
-    )
+    status = forks().run(command.words[1:], command.folder, variables, log / "output.txt", log / "errors.txt")
     return Ended(status, time.monotonic() - start)
 
 

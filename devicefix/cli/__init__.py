@@ -34,6 +34,7 @@ COMMANDS = {
     "report": "devicefix.cli.report",
     "rewrite": "devicefix.cli.rewrite",
     "rule": "devicefix.cli.rules",
+    "run": "devicefix.cli.run",
     "server": "devicefix.cli.server",
     "verify": "devicefix.cli.verify",
     "version": "devicefix.cli.version",

@@ -14,6 +14,7 @@ from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import common_folder, resolver_for, rule_options, unsafe_option
 from devicefix.cli.output import check_folder
+from devicefix.cli.program import Program
 from devicefix.config.sizes import size
 
 if TYPE_CHECKING:
@@ -185,30 +186,21 @@ def verify(
     requests, and code that relies on copies that only CUDA makes.
     """
     _check_packages("psutil")
-    from devicefix.verify import environment, launch, session
+    from devicefix.verify import launch
     from devicefix.verify.runs import Task
-    from devicefix.verify.shell import shell_command
 
     if coverage_file is not None:
         check_folder(coverage_file)
     if as_module and as_command:
         raise click.UsageError("-m and -c cannot be used together")
-    script = None if as_module or as_command else _script(program)
-    notebook = script.resolve() if script is not None and script.suffix == ".ipynb" else None
-    root = session.root_of(script)
-    if as_command:
-        command = shell_command(program, arguments)
-    else:
-        folder = Path.cwd() if script is None else script.resolve().parent
-        python = python or environment.python_for(folder, root)
-        if python == sys.executable:
-            _check_packages("torch")
-        command = [python, *(["-m", program] if script is None else _words(script)), *arguments]
+    found = Program.of(program, arguments, as_module=as_module, as_command=as_command, python=python)
+    if found.python == sys.executable:
+        _check_packages("torch")
     task = Task(
-        command=command,
-        folder=Path.cwd() if notebook is None else notebook.parent,
-        root=root,
-        sources=sources or (root,),
+        command=found.command,
+        folder=found.folder,
+        root=found.root,
+        sources=sources or (found.root,),
         limits=launch.Limits(timeout, memory),
         steps=steps,
         keep_going=keep_going,
@@ -218,8 +210,8 @@ def verify(
         gpus=gpus,
         scratch=compare if scratch is None else scratch,
         to_stderr=output_format == "json",
-        python="" if as_command or python == sys.executable else python or "",
-        notebook=notebook,
+        python="" if found.python == sys.executable else found.python,
+        notebook=found.notebook,
         explain=explain,
         triton_interpret=triton_interpret,
         coverage=coverage_file,
@@ -300,29 +292,6 @@ def show_report(report: Report, output_format: str = "text", show_missing: bool 
     from devicefix.verify.report import as_json, text
 
     click.echo(as_json(report) if output_format == "json" else text(report, show_missing), nl=False)
-
-
-def _words(script: Path) -> list[str]:
-    """Return the arguments of Python that run a script or notebook."""
-    if script.suffix != ".ipynb":
-        return [str(script)]
-    from devicefix.verify.runtime import notebook
-
-    return [notebook.__file__, str(script.resolve())]
-
-
-def _script(program: str) -> Path:
-    """Return the file that a script or a folder with a `__main__.py` runs.
-
-    Raises:
-        UsageError: the file does not exist.
-    """
-    path = Path(program)
-    if path.is_dir() and (path / "__main__.py").is_file():
-        return path / "__main__.py"
-    if not path.is_file():
-        raise click.UsageError(f"{program}: no such file; use -m for a module, -c for a command line")
-    return path
 
 
 def _check_packages(package: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -12,13 +11,12 @@ from pathlib import Path
 
 import psutil
 
-import devicefix.verify.runtime
 from devicefix.verify import signals
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.shell import for_system
+from devicefix.verify.startup import environment
 from devicefix.verify.stdin import Input
 
-BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
 _GRACE = 3.0  # seconds between asking a process to end and ending it
 _TICK = 0.01
 _CHECK = 0.2
@@ -109,21 +107,13 @@ def _start(command: Command, plan: Plan) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             for_system(command.words),
             cwd=command.folder,
-            env=_environment(plan, command.environment),
+            env=environment(plan, command.environment),
             stdin=stdin,
             stdout=subprocess.DEVNULL if command.silent else sys.stderr if command.to_stderr else None,
             stderr=subprocess.DEVNULL if command.silent else None,
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # on Windows
         )
-
-
-def _environment(plan: Plan, extra: dict[str, str]) -> dict[str, str]:
-    environment = {**os.environ, **extra, VARIABLE: plan.store(), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(BOOTSTRAP), os.environ.get("PYTHONPATH")]))
-    if plan.machine != "cuda":
-        environment["CUDA_VISIBLE_DEVICES"] = ""
-    return environment
 
 
 def _exceeded(process: subprocess.Popen[bytes], limits: Limits, seconds: float) -> str | None:

@@ -41,6 +41,26 @@ class Events:
             _append(self._file, data)
 
 
+class NoEvents(Events):
+    """A recorder that records nothing, for programs that nothing watches."""
+
+    def __init__(self) -> None:
+        pass
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """Do nothing."""
+
+
+def recorder(path: str, watch: bool) -> Events:
+    """Return the recorder of a process.
+
+    Args:
+        path: the file for the events.
+        watch: whether to record them.
+    """
+    return Events(path) if watch else NoEvents()
+
+
 def _append(file: int, data: bytes) -> None:
     """Write to the end of a file in one step; on Windows, where that takes two, processes take turns."""
     if not _WINDOWS:

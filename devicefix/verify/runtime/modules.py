@@ -86,7 +86,8 @@ class Modules:
         tree = ast.parse(texts[1], path)
         old, new = (text.split("\n") for text in texts)
         real = os.path.realpath(path)
-        probes.insert(tree, self._plan.places.get(real, ()), new, real)
+        if self._plan.watch:
+            probes.insert(tree, self._plan.places.get(real, ()), new, real)
         lines.restore(tree, self.origins(path), old, new)
         if real not in self._compiled:
             self._compiled.add(real)
@@ -95,7 +96,7 @@ class Modules:
 
     def _note(self, path: str) -> None:
         """Record the text of a file that the program has written during the run."""
-        if path in self._compiled or not self._sites.is_project(path):
+        if not self._plan.watch or path in self._compiled or not self._sites.is_project(path):
             return
         self._compiled.add(path)
         try:

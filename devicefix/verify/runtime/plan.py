@@ -45,6 +45,7 @@ class Plan:
         autocast: where a run on a CPU uses autocast or a gradient scaler, each with its file, line and what
             it is, if the simulated CUDA machine is to have the precision of a CPU; None for that of CUDA.
         seed: the seed for the random generators, or None to leave them alone.
+        watch: whether to record what happens; without that, processes only run the rewritten modules.
     """
 
     folder: str
@@ -63,6 +64,7 @@ class Plan:
     observe: bool = False
     autocast: Sequence[Use] | None = None
     seed: int | None = None
+    watch: bool = True
 
     def store(self) -> str:
         """Write the plan into its folder, and return the path for VARIABLE."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from devicefix.verify.runtime import errors, imported, modules, reading, seeds, sources
-from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.events import Events, recorder
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.runtime.site import Sites
 
@@ -22,7 +22,7 @@ def begin() -> None:
         plan = Plan.load(path)
     except OSError:  # the run is over, and this process outlived it
         return
-    events = Events(plan.events)
+    events = recorder(plan.events, plan.watch)
     sites = Sites(plan.roots)
     events.emit("process", executable=sys.executable)
     sys.dont_write_bytecode = True  # a cache of rewritten code must not outlive the run
@@ -30,6 +30,8 @@ def begin() -> None:
     made = modules.install(plan, events, sites)
     sources.install(made)
     reading.install(made)
+    if not plan.watch:
+        return
     imported.when_imported("torch", lambda: _with_torch(plan, events, sites))
     seeds.install(plan)
 

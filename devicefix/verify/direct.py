@@ -1,0 +1,143 @@
+"""A run of a rewritten program that nothing watches, as `python` runs the program itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from devicefix.config.resolver import Resolver
+from devicefix.verify import notebook
+from devicefix.verify.program import Program, prepare
+from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.scratch import temporary_folder
+from devicefix.verify.startup import environment
+
+_TICK = 0.005  # seconds between two looks at what the program asks for
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")  # of which each system has some
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A program to run.
+
+    Attributes:
+        command: the words of the command.
+        folder: the folder to run it in.
+        sources: the files and folders to rewrite.
+        notebook: the notebook that it runs, or None.
+        cpu: whether to hide CUDA from it.
+    """
+
+    command: Sequence[str]
+    folder: Path
+    sources: tuple[Path, ...]
+    notebook: Path | None = None
+    cpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of a program.
+
+    Attributes:
+        status: the exit status; the negative number of the signal if one ended the program.
+        errors: the files that could not be rewritten, and why.
+    """
+
+    status: int
+    errors: list[str]
+
+
+def run(invocation: Invocation, resolver: Resolver) -> Ending:
+    """Run a program with its modules rewritten in memory.
+
+    Args:
+        invocation: the program.
+        resolver: the settings to rewrite with.
+
+    Raises:
+        OSError: the command cannot be started.
+        NotANotebook: the notebook is not one.
+    """
+    with temporary_folder() as folder:
+        program = prepare(invocation.sources, resolver, folder)
+        if invocation.notebook is not None:
+            notebook.add(invocation.notebook, program, resolver, folder)
+        plan = _plan(program, folder, invocation.cpu)
+        with _forwarding() as forwarder:
+            process = subprocess.Popen(invocation.command, cwd=invocation.folder, env=environment(plan))
+            forwarder.to(process)
+            while program.waiting and process.poll() is None:
+                program.answer()
+                time.sleep(_TICK)
+            return Ending(process.wait(), program.errors)
+
+
+def _plan(program: Program, folder: Path, cpu: bool) -> Plan:
+    return Plan(
+        folder=str(folder),
+        roots=program.roots,
+        machine="cpu" if cpu else "cuda",
+        rewritten=program.rewritten,
+        places=program.places,
+        origins=program.origins,
+        digests=program.digests,
+        notebook=program.notebook,
+        waiting=program.waiting,
+        answers=program.answers,
+        watch=False,
+    )
+
+
+class _Forwarder:
+    """A handler that passes signals on to a process, from the moment at which it is known."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending: list[int] = []
+
+    def __call__(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGINT and _in_foreground():
+            return  # the terminal has sent it to the process, too
+        if self._process is None:
+            self._pending.append(number)
+        else:
+            self._process.send_signal(number)
+
+    def to(self, process: subprocess.Popen[bytes]) -> None:
+        """Pass signals on to a process, those that have come before as well."""
+        self._process = process
+        for number in self._pending:
+            process.send_signal(number)
+
+
+def _in_foreground() -> bool:
+    """Return whether Ctrl-C in a terminal reaches this process and those that it starts."""
+    try:
+        return os.tcgetpgrp(sys.__stderr__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
+    except (AttributeError, OSError, ValueError):  # Windows, no terminal, a closed stream
+        return os.name == "nt"
+
+
+@contextmanager
+def _forwarding() -> Iterator[_Forwarder]:
+    """Pass on the signals that would end this process, except those that it ignores."""
+    forwarder = _Forwarder()
+    numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    caught = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
+    for number in caught:
+        signal.signal(number, forwarder)
+    try:
+        yield forwarder
+    finally:
+        for number in caught:
+            signal.signal(number, before[number])

@@ -1,0 +1,228 @@
+"""Tests of `devicefix run`: the program runs as with `python`, rewritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers import ProjectFolder
+
+RUN = [sys.executable, "-m", "devicefix", "run"]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> ProjectFolder:
+    """Return an empty folder for the files of a program."""
+    return ProjectFolder(tmp_path)
+
+
+@pytest.fixture
+def run(project: ProjectFolder) -> Run:
+    """Return a function that calls `devicefix run` in the folder of the program."""
+
+    def call(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*RUN, *arguments], cwd=project.path, capture_output=True, text=True, check=False, **options
+        )  # type: ignore[call-overload,no-any-return]
+
+    return call
+
+
+PROGRAM = """\
+import sys
+import torch
+from net import make
+
+x = make()(torch.ones(1, 4).cuda())
+print(x.device, sys.argv, __name__, __file__)
+sys.exit(7)
+"""
+NET = """\
+import torch
+
+def make():
+    return torch.nn.Linear(4, 2).cuda()
+"""
+
+
+def test_the_program_runs_with_its_arguments_and_its_exit_status(project: ProjectFolder, run: Run) -> None:
+    project.write({"train.py": PROGRAM, "net.py": NET})
+    done = run("train.py", "--steps", "3", "-h")
+    path = project / "train.py"
+    assert done.stdout == f"cpu ['train.py', '--steps', '3', '-h'] __main__ {path}\n"
+    assert (done.returncode, done.stderr) == (7, "")
+    assert (project.read("train.py"), project.read("net.py")) == (PROGRAM, NET)
+
+
+def test_a_module_runs(project: ProjectFolder, run: Run) -> None:
+    project.write(
+        {
+            "pkg/__init__.py": "",
+            "pkg/__main__.py": "from pkg.net import make\nprint(make())",
+            "pkg/net.py": NET,
+        }
+    )
+    assert run("-m", "pkg").stdout == "Linear(in_features=4, out_features=2, bias=True)\n"
+
+
+def test_a_notebook_runs(project: ProjectFolder, run: Run) -> None:
+    cell = {"cell_type": "code", "metadata": {}, "source": "import torch\nprint(torch.ones(2).cuda().sum())"}
+    notebook = {"cells": [cell | {"outputs": [], "execution_count": None}], "metadata": {}, "nbformat": 4}
+    project.write({"demo.ipynb": json.dumps(notebook | {"nbformat_minor": 4})})
+    done = run("demo.ipynb")
+    assert (done.stdout, done.returncode) == ("tensor(2.)\n", 0)
+
+
+def test_a_traceback_shows_the_users_lines(project: ProjectFolder, run: Run) -> None:
+    project.write({"train.py": "import torch\n\nx = torch.ones(2).cuda()\nx[5]\n"})
+    done = run("train.py")
+    assert done.returncode == 1
+    assert 'train.py", line 4' in done.stderr
+    assert "devicefix" not in done.stderr
+
+
+def test_standard_input_reaches_the_program(project: ProjectFolder, run: Run) -> None:
+    project.write({"train.py": "import torch\nprint(torch.ones(int(input())).cuda().numel())\n"})
+    assert run("train.py", input="5\n").stdout == "5\n"
+
+
+def test_processes_of_the_program_are_rewritten(project: ProjectFolder, run: Run) -> None:
+    program = """\
+        import subprocess, sys
+        import torch.multiprocessing as mp
+        from net import make
+
+        def work(rank):
+            print("spawned", next(make().parameters()).device, flush=True)
+
+        if __name__ == "__main__":
+            mp.spawn(work, nprocs=1)
+            started = "from net import make; print('started', make().weight.device)"
+            subprocess.run([sys.executable, "-c", started])
+    """
+    project.write({"train.py": program, "net.py": NET})
+    assert run("train.py").stdout == "spawned cpu\nstarted cpu\n"
+
+
+def test_many_modules_are_rewritten_when_they_are_imported(project: ProjectFolder, run: Run) -> None:
+    modules = {f"m{number}.py": NET for number in range(60)}
+    project.write({**modules, "train.py": "from m7 import make\nprint(make().weight.device)\n"})
+    assert run("train.py").stdout == "cpu\n"
+
+
+def test_nothing_watches_the_program(project: ProjectFolder, run: Run) -> None:
+    program = """\
+        import sys
+        import torch
+
+        torch.ones(2).cuda()
+        print([name for name in sys.modules if name.startswith("devicefix") and "requests" in name])
+        print(torch.Tensor.cuda.__name__, sys.gettrace())
+    """
+    project.write({"train.py": program})
+    assert run("train.py").stdout == "[]\ncuda None\n"
+
+
+def test_cpu_hides_cuda(project: ProjectFolder, run: Run) -> None:
+    project.write({"train.py": "import os\nprint(os.environ.get('CUDA_VISIBLE_DEVICES', 'all'))\n"})
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    assert run("--cpu", "train.py", env=environment).stdout == "\n"
+    assert run("train.py", env=environment).stdout == "all\n"
+
+
+def test_accelerator_chooses_the_accelerator(project: ProjectFolder, run: Run) -> None:
+    machine = """\
+        import torch
+
+        torch.accelerator.is_available = lambda *_: True
+        torch.accelerator.current_accelerator = lambda *_: torch.device("meta")
+    """
+    program = """\
+        import machine
+        import torch
+
+        print(torch.ones(2).to("cuda").device)
+    """
+    project.write({"train.py": program, "machine.py": machine})
+    done = run("--accelerator", "train.py")
+    assert done.stdout == "meta\n", done.stderr
+
+
+def test_options_that_contradict_each_other(project: ProjectFolder, run: Run) -> None:
+    project.write({"train.py": ""})
+    done = run("--cpu", "--accelerator", "train.py")
+    assert done.returncode == 2
+    assert "--cpu and --accelerator cannot be used together" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("absent.py",), "absent.py: no such file; use -m for a module\n"),
+        (("--python", "absent", "train.py"), "absent: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_run(
+    arguments: tuple[str, ...], message: str, project: ProjectFolder, run: Run
+) -> None:
+    project.write({"train.py": ""})
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_be_rewritten_is_named(project: ProjectFolder, run: Run) -> None:
+    project.write({"train.py": "print('done')", "broken.py": "import torch\nx.cuda(\n"})
+    done = run("--config", "max-file-size = '20'", "train.py")
+    assert done.stdout == "done\n"
+    assert "broken.py: error: it is larger than 20" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_signals_reach_the_program(name: str, project: ProjectFolder) -> None:
+    program = """\
+        import signal, sys, time
+
+        def end(number, frame):
+            print("got", number, flush=True)
+            sys.exit(3)
+
+        signal.signal(signal.SIGINT, end)
+        signal.signal(signal.SIGTERM, end)
+        print("ready", flush=True)
+        time.sleep(60)
+    """
+    project.write({"train.py": program})
+    with subprocess.Popen([*RUN, "train.py"], cwd=project.path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(getattr(signal, name))
+        assert process.stdout.readline() == f"got {int(getattr(signal, name))}\n"
+        assert process.wait(20) == 3
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
+def test_a_program_that_a_signal_ends(project: ProjectFolder, run: Run) -> None:
+    project.write({"train.py": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"})
+    assert run("train.py").returncode == 128 + signal.SIGKILL
+
+
+def test_nothing_is_left_behind(
+    project: ProjectFolder, run: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    temporary = tmp_path_factory.mktemp("temporary")
+    project.write({"train.py": PROGRAM, "net.py": NET})
+    run("train.py", env={**os.environ, "TMPDIR": str(temporary)})
+    time.sleep(0.1)
+    assert not list(temporary.iterdir())
+    assert project.names() == ["net.py", "train.py"]
