@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from devicefix.config.evidence import Evidence, Seen
 from devicefix.config.settings import Settings
 from devicefix.model import Result
 from devicefix.rules.base import Example as _Example
@@ -44,7 +46,7 @@ class Case:
                 code is different, or a second run changes it again.
         """
         before, after = self.example.before, self.example.after
-        result = self._run(before, self.example.unsafe)
+        result = self._run(before, self.example.unsafe, self.example.seen)
         found = self.rule.code in {finding.code for finding in result.findings}
         if self.valid:
             assert not found, f"{self}: {self.rule.code} is reported in\n{before}"
@@ -56,7 +58,7 @@ class Case:
             again = self._run(after).output
             assert again is None, f"{self}: a second run rewrites it to\n{again.decode() if again else again}"
 
-    def _run(self, text: str, unsafe: bool = False) -> Result:
+    def _run(self, text: str, unsafe: bool = False, seen: Iterable[Seen] = ()) -> Result:
         from devicefix.engine.file import check_file
         from devicefix.facts.exports import summarize
         from devicefix.facts.project import Project
@@ -68,6 +70,7 @@ class Case:
             fix=True,
             unsafe_fixes=unsafe,
             target=self.rule.targets[0],
+            evidence=Evidence(frozenset(("module.py", each) for each in seen)),
         )
         summary = summarize(data, "module.py")
         return check_file(data, "module.py", settings, Project.of([summary] if summary else []))

@@ -99,7 +99,7 @@ def _first_line(statement: ast.stmt) -> int:
 VISITING = [
     rule
     for code, rule in RULES.items()
-    if code not in ("DF001", "DF901", "DF905") and not hasattr(rule, "visit_Module")
+    if code not in ("DF001", "DF901", "DF905") and not rule.needs_run and not hasattr(rule, "visit_Module")
 ]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config import sizes, values
+from devicefix.config.evidence import NO_EVIDENCE, Evidence, Seen
 from devicefix.config.values import Exclusion, Kind, PerFileIgnores
 
 ACCELERATOR_SINCE = (2, 6)  # the first torch with torch.accelerator
@@ -50,12 +51,14 @@ class RuleOptions:
         torch_version: the oldest torch that the rewritten program must run with; None for the newest.
         enabled: the codes of the rules that are on.
         pinned_torch: the torch that the project pins, if it does.
+        seen: what runs have shown in the file.
     """
 
     target: str = "cuda"
     torch_version: tuple[int, int] | None = None
     enabled: frozenset[str] = frozenset()
     pinned_torch: tuple[int, int] | None = None
+    seen: frozenset[Seen] = frozenset()
 
     @property
     def runs_with(self) -> tuple[int, int] | None:
@@ -121,6 +124,7 @@ class Settings:
         ignore_noqa: keep findings that a comment silences.
         executor: the address of a cluster that does the work.
         pinned_torch: the torch that the project pins, if it does.
+        evidence: what runs of the program have shown.
     """
 
     extend: Path | None = field(
@@ -405,6 +409,7 @@ class Settings:
     ignore_noqa: bool = False
     executor: str | None = None
     pinned_torch: tuple[int, int] | None = None
+    evidence: Evidence = NO_EVIDENCE
 
     @property
     def largest(self) -> int:

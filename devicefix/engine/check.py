@@ -101,9 +101,13 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
         partial(project.is_only_guarded, path),
     )
     facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, *imported)
-    options = _rule_options(settings)
+    options = replace(_rule_options(settings), seen=settings.evidence.seen_in(path))
     context = Context(facts.source, facts, project, path, options)
-    on = [RULES[code](context) for code in ORDER if code in options.enabled]
+    on = [
+        RULES[code](context)
+        for code in ORDER
+        if code in options.enabled and (options.seen or not RULES[code].needs_run)
+    ]
     found = sorted(_visit(context, settings, on), key=by_position)
     fixable = _unless_comments_go(facts.source, _unless_deep(facts, found))
     return _unless_around_stays(facts.source, fixable), context.devices
@@ -144,7 +148,8 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     idle = IdleLoops(context.facts)
     patched = patching(context.facts, "is_available")
     guarded = GuardedUses(context)
-    statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
+    seen = {each.line for each in context.options.seen}
+    statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines, *seen}))  # 0: the module
     attributes = attributes_of(tuple(map(type, rules)))
     for node, finding in visit(statements, tables(rules, RANKS), context.handled, attributes):
         if idle.hold(node) or guarded.hold(node):

@@ -173,7 +173,7 @@ class Module:
     @cached_property
     def matters(self) -> bool:
         """Return whether there may be something to find."""
-        return matters(self.data, self.settings)
+        return matters(self.data, self.settings) or bool(self.settings.evidence.seen_in(self.path))
 
     @cached_property
     def facts(self) -> Facts | None:

@@ -49,7 +49,8 @@ def fix_until_stable(
     source = devices.facts.source
     origins, made = first.origins, list(first.made)
     for _ in range(ROUNDS):
-        after = recheck(output, path, settings, project)
+        moved = replace(settings, evidence=settings.evidence.moved(path, origins))
+        after = recheck(output, path, moved, project)
         if after.output is None:
             result = Result(path, fixed + after.findings, fixed, output, origins, made)
             return _with_resolved(result, findings, first, source)
@@ -58,7 +59,8 @@ def fix_until_stable(
         made = [*map(_Moved(after.changes).spans, made), *after.made]
         output = after.output
     # The fixes undo each other: the first round is as good as any.
-    after = recheck(first.output, path, replace(settings, fix=False), project)
+    moved = replace(settings, fix=False, evidence=settings.evidence.moved(path, first.origins))
+    after = recheck(first.output, path, moved, project)
     result = replace(first, findings=first.fixed + after.findings)
     return _with_resolved(result, findings, first, source)
 
@@ -154,7 +156,7 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     taken = _Taken()
     for finding in findings:
         fix = finding.fix
-        if fix is None or (fix.safety is Safety.UNSAFE and not settings.unsafe_fixes):
+        if fix is None or not (fix.safety is Safety.SAFE or _allowed(finding, devices.path, settings)):
             continue
         if not any(map(taken.cross, fix.edits)):
             chosen.append((finding, fix))
@@ -177,6 +179,11 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
         for finding, fix in kept
     ]
     return result
+
+
+def _allowed(finding: Finding, path: str, settings: Settings) -> bool:
+    """Return whether an unsafe fix is wanted, or justified by a run."""
+    return settings.unsafe_fixes or settings.evidence.proves(path, finding.line, finding.code)
 
 
 def _span(source: Source, finding: Finding) -> Span:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from textwrap import dedent
 from typing import ClassVar
 
+from devicefix.config.evidence import Seen
 from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
@@ -34,11 +35,20 @@ class Example:
         before: the code.
         after: the code once it is rewritten, or None if the finding has no fix.
         unsafe: whether the fix needs `--unsafe-fixes`.
+        seen: what runs have shown in the code, for a rule that needs it.
     """
 
-    def __init__(self, name: str, before: str, after: str | None = None, unsafe: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        before: str,
+        after: str | None = None,
+        unsafe: bool = False,
+        seen: Sequence[Seen] = (),
+    ) -> None:
         self.name = name
         self.unsafe = unsafe
+        self.seen = seen
         self._before = before  # dedented when asked for: a run loads all examples and needs none
         self._after = after
 
@@ -99,6 +109,7 @@ class Rule:
         before: codes of the rules that this one precedes: it visits each statement before they do, and where
             its fix and theirs overlap, its fix is made.
         sees_handled: whether the rule also visits nodes that other rules have handled.
+        needs_run: whether the rule only reports what a run has shown.
         INVALID: examples that the rule reports, with their rewritten code.
         VALID: examples that look similar and are left alone.
         MATCHES: the old spelling of `INVALID`, without names.
@@ -117,6 +128,7 @@ class Rule:
     attributes: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
     sees_handled: ClassVar[bool] = False
+    needs_run: ClassVar[bool] = False
     INVALID: ClassVar[tuple[Example, ...]] = ()
     VALID: ClassVar[tuple[Example, ...]] = ()
     MATCHES: ClassVar[tuple[Example, ...]] = ()

@@ -1,0 +1,87 @@
+"""What runs of a program have shown, for the fixes that only a run can justify."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Seen(NamedTuple):
+    """What a run has shown at a line.
+
+    Attributes:
+        kind: "copy" for a call that copies on a GPU only, while both sides are in use; "attribute" for an
+            attribute that the object has on CUDA only.
+        line: the line, from 1.
+        name: the name of the method that moves, or of the attribute.
+    """
+
+    kind: str
+    line: int
+    name: str
+
+
+class Proven(NamedTuple):
+    """An unsafe fix that runs have proven: its line, from 1, and the code of its rule."""
+
+    line: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What runs have shown of a program's files.
+
+    Attributes:
+        seen: each file, by its path as it is checked, with what was seen there.
+        proven: each file with an unsafe fix that is proven there.
+    """
+
+    seen: frozenset[tuple[str, Seen]] = frozenset()
+    proven: frozenset[tuple[str, Proven]] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.seen or self.proven)
+
+    def __or__(self, other: Evidence) -> Evidence:
+        return Evidence(self.seen | other.seen, self.proven | other.proven)
+
+    def seen_in(self, path: str) -> frozenset[Seen]:
+        """Return what was seen in a file."""
+        return frozenset(seen for file, seen in self.seen if file == path)
+
+    def proves(self, path: str, line: int, code: str) -> bool:
+        """Return whether an unsafe fix is proven."""
+        return (path, Proven(line, code)) in self.proven
+
+    def moved(self, path: str, origins: Sequence[int]) -> Evidence:
+        """Return the evidence on a file for its rewritten text.
+
+        Args:
+            path: the file.
+            origins: for each line of the rewritten text, from 0, the line of the file that it belongs to.
+        """
+        if not self:
+            return self
+        lines: dict[int, list[int]] = {}
+        for new, old in enumerate(origins, 1):
+            lines.setdefault(old + 1, []).append(new)
+        return Evidence(
+            frozenset(
+                (path, each._replace(line=line))
+                for each in self.seen_in(path)
+                for line in lines.get(each.line, ())
+            ),
+            frozenset(
+                (path, each._replace(line=line))
+                for each in self._proven_in(path)
+                for line in lines.get(each.line, ())
+            ),
+        )
+
+    def _proven_in(self, path: str) -> Iterable[Proven]:
+        return (proven for file, proven in self.proven if file == path)
+
+
+NO_EVIDENCE = Evidence()

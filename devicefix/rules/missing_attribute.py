@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.config.evidence import Seen
+from devicefix.facts.effects import has_effects
+from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.rules.base import Example, Rule
+
+
+class MissingAttribute(Rule):
+    """
+    ## What it does
+    Reports an attribute, such as `model.module`, if a run showed that the object has it only with CUDA, because a
+    guard wraps the object in `DataParallel` or `DistributedDataParallel`. Only `devicefix migrate --run` uses this
+    rule, because only a run shows it.
+
+    ## Why it matters
+    Without CUDA the object is not wrapped, and the program stops with an `AttributeError`.
+
+    ## Example
+    ```python
+    if torch.cuda.is_available():
+        model = torch.nn.DataParallel(model)
+    torch.save(model.module.state_dict(), path)
+    ```
+
+    ## Use instead
+    ```python
+    if torch.cuda.is_available():
+        model = torch.nn.DataParallel(model)
+    torch.save(getattr(model, "module", model).state_dict(), path)
+    ```
+
+    ## Fix safety
+    Unsafe: if an object without the attribute gets there on CUDA, the program does not stop any more. `migrate`
+    applies the fix if the commands pass with it.
+    """
+
+    code = "DF705"
+    name = "missing-attribute"
+    needs_run = True
+    attributes = ("module", "_orig_mod")
+    summary = "A run showed that a wrapper and its attribute exist only with CUDA"
+    INVALID = (
+        Example(
+            "the model in a wrapper",
+            before="""
+                torch.save(model.module.state_dict(), path)
+            """,
+            after="""
+                torch.save(getattr(model, "module", model).state_dict(), path)
+            """,
+            unsafe=True,
+            seen=(Seen("attribute", 1, "module"),),
+        ),
+        Example(
+            "an attribute of an object",
+            before="""
+                net = self.net.module
+            """,
+            after="""
+                net = getattr(self.net, "module", self.net)
+            """,
+            unsafe=True,
+            seen=(Seen("attribute", 1, "module"),),
+        ),
+        Example(
+            "the result of a call, which would be called twice",
+            before="""
+                net = load().module
+            """,
+            seen=(Seen("attribute", 1, "module"),),
+        ),
+    )
+    VALID = (
+        Example("nothing seen at the line", "net = model.module\n", seen=(Seen("attribute", 2, "module"),)),
+        Example("an attribute that is set", "model.module = net\n", seen=(Seen("attribute", 1, "module"),)),
+        Example(
+            "a method of the same name", "net = wrapped(module)\n", seen=(Seen("attribute", 1, "module"),)
+        ),
+    )
+
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        line = node.end_lineno or node.lineno
+        seen = any(
+            Seen("attribute", each, node.attr) in self.context.options.seen for each in {node.lineno, line}
+        )
+        if not seen or not isinstance(node.ctx, ast.Load):
+            return
+        code = self.context.source.code(node.value)
+        message = f"`{code}` has no attribute `{node.attr}` without CUDA, as a run showed; use `{code}` itself there"
+        if has_effects(self.facts, node.value):
+            yield self.finding(node, message).unfixed(f"because `{code}` would be evaluated twice")
+            return
+        start, end = self.context.source.span(node)
+        fix = Fix((Edit(start, end, f'getattr({code}, "{node.attr}", {code})'),), Safety.UNSAFE)
+        yield self.finding(node, message, fix)

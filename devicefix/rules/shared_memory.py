@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.config.evidence import Seen
+from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.rules.base import Example, Rule
+
+_VIEWS = frozenset({"detach", "numpy", "squeeze", "unsqueeze", "view", "reshape", "flatten", "t"})
+
+
+class SharedMemory(Rule):
+    """
+    ## What it does
+    Reports a call such as `x.cpu()` if a run showed that its result shares memory with `x` on a CPU, and that one of
+    them changes while the other is in use. Only `devicefix migrate --run` uses this rule, because only a run shows it.
+
+    ## Why it matters
+    On a GPU these calls make a copy. On a CPU they return `x` itself, so the numbers are wrong without an error.
+
+    ## Example
+    ```python
+    buffer = model(batch)
+    results.append(buffer.cpu().numpy())
+    ```
+
+    ## Use instead
+    ```python
+    buffer = model(batch)
+    results.append(buffer.cpu().numpy().copy())
+    ```
+
+    ## Fix safety
+    Unsafe: with CUDA the fix makes a second copy. The numbers stay the same. `migrate` applies the fix if the
+    commands pass with it.
+    """
+
+    code = "DF805"
+    name = "shared-memory"
+    needs_run = True
+    summary = "A run showed that a result is a copy only on a GPU"
+    INVALID = (
+        Example(
+            "an array of a tensor that is filled again",
+            before="""
+                def collect(model, loader):
+                    for batch in loader:
+                        out = model(batch)
+                        seen.append(out.cpu().numpy())
+            """,
+            after="""
+                def collect(model, loader):
+                    for batch in loader:
+                        out = model(batch)
+                        seen.append(out.cpu().numpy().copy())
+            """,
+            unsafe=True,
+            seen=(Seen("copy", 4, "cpu"),),
+        ),
+        Example(
+            "a tensor that is kept",
+            before="""
+                best = weights.to("cpu")
+            """,
+            after="""
+                best = weights.to("cpu").clone()
+            """,
+            unsafe=True,
+            seen=(Seen("copy", 1, "to"),),
+        ),
+        Example(
+            "a call over several lines",
+            before="""
+                def last(state):
+                    return (
+                        state
+                        .detach()
+                        .cpu()
+                    )
+            """,
+            after="""
+                def last(state):
+                    return (
+                        state
+                        .detach()
+                        .cpu().clone()
+                    )
+            """,
+            unsafe=True,
+            seen=(Seen("copy", 5, "cpu"),),
+        ),
+    )
+    VALID = (
+        Example("nothing seen at the line", "y = x.cpu()\n", seen=(Seen("copy", 2, "cpu"),)),
+        Example("another method", "y = x.float()\n", seen=(Seen("copy", 1, "cpu"),)),
+        Example("cloned already", "y = x.cpu().clone()\n", seen=(Seen("copy", 1, "cpu"),)),
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if not isinstance(node.func, ast.Attribute):
+            return
+        at = node.func.end_lineno or node.lineno
+        if not any(
+            Seen("copy", line, node.func.attr) in self.context.options.seen for line in {node.lineno, at}
+        ):
+            return
+        last = self._last_view(node)
+        if self._is_copied(last):
+            return
+        method = "copy" if self._makes_array(node, last) else "clone"
+        end = self.context.source.span(last)[1]
+        yield self.finding(
+            node,
+            f"`{self.context.source.code(node)}` shares memory on a CPU, which a run showed to change while"
+            f" both sides are in use; add `.{method}()`",
+            Fix((Edit(end, end, f".{method}()"),), Safety.UNSAFE),
+        )
+
+    def _last_view(self, node: ast.expr) -> ast.expr:
+        """Return the outermost expression around a call that is a view of its result."""
+        while (outer := self._called_on(node)) is not None and outer.func.attr in _VIEWS:  # type: ignore[attr-defined]
+            node = outer
+        return node
+
+    def _called_on(self, node: ast.expr) -> ast.Call | None:
+        """Return the call of a method of an expression, None if it is used otherwise."""
+        parent = self.facts.tree.parents.get(node)
+        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.Attribute) else None
+        return call if isinstance(call, ast.Call) and call.func is parent else None
+
+    def _is_copied(self, node: ast.expr) -> bool:
+        outer = self._called_on(node)
+        return outer is not None and outer.func.attr in ("clone", "copy")  # type: ignore[attr-defined]
+
+    def _makes_array(self, inner: ast.expr, outer: ast.expr) -> bool:
+        while outer is not inner:
+            assert isinstance(outer, ast.Call)
+            assert isinstance(outer.func, ast.Attribute)
+            if outer.func.attr == "numpy":
+                return True
+            outer = outer.func.value
+        return False
