@@ -12,8 +12,8 @@ TABLE = re.compile(r"^\| Room \|.*\n(?:\|.*\n)*", re.M)
 
 # From top to bottom: a room imports only rooms that come after it.
 ROOMS = (
-    "cli", "server", "codemod", "playground", "verify", "report", "runner", "engine", "rules", "devices",
-    "rewrite", "facts", "files", "config",
+    "cli", "server", "codemod", "playground", "migrate", "verify", "report", "runner", "engine", "rules",
+    "devices", "rewrite", "facts", "files", "config",
 )  # fmt: skip
 
 

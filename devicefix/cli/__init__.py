@@ -30,6 +30,7 @@ COMMANDS = {
     "check": "devicefix.cli.check",
     "clean": "devicefix.cli.clean",
     "config": "devicefix.cli.config",
+    "migrate": "devicefix.cli.migrate",
     "playground": "devicefix.cli.playground",
     "report": "devicefix.cli.report",
     "rewrite": "devicefix.cli.rewrite",

@@ -185,7 +185,7 @@ def verify(
     devicefix changes no files. The verdict is pass, fail or stopped. The report lists the remaining CUDA
     requests, and code that relies on copies that only CUDA makes.
     """
-    _check_packages("psutil")
+    check_packages("psutil")
     from devicefix.verify import launch
     from devicefix.verify.runs import Task
 
@@ -195,7 +195,7 @@ def verify(
         raise click.UsageError("-m and -c cannot be used together")
     found = Program.of(program, arguments, as_module=as_module, as_command=as_command, python=python)
     if found.python == sys.executable:
-        _check_packages("torch")
+        check_packages("torch")
     task = Task(
         command=found.command,
         folder=found.folder,
@@ -236,7 +236,7 @@ def verify_outcomes(
     Returns:
         The report, and whether the changes may be written: the run passed, or took the requested steps.
     """
-    _check_packages("psutil")
+    check_packages("psutil")
     from devicefix.verify import launch, session
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
@@ -274,7 +274,7 @@ def run_task(task: Task, resolver: Resolver, rewritten: list[Rewritten] | None =
 
     try:
         with signals.catching():
-            return session.verify(task, resolver, _progress(), rewritten)
+            return session.verify(task, resolver, progress(), rewritten)
     except NotANotebook as error:
         raise CommandError(f"{task.notebook}:{error.position[0]}: {error}") from None
     except OSError as error:
@@ -294,7 +294,7 @@ def show_report(report: Report, output_format: str = "text", show_missing: bool 
     click.echo(as_json(report) if output_format == "json" else text(report, show_missing), nl=False)
 
 
-def _check_packages(package: str) -> None:
+def check_packages(package: str) -> None:
     """Refuse to run without a package that only `verify` needs.
 
     Raises:
@@ -304,7 +304,7 @@ def _check_packages(package: str) -> None:
         raise missing_package("verify", package, "verify", _OWN_TORCH)
 
 
-def _progress() -> Callable[[str, float], None]:
+def progress() -> Callable[[str, float], None]:
     """Return a function that prints the time of a run at intervals, on its own line on a terminal."""
     last = 0.0
 

@@ -1,0 +1,175 @@
+"""`devicefix migrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from devicefix.cli.changes import changes_of, check_changes
+from devicefix.cli.errors import CommandError, os_error
+from devicefix.cli.help import GroupedCommand
+from devicefix.cli.options import color_option, resolver_for, settings_options
+from devicefix.cli.output import check_folder, write_file
+from devicefix.cli.verify import check_packages, limit_options, progress
+
+if TYPE_CHECKING:
+    from devicefix.migrate.session import Migration
+    from devicefix.model import Outcome
+
+EPILOG = """\
+`--run` runs your own program, with all its effects on networks and databases, in a copy of the project. Each
+command must start Python, and runs several times.
+
+Exit status: 0 the program runs, or nothing is left without --run; 1 it does not run, or findings are left; 2
+error.
+"""
+
+
+@click.command(cls=GroupedCommand, short_help="Rewrite a project, and prove it with runs.", epilog=EPILOG)
+@click.argument(
+    "path", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="[PATH]"
+)
+@click.option(
+    "--run",
+    "commands",
+    multiple=True,
+    metavar="COMMAND",
+    help="A command in PATH that runs the program, such as `python train.py --epochs 1`. Can be repeated.",
+)
+@click.option("--in-place", "-i", is_flag=True, help="Write the files, all of them or none.")
+@click.option(
+    "--patch",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the changes to this file as a patch for `git apply`.",
+)
+@click.option(
+    "--branch", metavar="NAME", help="Commit the steps to a new git branch, without checking it out."
+)
+@limit_options
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=1e-5,
+    show_default=True,
+    help="The largest relative difference allowed between two numbers.",
+)
+@click.option(
+    "--output-format", "shown_as", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@color_option
+@settings_options
+@click.pass_context
+def migrate(
+    ctx: click.Context,
+    /,
+    *,
+    path: Path,
+    commands: tuple[str, ...],
+    in_place: bool,
+    patch: Path | None,
+    branch: str | None,
+    timeout: float,
+    memory: int | None,
+    steps: int | None,
+    tolerance: float,
+    shown_as: str,
+    configs: tuple[str, ...],
+    isolated: bool,
+    **given: Any,
+) -> None:
+    """Rewrite the project in PATH, and keep the unsafe fixes that its runs justify.
+
+    Each --run command runs on the CPU and on a simulated CUDA machine. An unsafe fix is kept if it ran and
+    all numbers are the same. The result shows what is left first. Nothing is written without --in-place,
+    --patch or --branch.
+    """
+    check_packages("psutil")
+    if commands:
+        check_packages("torch")
+    from devicefix.migrate import page, session
+    from devicefix.verify import launch, signals
+
+    if patch is not None:
+        check_folder(patch)
+    resolver = resolver_for([path], None, configs, isolated, given)
+    limits = launch.Limits(timeout, memory)
+    request = session.Request(path.resolve(), commands, limits, steps, tolerance)
+    quiet = resolver.root.quiet
+
+    def say(step: str) -> None:
+        if not quiet:
+            click.echo(f"devicefix: {step}", err=True)
+
+    if branch is not None:
+        from devicefix.migrate import branches
+
+        branches.check(request.root, branch)
+    try:
+        with signals.catching():
+            done = session.migrate(request, resolver.changed(quiet=True), progress(), say)
+    except OSError as error:
+        raise os_error(error.filename or path, error) from None
+    click.echo(page.as_json(done) if shown_as == "json" else page.text(done), nl=False)
+    _write(done, in_place, patch, branch)
+    if shown_as == "text" and not quiet:
+        click.echo(_written(done, in_place, patch, branch))
+    ctx.exit(_status(done))
+
+
+def _status(done: Migration) -> int:
+    if done.failed:
+        return 2
+    if done.reports:
+        return 0 if done.runs else 1
+    return 1 if done.left else 0
+
+
+def _write(done: Migration, in_place: bool, patch: Path | None, branch: str | None) -> None:
+    """Write the changes where they are wanted.
+
+    Raises:
+        CommandError: they cannot be written; everything is as it was.
+    """
+    from devicefix.files.commit import CommitError, commit
+
+    if patch is not None:
+        write_file(patch, _patch(done.changed, done.look.root))
+    if branch is not None:
+        from devicefix.migrate import branches
+
+        branches.make(done, branch)
+    if in_place and done.changed:
+        changes = changes_of(done.changed)
+        check_changes(changes, require_clean=False)
+        try:
+            commit(changes)
+        except CommitError as error:
+            raise CommandError(str(error), "Nothing was written; all files are unchanged.") from None
+
+
+def _patch(outcomes: Iterable[Outcome], root: Path) -> bytes:
+    from devicefix.files.discover import work_tree
+    from devicefix.files.system import relative
+    from devicefix.report.diff import unified
+
+    top = work_tree(root) or root
+    return b"".join(
+        unified(
+            relative(str(Path(outcome.path).resolve()), top), outcome.before, outcome.result.output or b""
+        )
+        for outcome in outcomes
+    )
+
+
+def _written(done: Migration, in_place: bool, patch: Path | None, branch: str | None) -> str:
+    if not done.changed:
+        return "There is nothing to write."
+    to = [f"to {patch}"] if patch else []
+    to += [f"to the branch {branch}"] if branch else []
+    to += ["in place"] if in_place else []
+    if not to:
+        return "Nothing was written: add --in-place, --patch FILE or --branch NAME to keep the changes."
+    return f"The changes are written {' and '.join(to)}."

@@ -1,0 +1,1 @@
+"""Migrate a program: rewrite it, keep what its runs prove, and list what is left."""

@@ -1,0 +1,134 @@
+"""A new git branch with a commit for each step of a migration.
+
+The work tree and the index stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from devicefix.config.settings import ConfigError
+from devicefix.files.discover import git_program, work_tree
+from devicefix.migrate.session import Migration
+from devicefix.model import Outcome
+from devicefix.runner.worktree import name_in, uncommitted
+
+_SAFE = "Make the code device-agnostic\n\ndevicefix applied {count} safe fixes.\n"
+_JUSTIFIED = (
+    "Make the code run on a CPU\n\ndevicefix applied these unsafe fixes, which runs justify:\n\n{fixes}\n"
+)
+
+
+def check(root: Path, name: str) -> None:
+    """Check that a branch can be made, before the work is done.
+
+    Args:
+        root: the folder of the project.
+        name: the name of the branch.
+
+    Raises:
+        ConfigError: there is no git repository with a commit, or the name is wrong or taken.
+    """
+    top = work_tree(root)
+    if top is None:
+        raise ConfigError(f"--branch needs a git repository, and {root} is in none")
+    if not _succeeds(top, "check-ref-format", "--branch", name):
+        raise ConfigError(f"--branch: git does not accept {name!r} as the name of a branch")
+    if not _succeeds(top, "rev-parse", "--verify", "HEAD"):
+        raise ConfigError("--branch needs a commit to start from; commit the files first")
+    if _succeeds(top, "show-ref", "--verify", "--quiet", f"refs/heads/{name}"):
+        raise ConfigError(f"--branch: the branch {name} exists already; delete it, or choose another name")
+
+
+def make(done: Migration, name: str) -> None:
+    """Make the branch: one commit with the safe fixes, and one with those that runs justify.
+
+    Raises:
+        ConfigError: a file has changes that are not committed, or git fails.
+    """
+    top = work_tree(done.look.root)
+    assert top is not None  # see `check`
+    _refuse_uncommitted(done.changed)
+    head = _git(top, "rev-parse", "HEAD")
+    safe = {outcome.path: outcome for outcome in done.safe if outcome.result.output is not None}
+    commit = head
+    if safe:
+        fixes = sum(len(outcome.result.fixed) for outcome in safe.values())
+        commit = _commit(top, commit, safe.values(), _SAFE.format(count=fixes))
+    later = [outcome for outcome in done.changed if _output(safe.get(outcome.path)) != outcome.result.output]
+    if later:
+        fixes_kept = "\n".join(
+            f"- {os.fsdecode(name_in(str(top), kept.path))}:{kept.finding.line} {kept.finding.code}:"
+            f" {kept.evidence}"
+            for kept in done.kept
+        )
+        commit = _commit(top, commit, later, _JUSTIFIED.format(fixes=fixes_kept))
+    _git(top, "update-ref", f"refs/heads/{name}", commit, "0" * len(head))
+
+
+def _refuse_uncommitted(changed: Iterable[Outcome]) -> None:
+    from devicefix.files.write import Change
+
+    changes = [Change(outcome.path, outcome.before, outcome.result.output or b"") for outcome in changed]
+    inside, outside = uncommitted(changes)
+    if files := inside + outside:
+        raise ConfigError(f"--branch: {files[0]} has changes that are not committed; commit them first")
+
+
+def _output(outcome: Outcome | None) -> bytes | None:
+    return outcome.result.output if outcome is not None else None
+
+
+def _commit(top: Path, parent: str, outcomes: Iterable[Outcome], message: str) -> str:
+    """Commit new contents of files on top of a commit, and return the new one."""
+    with tempfile.TemporaryDirectory(prefix="devicefix-") as folder:
+        index = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
+        _git(top, "read-tree", parent, environment=index)
+        modes = _modes(top, parent)
+        for outcome in outcomes:
+            name = os.fsdecode(name_in(str(top), outcome.path))
+            blob = _git(top, "hash-object", "-w", "--no-filters", "--stdin", data=outcome.result.output)
+            entry = f"{modes.get(name, '100644')},{blob},{name}"
+            _git(top, "update-index", "--add", "--cacheinfo", entry, environment=index)
+        tree = _git(top, "write-tree", environment=index)
+        return _git(top, "commit-tree", tree, "-p", parent, data=message.encode())
+
+
+def _modes(top: Path, commit: str) -> dict[str, str]:
+    listed = _git(top, "ls-tree", "-r", "-z", commit)
+    entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
+    return {name: about.split()[0] for about, _, name in entries}
+
+
+def _succeeds(top: Path, *arguments: str) -> bool:
+    try:
+        _git(top, *arguments)
+    except ConfigError:
+        return False
+    return True
+
+
+def _git(top: Path, *arguments: str, data: bytes | None = None, environment: Mapping[str, str] = {}) -> str:
+    """Run git, which runs no hook for these commands, and return its output.
+
+    Raises:
+        ConfigError: git is not installed, or fails.
+    """
+    program = git_program()
+    if program is None:
+        raise ConfigError("--branch needs git, which is not installed")
+    done = subprocess.run(
+        [program, "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false", "-C", str(top), *arguments],
+        input=data,
+        stdin=subprocess.DEVNULL if data is None else None,
+        capture_output=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    if done.returncode:
+        raise ConfigError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+    return os.fsdecode(done.stdout).rstrip("\n")

@@ -1,0 +1,129 @@
+"""What the runs of a program say about its rewrite: what is missing, and which unsafe fixes are proven."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from devicefix.config.evidence import Evidence, Proven, Seen
+from devicefix.model import Finding, Outcome, Safety
+from devicefix.verify.session import Report
+from devicefix.verify.verdict import Location
+
+_METHOD = re.compile(r"\.?(\w+)")
+_COPIES = ("tensor", "numpy view", "numpy buffer")  # which `.clone()` or `.copy()` separates
+_NO_ATTRIBUTE = re.compile(r"AttributeError: .* has no attribute '(module|_orig_mod)'")
+_NAME = re.compile(r"(?:NameError|UnboundLocalError): .*'(\w+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Unsafe:
+    """An unsafe fix, made or not.
+
+    Attributes:
+        path: the file, by its path as it is checked.
+        line: the line of the finding in the user's file.
+        end_line: its last line there.
+        finding: the finding.
+    """
+
+    path: str
+    line: int
+    end_line: int
+    finding: Finding
+
+    @property
+    def proven(self) -> tuple[str, Proven]:
+        """The entry of this fix in the evidence."""
+        return self.path, Proven(self.line, self.finding.code)
+
+
+def unsafe_fixes(outcomes: Iterable[Outcome], made: bool) -> list[Unsafe]:
+    """Return the unsafe fixes of Python files.
+
+    Args:
+        outcomes: the rewritten files.
+        made: whether to return those that are made, instead of those that are not.
+    """
+    found = []
+    for outcome in outcomes:
+        result = outcome.result
+        for finding in result.fixed if made else result.remaining:
+            if finding.safety is Safety.UNSAFE and finding.cell is None:
+                lines = finding.line, finding.end_line
+                if not made and result.output is not None:
+                    lines = tuple(result.origins[line - 1] + 1 for line in lines)  # type: ignore[assignment]
+                found.append(Unsafe(outcome.path, *lines, finding))
+    return found
+
+
+def suggested(report: Report, outcomes: list[Outcome]) -> Evidence:
+    """Return the evidence of a run that did not pass: what may make it pass.
+
+    Args:
+        report: the run.
+        outcomes: the rewritten files that it ran.
+    """
+    paths = {os.path.realpath(outcome.path): outcome.path for outcome in outcomes}
+    seen = frozenset(
+        (paths[file], each) for file, each in _seen(report) if file in paths and file.endswith(".py")
+    )
+    left = unsafe_fixes(outcomes, made=False)
+    places = {(paths.get(os.path.realpath(at.file)), at.line) for at in _places(report)}
+    blamed = [fix for fix in left if any((fix.path, line) in places for line in _lines(fix))]
+    if name := _missing_name(report):
+        files = {path for path, _ in places}
+        blamed += [fix for fix in left if fix.path in files and f"`{name}`" in fix.finding.message]
+    return Evidence(seen, frozenset(fix.proven for fix in blamed))
+
+
+def ran(report: Report, fixes: Iterable[Unsafe]) -> set[tuple[str, Proven]]:
+    """Return the unsafe fixes whose code ran entirely.
+
+    Args:
+        report: the run.
+        fixes: the unsafe fixes in the files that it ran.
+    """
+    done = {
+        (module.file, each.line, each.code)
+        for module in report.run.modules
+        for each in module.fixes
+        if each.ran and all(each.ran)
+    }
+    return {fix.proven for fix in fixes if (os.path.realpath(fix.path), fix.line, fix.finding.code) in done}
+
+
+def _seen(report: Report) -> Iterator[tuple[str, Seen]]:
+    for hazard in report.run.copies:
+        method = _METHOD.match(hazard.move)
+        if hazard.what in _COPIES and method:
+            yield os.path.realpath(hazard.moved.file), Seen("copy", hazard.moved.line, method[1])
+    failure = report.run.failure
+    missing = _NO_ATTRIBUTE.match(failure.error) if failure else None
+    if failure and failure.frames and missing and failure.library in ("", "torch"):
+        at = failure.frames[-1]
+        yield os.path.realpath(at.file), Seen("attribute", at.line, missing[1])
+
+
+def _places(report: Report) -> Iterator[Location]:
+    """Yield the lines that may be why a run did not pass."""
+    if report.run.failure is not None:
+        yield from report.run.failure.frames
+    for request in report.run.requests:
+        yield request.place
+    if report.explanation is not None:
+        for tie in report.explanation.ties:
+            yield tie.place
+            yield Location(tie.place.file, tie.finding.line)
+
+
+def _missing_name(report: Report) -> str:
+    """Return the name that the program did not find; empty if that did not end it."""
+    found = _NAME.match(report.run.failure.error) if report.run.failure else None
+    return found[1] if found else ""
+
+
+def _lines(fix: Unsafe) -> range:
+    return range(fix.line, fix.end_line + 1)

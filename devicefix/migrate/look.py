@@ -1,0 +1,119 @@
+"""What a project is: its files, the frameworks that it imports, how it is started, and what it builds."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devicefix.files.kinds import NOTEBOOK
+
+# Packages that decide how a PyTorch program is built, started or distributed.
+FRAMEWORKS = (
+    "accelerate", "apex", "deepspeed", "diffusers", "fairscale", "hydra", "ignite", "lightning", "mmcv",
+    "mmengine", "peft", "pytorch_lightning", "torch", "torch_geometric", "transformers", "vllm",
+)  # fmt: skip
+_NAMES = "|".join(FRAMEWORKS)
+_IMPORT = re.compile(rf"^[ \t]*(?:import|from)[ \t]+({_NAMES})\b", re.M)
+_MAIN = re.compile(r"^if[ \t]+__name__[ \t]*==[ \t]*['\"]__main__['\"]", re.M)
+_BUILDS = re.compile(r"\bCUDAExtension\b")
+_COMMAND = re.compile(
+    r"^[ \t$>]*((?:[A-Z_]+=\S+[ \t]+)*(?:python3?|torchrun|accelerate launch|deepspeed)[ \t]+[^\n`]+)", re.M
+)
+_README = re.compile(r"(?i)readme(\.\w+)?")
+_LONGEST = 200  # characters of a command
+
+
+@dataclass(slots=True)
+class Look:
+    """What a project is.
+
+    Attributes:
+        root: its folder.
+        files: the number of Python files.
+        notebooks: the number of notebooks.
+        lines: the number of lines of the Python files.
+        frameworks: the frameworks that it imports, with the number of files.
+        scripts: the files that are started, by their paths below the folder.
+        commands: the commands that its README gives.
+        builds: the files that build a CUDA extension.
+    """
+
+    root: Path
+    files: int = 0
+    notebooks: int = 0
+    lines: int = 0
+    frameworks: Counter[str] = field(default_factory=Counter)
+    scripts: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    builds: list[str] = field(default_factory=list)
+
+
+def look(root: Path, files: Iterable[Path]) -> Look:
+    """Return what a project is.
+
+    Args:
+        root: its folder.
+        files: its files.
+    """
+    found = Look(root)
+    for file in files:
+        if file.suffix == NOTEBOOK:
+            found.notebooks += 1
+            continue
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        name = _inside(file, root)
+        found.files += 1
+        found.lines += text.count("\n")
+        found.frameworks.update(set(_IMPORT.findall(text)))
+        if _MAIN.search(text) and not is_test(name):
+            found.scripts.append(name)
+        if _BUILDS.search(text) and _calls(text, "CUDAExtension"):
+            found.builds.append(name)
+    found.commands = commands_in(root)
+    return found
+
+
+def is_test(path: str) -> bool:
+    """Return whether a path is that of a test."""
+    parts = Path(path).parts
+    name = parts[-1] if parts else ""
+    return (
+        any(part in ("test", "tests") for part in parts[:-1])
+        or name.startswith("test_")
+        or (name.endswith("_test.py") or name == "conftest.py")
+    )
+
+
+def commands_in(root: Path) -> list[str]:
+    """Return the commands in a project's README that start Python."""
+    found: dict[str, None] = {}
+    for name in sorted(os.listdir(root)) if root.is_dir() else ():
+        if _README.fullmatch(name) and (root / name).is_file():
+            text = (root / name).read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+            for command in _COMMAND.findall(text):
+                found.setdefault(" ".join(command.split())[:_LONGEST])
+    return list(found)
+
+
+def _calls(text: str, name: str) -> bool:
+    try:
+        nodes: Sequence[ast.AST] = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
+    return any(name in (getattr(func, "id", ""), getattr(func, "attr", "")) for func in calls)
+
+
+def _inside(file: Path, root: Path) -> str:
+    try:
+        return Path(os.path.relpath(file, root)).as_posix()
+    except ValueError:  # on another drive
+        return str(file)

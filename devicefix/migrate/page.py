@@ -1,0 +1,217 @@
+"""The result of a migration as text: what is left first, then what was done, then the verdict."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from devicefix.config.printable import printable, printable_path
+from devicefix.migrate.proof import equal, passes
+from devicefix.migrate.session import Left, Migration, coverage
+from devicefix.model import Safety
+from devicefix.report.wording import count, place
+from devicefix.verify.session import Report
+
+SHOWN = 20  # findings of each group
+
+
+def text(done: Migration) -> str:
+    """Return the result as lines of text."""
+    return "".join(f"{line}\n" for line in _lines(done))
+
+
+def as_json(done: Migration) -> str:
+    """Return the result as one JSON object."""
+    ran, lines = coverage(done.reports)
+    about = done.look
+    data: dict[str, Any] = {
+        "verdict": done.verdict,
+        "project": {
+            "root": str(about.root),
+            "files": about.files,
+            "notebooks": about.notebooks,
+            "lines": about.lines,
+            "frameworks": dict(about.frameworks),
+            "scripts": about.scripts,
+            "commands": about.commands,
+            "cuda_extensions": about.builds,
+        },
+        "left": [
+            {
+                "path": left.path,
+                "place": place(left.finding),
+                "code": left.finding.code,
+                "message": left.finding.message,
+                "unsafe_fix": left.finding.safety is Safety.UNSAFE,
+                "test": left.is_test,
+                "stops_the_program": left.blamed,
+            }
+            for left in done.left
+        ],
+        "justified_by_runs": [
+            {
+                "path": kept.path,
+                "place": place(kept.finding),
+                "code": kept.finding.code,
+                "message": kept.finding.message,
+                "evidence": kept.evidence,
+            }
+            for kept in done.kept
+        ],
+        "fixed": done.fixed,
+        "changed": [outcome.path for outcome in done.changed],
+        "failed": {outcome.path: outcome.error for outcome in done.failed},
+        "runs": [
+            _run_as_data(command, report) for command, report in zip(done.commands, done.reports, strict=True)
+        ],
+        "fixed_lines": {"ran": ran, "all": lines} if done.reports else None,
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _run_as_data(command: str, report: Report) -> dict[str, Any]:
+    explanation, comparison = report.explanation, report.comparison
+    return {
+        "command": command,
+        "passes": passes(report),
+        "equal": equal(report),
+        "reason": report.reason,
+        "seconds": report.run.seconds,
+        "compared": comparison.compared if comparison else None,
+        "advice": explanation.advice if explanation else None,
+        "evidence": list(explanation.evidence) if explanation else [],
+    }
+
+
+def _lines(done: Migration) -> Iterator[str]:
+    yield _about(done)
+    yield ""
+    yield from _left(done)
+    yield from _failed(done)
+    yield from _done(done)
+    yield from _runs(done)
+    colour = "green" if done.verdict.startswith("runs") else "yellow" if not done.reports else "red"
+    yield f"Verdict: {click.style(printable(done.verdict), fg=colour, bold=True)}"
+    if not done.reports:
+        yield from _not_run(done)
+
+
+def _about(done: Migration) -> str:
+    about = done.look
+    name = printable(about.root.resolve().name)
+    parts = [count(about.files, "Python file"), f"{about.lines:,} lines"]
+    if about.notebooks:
+        parts.append(count(about.notebooks, "notebook"))
+    others = [framework for framework, _ in about.frameworks.most_common() if framework != "torch"]
+    if others:
+        parts.append(f"with {', '.join(others[:4])}")
+    if about.builds:
+        parts.append(f"builds CUDA extensions in {', '.join(map(printable, about.builds[:2]))}")
+    return f"{click.style(name, bold=True)}: {', '.join(parts)}"
+
+
+def _left(done: Migration) -> Iterator[str]:
+    tests = [left for left in done.left if left.is_test]
+    code = [left for left in done.left if not left.is_test]
+    blamed = [left for left in code if left.blamed]
+    unsafe = [left for left in code if not left.blamed and left.finding.safety is Safety.UNSAFE]
+    others = [left for left in code if not left.blamed and left.finding.safety is not Safety.UNSAFE]
+    if not code:
+        yield click.style("Left for you: nothing that devicefix has found", bold=True)
+    else:
+        yield click.style(f"Left for you: {count(len(code), 'finding')}", bold=True)
+    yield from _group("A run stopped here:", blamed)
+    yield from _group("No automatic fix:", others)
+    title = "An unsafe fix, which no run has justified (review it, then use `rewrite --unsafe-fixes`):"
+    yield from _group(title, unsafe)
+    if tests:
+        files = len({left.path for left in tests})
+        yield f"  In tests: {count(len(tests), 'finding')} in {count(files, 'file')}"
+    yield ""
+
+
+def _group(title: str, found: Sequence[Left]) -> Iterator[str]:
+    if not found:
+        return
+    yield f"  {title}"
+    for left in found[:SHOWN]:
+        where = click.style(f"{printable_path(left.path)}:{place(left.finding)}", bold=True)
+        yield f"    {where} {click.style(left.finding.code, fg='red')} {printable(left.finding.message)}"
+    if len(found) > SHOWN:
+        yield f"    and {len(found) - SHOWN} more: `devicefix check` lists them"
+
+
+def _failed(done: Migration) -> Iterator[str]:
+    if not done.failed:
+        return
+    yield click.style(f"Not checked: {count(len(done.failed), 'file')}", bold=True)
+    for outcome in done.failed[:SHOWN]:
+        yield f"    {printable_path(outcome.path)}: {printable(outcome.error or '')}"
+    yield ""
+
+
+def _done(done: Migration) -> Iterator[str]:
+    from devicefix.rules.registry import RULES
+
+    if not done.changed:
+        yield click.style("Fixed: nothing to fix", bold=True)
+        yield ""
+        return
+    files = count(len(done.changed), "file")
+    yield click.style(f"Fixed: {count(done.fixed, 'finding')} in {files}", bold=True)
+    codes = Counter(finding.code for outcome in done.changed for finding in outcome.result.fixed)
+    for code, number in codes.most_common():
+        yield f"  {number:>5} {code} {RULES[code].summary}"
+    if done.kept:
+        yield "  These fixes are unsafe, but the runs justify them:"
+        for kept in done.kept[:SHOWN]:
+            where = f"{printable_path(kept.path)}:{place(kept.finding)}"
+            yield f"    {where} {kept.finding.code} {printable(kept.finding.message)}"
+        if len(done.kept) > SHOWN:
+            yield f"    and {len(done.kept) - SHOWN} more"
+        yield f"    Evidence: each {printable(done.kept[0].evidence)}"
+    yield ""
+
+
+def _runs(done: Migration) -> Iterator[str]:
+    if not done.reports:
+        return
+    yield click.style("Runs", bold=True)
+    for command, report in zip(done.commands, done.reports, strict=True):
+        yield f"  {printable(command)}: {_result(report)}"
+        if not passes(report):
+            yield from _why(report)
+    ran, lines = coverage(done.reports)
+    if lines:
+        yield f"  {ran:,} of {count(lines, 'fixed line')} ran; the others are not proven"
+    yield ""
+
+
+def _result(report: Report) -> str:
+    run, comparison = report.run, report.comparison
+    steps = f", {count(run.steps, 'optimizer step')}" if run.steps else ""
+    if not passes(report):
+        return f"{click.style(report.verdict.value, fg='red')}: {printable(report.reason)}"
+    if equal(report):
+        assert comparison is not None
+        numbers = f"{comparison.compared:,} numbers are equal on the simulated CUDA machine and the CPU"
+        return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"
+    return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; no numbers to compare"
+
+
+def _why(report: Report) -> Iterator[str]:
+    explanation = report.explanation
+    if explanation is None:
+        return
+    yield f"    why: {explanation.cause.summary}"
+    yield from (f"         {printable(evidence)}" for evidence in explanation.evidence)
+    yield f"    do:  {printable(explanation.advice)}"
+
+
+def _not_run(done: Migration) -> Iterator[str]:
+    examples = [*done.look.commands, *(f"python {name}" for name in done.look.scripts), "python SCRIPT"]
+    yield f'To prove the result, add `--run "COMMAND"`, such as `--run "{printable(examples[0])}"`.'

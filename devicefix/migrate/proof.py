@@ -1,0 +1,143 @@
+"""Rewrite a program, run it, and rewrite it again with what the runs have shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devicefix.config.evidence import NO_EVIDENCE, Evidence
+from devicefix.config.resolver import Resolver
+from devicefix.migrate.evidence import ran, suggested, unsafe_fixes
+from devicefix.model import Outcome
+from devicefix.runner.run import check_files
+from devicefix.verify import session
+from devicefix.verify.program import Rewritten
+from devicefix.verify.runs import Task, Tick
+from devicefix.verify.session import Report
+from devicefix.verify.verdict import Verdict
+
+ROUNDS = 12  # rewrites that follow the evidence of one command
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A rewrite, and the runs with it.
+
+    Attributes:
+        evidence: what it is based on, besides the code.
+        outcomes: the rewritten files.
+        reports: the run of each command.
+    """
+
+    evidence: Evidence
+    outcomes: list[Outcome]
+    reports: list[Report] = field(default_factory=list)
+
+    @property
+    def passes(self) -> bool:
+        """Whether all commands pass."""
+        return all(map(passes, self.reports))
+
+
+def passes(report: Report) -> bool:
+    """Return whether a program passes, or passed until the steps that were asked for."""
+    return report.verdict is Verdict.PASS or (
+        report.verdict is Verdict.STOPPED and report.run.limit == "steps"
+    )
+
+
+def equal(report: Report) -> bool:
+    """Return whether a run passes, with the numbers of the original on CUDA."""
+    comparison = report.comparison
+    return passes(report) and comparison is not None and not comparison.failure and bool(comparison.compared)
+
+
+class Prover:
+    """Finds the rewrite with which a program's commands pass.
+
+    Args:
+        files: the files of the program.
+        resolver: the settings of the rewrite.
+        tasks: the commands.
+        tick: called regularly with the name of a run and its seconds so far.
+        say: called with each step, for the progress.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        resolver: Resolver,
+        tasks: Sequence[Task],
+        tick: Tick,
+        say: Callable[[str], None],
+    ) -> None:
+        self._files = list(files)
+        self._resolver = resolver.changed(fix=True)
+        self._tasks = tasks
+        self._tick = tick
+        self._say = say
+
+    def prove(self) -> Attempt:
+        """Return the rewrite to keep: with the safe fixes, and with what the runs prove besides."""
+        safe = Attempt(NO_EVIDENCE, self._rewritten(NO_EVIDENCE))
+        if not self._tasks:
+            return safe
+        evidence = NO_EVIDENCE
+        for task in self._tasks:
+            evidence = self._followed(task, evidence)
+        best = self._tried(evidence)
+        if not evidence or all(map(equal, best.reports)):
+            return self._with_unsafe(best)
+        self._say("the runs do not prove these fixes; running without them")
+        return self._with_unsafe(self._tried(NO_EVIDENCE))
+
+    def _followed(self, task: Task, evidence: Evidence) -> Evidence:
+        """Return the evidence with which a command passes, or that from before if it never does."""
+        before = evidence
+        for _ in range(ROUNDS):
+            outcomes = self._rewritten(evidence)
+            report = self._run(task, outcomes, compare=False)
+            if passes(report):
+                return evidence
+            more = evidence | suggested(report, outcomes)
+            if more == evidence:
+                return before
+            self._say(f"{report.reason or report.verdict.value}: trying the fixes for this")
+            evidence = more
+        return before
+
+    def _with_unsafe(self, best: Attempt) -> Attempt:
+        """Return the rewrite with the unsafe fixes that the runs execute, if these pass with them."""
+        if not best.passes or not all(map(equal, best.reports)):
+            return best
+        candidates = frozenset(fix.proven for fix in unsafe_fixes(best.outcomes, made=False))
+        if not candidates:
+            return best
+        self._say(f"trying {len(candidates)} unsafe fixes")
+        every = self._tried(best.evidence | Evidence(proven=candidates))
+        if not all(map(equal, every.reports)):
+            return best
+        made = unsafe_fixes(every.outcomes, made=True)
+        executed = frozenset().union(*(ran(report, made) for report in every.reports)) & candidates
+        if not executed:
+            return best
+        if executed == candidates:
+            return every
+        kept = self._tried(best.evidence | Evidence(proven=frozenset(executed)))
+        return kept if all(map(equal, kept.reports)) else best
+
+    def _tried(self, evidence: Evidence) -> Attempt:
+        outcomes = self._rewritten(evidence)
+        reports = [self._run(task, outcomes, compare=True) for task in self._tasks]
+        return Attempt(evidence, outcomes, reports)
+
+    def _rewritten(self, evidence: Evidence) -> list[Outcome]:
+        return check_files(self._files, self._resolver.changed(evidence=evidence))
+
+    def _run(self, task: Task, outcomes: list[Outcome], compare: bool) -> Report:
+        from dataclasses import replace
+
+        rewritten = list(filter(None, map(Rewritten.of, outcomes)))
+        task = replace(task, compare=compare, scratch=True)
+        return session.verify(task, self._resolver, self._tick, rewritten)

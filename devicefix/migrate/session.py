@@ -1,0 +1,226 @@
+"""One migration: look at a project, rewrite it, run its commands, and sum up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devicefix.config.evidence import Evidence
+from devicefix.config.resolver import Resolver
+from devicefix.files.discover import work_tree
+from devicefix.migrate.evidence import unsafe_fixes
+from devicefix.migrate.look import Look, is_test, look
+from devicefix.migrate.proof import Attempt, Prover, equal, passes
+from devicefix.model import Finding, Outcome, Safety
+from devicefix.runner.run import check_files, find_files
+from devicefix.verify.launch import Limits
+from devicefix.verify.runs import Task, Tick
+from devicefix.verify.session import Report
+from devicefix.verify.shell import shell_command
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A finding that is left for a person.
+
+    Attributes:
+        path: the file.
+        finding: the finding, at its position in the rewritten file.
+        is_test: whether the file is a test.
+        blamed: whether a run stopped at this line.
+    """
+
+    path: str
+    finding: Finding
+    is_test: bool = False
+    blamed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An unsafe fix that the runs justify.
+
+    Attributes:
+        path: the file.
+        finding: the finding, at its position in the old file.
+        evidence: what the runs have shown.
+    """
+
+    path: str
+    finding: Finding
+    evidence: str
+
+
+@dataclass(slots=True)
+class Migration:
+    """The result of a migration, of which nothing is written yet.
+
+    Attributes:
+        look: what the project is.
+        commands: the commands that were run.
+        outcomes: the rewritten files.
+        failed: the files that could not be checked.
+        safe: the rewritten files with the safe fixes only.
+        reports: the run of each command.
+        kept: the unsafe fixes that the runs justify.
+        left: what is left for a person, the most urgent first.
+    """
+
+    look: Look
+    commands: list[str]
+    outcomes: list[Outcome]
+    failed: list[Outcome]
+    safe: list[Outcome]
+    reports: list[Report] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+    @property
+    def fixed(self) -> int:
+        """The number of findings that are fixed."""
+        return sum(len(outcome.result.fixed) for outcome in self.outcomes)
+
+    @property
+    def changed(self) -> list[Outcome]:
+        """The files that change."""
+        return [outcome for outcome in self.outcomes if outcome.result.output is not None]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the program runs, in a few words that are true."""
+        if not self.reports:
+            return "not run"
+        failing = [report for report in self.reports if not passes(report)]
+        if failing:
+            return f"does not run: {failing[0].reason or failing[0].verdict.value}"
+        return "runs, numbers equal" if all(map(equal, self.reports)) else "runs"
+
+    @property
+    def runs(self) -> bool:
+        """Whether no command failed."""
+        return all(map(passes, self.reports))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to migrate, and how.
+
+    Attributes:
+        root: the folder of the project.
+        commands: the commands that start the program.
+        limits: the limits of each run.
+        steps: the number of optimizer steps to stop after, or None.
+        tolerance: the largest relative difference between two numbers.
+    """
+
+    root: Path
+    commands: Sequence[str] = ()
+    limits: Limits = Limits()  # noqa: RUF009 (frozen)
+    steps: int | None = None
+    tolerance: float = 1e-5
+
+    def tasks(self) -> list[Task]:
+        """Return the commands as tasks for `verify`."""
+        top = work_tree(self.root) or self.root
+        return [
+            Task(
+                command=shell_command(command),
+                folder=self.root,
+                root=top,
+                sources=(top,),
+                limits=self.limits,
+                steps=self.steps,
+                tolerance=self.tolerance,
+                scratch=True,
+                silent=True,
+            )
+            for command in self.commands
+        ]
+
+
+def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str], None]) -> Migration:
+    """Rewrite a project, with what the runs of its commands prove.
+
+    Args:
+        request: the project and its commands.
+        resolver: the settings.
+        tick: called regularly with the name of a run and its seconds so far.
+        say: called with each step, for the progress.
+
+    Raises:
+        OSError: a command cannot be started, or the project's folder cannot be copied.
+    """
+    unread: list[OSError] = []
+    files = find_files([request.root], resolver, unread.append)
+    say(f"looking at {len(files)} files")
+    about = look(request.root, files)
+    attempt = Prover(files, resolver, request.tasks(), tick, say).prove()
+    safe = attempt.outcomes
+    if attempt.evidence:
+        safe = check_files(files, resolver.changed(fix=True))
+    failed = [outcome for outcome in attempt.outcomes if outcome.error]
+    done = Migration(
+        look=about,
+        commands=list(request.commands),
+        outcomes=[outcome for outcome in attempt.outcomes if not outcome.error],
+        failed=failed,
+        safe=[outcome for outcome in safe if not outcome.error],
+        reports=attempt.reports,
+    )
+    done.kept = list(_kept(attempt, done.commands))
+    done.left = sorted(_left(done), key=_urgency)
+    return done
+
+
+def _kept(attempt: Attempt, commands: Sequence[str]) -> Iterable[Kept]:
+    ran = " and ".join(f"`{command}`" for command in commands)
+    for fix in unsafe_fixes(attempt.outcomes, made=True):
+        if _is_justified(attempt.evidence, fix.path, fix.finding):
+            compared = sum(report.comparison.compared or 0 for report in attempt.reports if report.comparison)
+            numbers = f"{compared:,} numbers are equal on the simulated CUDA machine and the CPU"
+            yield Kept(fix.path, fix.finding, f"ran in {ran}; {numbers}")
+
+
+def _is_justified(evidence: Evidence, path: str, finding: Finding) -> bool:
+    lines = range(finding.line, finding.end_line + 1)
+    seen = any(each.line in lines for each in evidence.seen_in(path))
+    return seen or evidence.proves(path, finding.line, finding.code)
+
+
+def _left(done: Migration) -> Iterable[Left]:
+    places = {
+        (os.path.realpath(at.file), at.line)
+        for report in done.reports
+        if not passes(report)
+        for at in [
+            *(report.run.failure.frames if report.run.failure else ()),
+            *(request.place for request in report.run.requests),
+        ]
+    }
+    for outcome in done.outcomes:
+        real, result = os.path.realpath(outcome.path), outcome.result
+        for finding in result.remaining:
+            line = finding.line
+            if result.output is not None and finding.cell is None:
+                line = result.origins[line - 1] + 1
+            name = os.path.relpath(real, os.path.realpath(done.look.root))
+            yield Left(outcome.path, finding, is_test(name), (real, line) in places)
+
+
+def _urgency(left: Left) -> tuple[bool, bool, bool, str, int]:
+    """Return the key that puts first what stops the program, and last what concerns tests only."""
+    unsafe = left.finding.safety is Safety.UNSAFE
+    return not left.blamed, left.is_test, unsafe, left.path, left.finding.line
+
+
+def coverage(reports: Iterable[Report]) -> tuple[int, int]:
+    """Return how many lines with fixes ran in any of the runs, and how many there are in all."""
+    ran: set[tuple[str, int]] = set()
+    every: set[tuple[str, int]] = set()
+    for report in reports:
+        for module in report.run.modules:
+            ran |= {(module.file, line) for line in module.ran}
+            every |= {(module.file, line) for line in (*module.ran, *module.not_run)}
+    return len(ran), len(every)
