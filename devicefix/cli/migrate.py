@@ -96,7 +96,7 @@ def migrate(
         check_folder(patch)
     resolver = resolver_for([path], None, configs, isolated, given)
     limits = launch.Limits(timeout, memory)
-    request = session.Request(path.resolve(), commands, limits, steps, tolerance)
+    request = session.Request(path, commands, limits, steps, tolerance)
     quiet = resolver.root.quiet
 
     def say(step: str) -> None:

@@ -183,7 +183,10 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
 
 def _allowed(finding: Finding, path: str, settings: Settings) -> bool:
     """Return whether an unsafe fix is wanted, or justified by a run."""
-    return settings.unsafe_fixes or settings.evidence.proves(path, finding.line, finding.code)
+    from devicefix.rules.registry import RULES
+
+    shown = RULES[finding.code].needs_run  # there is no such finding without a run
+    return shown or settings.unsafe_fixes or settings.evidence.proves(path, finding.line, finding.code)
 
 
 def _span(source: Source, finding: Finding) -> Span:

@@ -40,6 +40,8 @@ def check(root: Path, name: str) -> None:
         raise ConfigError(f"--branch: git does not accept {name!r} as the name of a branch")
     if not _succeeds(top, "rev-parse", "--verify", "HEAD"):
         raise ConfigError("--branch needs a commit to start from; commit the files first")
+    if not (_succeeds(top, "var", "GIT_AUTHOR_IDENT") and _succeeds(top, "var", "GIT_COMMITTER_IDENT")):
+        raise ConfigError("--branch: git does not know who you are; set user.name and user.email")
     if _succeeds(top, "show-ref", "--verify", "--quiet", f"refs/heads/{name}"):
         raise ConfigError(f"--branch: the branch {name} exists already; delete it, or choose another name")
 

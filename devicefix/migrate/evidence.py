@@ -67,12 +67,15 @@ def suggested(report: Report, outcomes: list[Outcome]) -> Evidence:
         outcomes: the rewritten files that it ran.
     """
     paths = {os.path.realpath(outcome.path): outcome.path for outcome in outcomes}
-    seen = frozenset(
-        (paths[file], each) for file, each in _seen(report) if file in paths and file.endswith(".py")
-    )
     left = unsafe_fixes(outcomes, made=False)
     places = {(paths.get(os.path.realpath(at.file)), at.line) for at in _places(report)}
     blamed = [fix for fix in left if any((fix.path, line) in places for line in _lines(fix))]
+    mended = {(fix.path, line) for fix in blamed for line in _lines(fix)}
+    seen = frozenset(
+        (paths[file], each)
+        for file, each in _seen(report)
+        if file in paths and file.endswith(".py") and (paths[file], each.line) not in mended
+    )
     if name := _missing_name(report):
         files = {path for path, _ in places}
         blamed += [fix for fix in left if fix.path in files and f"`{name}`" in fix.finding.message]
@@ -113,6 +116,8 @@ def _places(report: Report) -> Iterator[Location]:
         yield from report.run.failure.frames
     for request in report.run.requests:
         yield request.place
+    for hazard in report.run.copies:
+        yield hazard.moved
     if report.explanation is not None:
         for tie in report.explanation.ties:
             yield tie.place

@@ -187,7 +187,8 @@ def _runs(done: Migration) -> Iterator[str]:
             yield from _why(report)
     ran, lines = coverage(done.reports)
     if lines:
-        yield f"  {ran:,} of {count(lines, 'fixed line')} ran; the others are not proven"
+        more = "" if ran == lines else "; the others are not proven"
+        yield f"  {ran:,} of {count(lines, 'fixed line')} ran{more}"
     yield ""
 
 

@@ -123,11 +123,12 @@ class Request:
 
     def tasks(self) -> list[Task]:
         """Return the commands as tasks for `verify`."""
-        top = work_tree(self.root) or self.root
+        folder = self.root.resolve()
+        top = work_tree(folder) or folder
         return [
             Task(
                 command=shell_command(command),
-                folder=self.root,
+                folder=folder,
                 root=top,
                 sources=(top,),
                 limits=self.limits,

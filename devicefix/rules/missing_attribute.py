@@ -34,8 +34,8 @@ class MissingAttribute(Rule):
     ```
 
     ## Fix safety
-    Unsafe: if an object without the attribute gets there on CUDA, the program does not stop any more. `migrate`
-    applies the fix if the commands pass with it.
+    The fix is unsafe: on CUDA, the program no longer stops if the object lacks the attribute. `migrate` keeps the fix
+    if all commands pass with it.
     """
 
     code = "DF705"

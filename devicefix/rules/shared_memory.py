@@ -32,7 +32,7 @@ class SharedMemory(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA the fix makes a second copy. The numbers stay the same. `migrate` applies the fix if the
+    The fix is unsafe: with CUDA, it makes a second copy, but the numbers stay the same. `migrate` keeps the fix if all
     commands pass with it.
     """
 

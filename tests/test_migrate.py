@@ -1,0 +1,293 @@
+"""Tests of `devicefix migrate`: what its runs prove, what it keeps, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers import Cli, CliResult, Git
+from running import ProgramFolder, forks
+
+from devicefix.verify import runs
+from devicefix.verify.launch import Command, Ended, Limits
+from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.startup import environment
+
+Migrate = Callable[..., CliResult]
+
+
+def in_a_fork(command: Command, plan: Plan, limits: Limits, tick: object) -> Ended:
+    """Run `python SCRIPT` as `run_command` does, in the fork of a process that has imported torch."""
+    variables = environment(plan, {**command.environment, "OMP_NUM_THREADS": "1"})
+    words = shlex.split(command.words[-1])[1:]
+    log = Path(plan.folder)
+    start = time.monotonic()
+    script = os.path.join(command.folder, words[0])
+    status = forks().run(
+        [script, *words[1:]], command.folder, variables, log / "output.txt", log / "errors.txt"
+    )
+    return Ended(status, time.monotonic() - start)
+
+
+@pytest.fixture
+def migrate(folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch) -> Migrate:
+    """Return a function that migrates the program in the folder."""
+    monkeypatch.chdir(folder.path)
+    monkeypatch.setattr(runs, "run_command", in_a_fork)
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "t")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "t@example.org")
+    cli = Cli()
+
+    def call(*arguments: str) -> CliResult:
+        return cli("migrate", *arguments)
+
+    return call
+
+
+RUN = ("--run", "python train.py")
+
+# The tensor is filled again by another module, which no analysis of this one sees.
+REFILLED = """
+    import torch
+    from data import Loader
+
+    def collect():
+        seen = []
+        for batch in Loader(torch.zeros(2).cuda()):
+            seen.append(batch.cpu().numpy())
+        return seen
+
+    print(torch.tensor(sum(x.sum().item() for x in collect())))
+"""
+LOADER = """
+    class Loader:
+        def __init__(self, buffer):
+            self.buffer = buffer
+
+        def __iter__(self):
+            for number in range(3):
+                getattr(self.buffer, "fill_")(number)
+                yield self.buffer
+"""
+WRAPPED = """
+    import torch
+    from parallel import wrapped
+
+    torch.manual_seed(0)
+    model = wrapped(torch.nn.Linear(2, 1).cuda())
+    print(model(torch.ones(1, 2).cuda()).sum().item())
+    state = model.module.state_dict()
+    print(sum(value.sum() for value in state.values()).item())
+"""
+PARALLEL = """
+    import torch
+
+    def wrapped(model):
+        if torch.cuda.is_available():
+            return torch.nn.DataParallel(model)
+        return model
+"""
+
+
+def test_a_copy_that_only_a_run_shows(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=REFILLED, data=LOADER)
+    done = migrate(*RUN, "--in-place")
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    assert "seen.append(batch.cpu().numpy().copy())" in (folder.path / "train.py").read_text()
+    assert "train.py:7:21 DF805" in done.output
+    assert "Evidence: each ran in `python train.py`" in done.output
+    assert done.exit_code == 0
+
+
+def test_an_attribute_of_a_wrapper_that_only_a_run_misses(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=WRAPPED, parallel=PARALLEL)
+    done = migrate(*RUN, "--in-place")
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    assert 'state = getattr(model, "module", model).state_dict()' in (folder.path / "train.py").read_text()
+
+
+def test_without_runs_only_safe_fixes_are_made(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=WRAPPED, parallel=PARALLEL)
+    done = migrate("--in-place")
+    assert "model.module.state_dict()" in (folder.path / "train.py").read_text()
+    assert "Verdict: not run" in done.output
+    assert 'add `--run "COMMAND"`' in done.output
+
+
+UNSAFE = """
+    import torch
+
+    def fill(frames, frame):
+        for number in range(3):
+            frame[:] = number
+            frames.append(torch.from_numpy(frame).cuda())
+        return frames
+
+    def unused(frames, frame):
+        for number in range(3):
+            frame[:] = number
+            frames.append(torch.from_numpy(frame).cuda())
+        return frames
+
+    print(fill([], torch.zeros(2).numpy())[0].sum().item())
+"""
+
+
+def test_an_unsafe_fix_is_kept_if_it_ran(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=UNSAFE)
+    done = migrate(*RUN, "--in-place")
+    text = (folder.path / "train.py").read_text()
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    assert text.count(".copy()") == 1
+    assert text.index(".copy()") < text.index("def unused")
+    left = done.output[: done.output.index("Fixed")]
+    assert "An unsafe fix, which no run has justified" in left
+    assert left.count("DF803") == 1
+
+
+def test_an_unsafe_fix_that_changes_numbers_is_not_kept(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(
+        train="""
+        import torch
+
+        scores = torch.zeros(2).cuda()
+        for number in range(3):
+            part = scores.cpu()
+            scores += number
+        print(part.sum().item(), torch.cuda.get_device_name())
+        """
+    )
+    before = (folder.path / "train.py").read_text()
+    done = migrate(*RUN)
+    assert "does not run" in done.output or "runs" in done.output
+    assert (folder.path / "train.py").read_text() == before
+
+
+STOPS = """
+    import torch
+    from torch.utils.cpp_extension import load
+
+    net = torch.nn.Linear(2, 2).cuda()
+    print(net(torch.ones(1, 2).cuda()).sum().item())
+    raise RuntimeError("no data")
+"""
+
+
+def test_a_program_that_does_not_run(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=STOPS)
+    done = migrate(*RUN)
+    assert "Verdict: does not run: RuntimeError: no data" in done.output
+    assert done.exit_code == 1
+    assert "Nothing was written" in done.output
+    assert ".cuda()" in (folder.path / "train.py").read_text()
+
+
+def test_what_is_left_comes_first(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(
+        train="import torch\nfrom apex import amp\n\nx = torch.ones(2).cuda()\nprint(torch.cuda.get_device_name())\n"
+    )
+    done = migrate()
+    left, fixed = done.output.index("Left for you"), done.output.index("Fixed:")
+    assert left < fixed < done.output.index("Verdict")
+    assert "train.py:" in done.output[left:fixed]
+    assert "findings remain" not in done.output
+
+
+def test_findings_in_tests_are_counted_apart(migrate: Migrate, folder: ProgramFolder) -> None:
+    (folder.path / "tests").mkdir()
+    code = "import torch\n\ndef test_name():\n    assert torch.cuda.mem_get_info()[0] > 7\n    raise SystemExit(torch.cuda.get_rng_state())\n"
+    (folder.path / "tests" / "test_net.py").write_text(code)
+    done = migrate()
+    assert "Left for you: nothing that devicefix has found" in done.output
+    assert "In tests: " in done.output
+
+
+def test_the_patch_applies(migrate: Migrate, folder: ProgramFolder, git: Git) -> None:
+    folder.write(train=WRAPPED, parallel=PARALLEL)
+    done = migrate(*RUN, "--patch", "changes.patch")
+    assert "The changes are written to changes.patch." in done.output
+    subprocess.run(["git", "apply", "changes.patch"], check=True, cwd=folder.path)
+    assert "getattr(model" in (folder.path / "train.py").read_text()
+
+
+def test_a_branch_has_a_commit_for_each_step(migrate: Migrate, folder: ProgramFolder, git: Git) -> None:
+    folder.write(train=WRAPPED, parallel=PARALLEL)
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    before = folder.content()
+    index = git("ls-files", "--stage")
+    done = migrate(*RUN, "--branch", "cpu")
+    assert "The changes are written to the branch cpu." in done.output, done.output
+    assert git("log", "--format=%s", "cpu").splitlines() == [
+        "Make the code run on a CPU",
+        "Make the code device-agnostic",
+        "first",
+    ]
+    assert ".to(device)" in git("show", "cpu~1:train.py")
+    assert "getattr" not in git("show", "cpu~1:train.py")
+    assert "getattr(model" in git("show", "cpu:train.py")
+    assert "train.py:7 DF705: ran in `python train.py`" in git("log", "-1", "--format=%B", "cpu")
+    assert git("status", "--porcelain") == ""
+    assert git("rev-parse", "--abbrev-ref", "HEAD").strip() == "main"
+    after = folder.content()
+    assert {name: data for name, data in after.items() if ".git/" not in name} == {
+        name: data for name, data in before.items() if ".git/" not in name
+    }
+    assert git("ls-files", "--stage") == index
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        ((), "--branch needs a git repository"),
+        (("init -q",), "--branch needs a commit to start from"),
+        (("init -q", "add .", "commit -qm first", "branch cpu"), "the branch cpu exists already"),
+    ],
+)
+def test_a_branch_that_cannot_be_made(
+    prepare: tuple[str, ...], message: str, migrate: Migrate, folder: ProgramFolder, git: Git
+) -> None:
+    folder.write(train=WRAPPED, parallel=PARALLEL)
+    for command in prepare:
+        git(*command.split())
+    done = migrate("--branch", "cpu")
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_a_branch_refuses_changes_that_are_not_committed(
+    migrate: Migrate, folder: ProgramFolder, git: Git
+) -> None:
+    folder.write(train="import torch\n", parallel=PARALLEL)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    folder.write(train=WRAPPED)
+    done = migrate("--branch", "cpu")
+    assert done.exit_code == 2
+    assert "changes that are not committed" in done.output
+    assert "cpu" not in git("branch")
+
+
+def test_the_result_as_json(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=WRAPPED, parallel=PARALLEL)
+    found = json.loads(migrate(*RUN, "--output-format", "json", "--quiet").stdout)
+    assert found["verdict"] == "runs, numbers equal"
+    assert found["project"]["frameworks"] == {"torch": 2}
+    assert [(kept["code"], kept["place"]) for kept in found["justified_by_runs"]] == [("DF705", "7:9")]
+    assert found["runs"][0]["equal"] is True
+    assert found["fixed_lines"]["ran"] == found["fixed_lines"]["all"]
+
+
+def test_what_the_readme_says_is_suggested(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=WRAPPED, parallel=PARALLEL)
+    (folder.path / "README.md").write_text("```\n$ python train.py \\\n    --epochs 3\n```\n")
+    assert 'such as `--run "python train.py --epochs 3"`' in migrate().output
