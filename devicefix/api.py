@@ -194,6 +194,7 @@ class PathSettings(RuleSettings, total=False):
         respect_gitignore: whether to exclude files that git ignores, as is the default.
         baseline: a file that `devicefix check --write-baseline` created; its findings are not reported.
         config_files: whether to check YAML, JSON, TOML and shell scripts in folders as well.
+        environment: whether to check requirements and other files of the environment in folders as well.
         docs: whether to check blocks of Python in Markdown and reStructuredText in folders as well.
     """
 
@@ -204,6 +205,7 @@ class PathSettings(RuleSettings, total=False):
     respect_gitignore: bool | None
     baseline: StrPath | None
     config_files: bool | None
+    environment: bool | None
     docs: bool | None
 
 

@@ -10,7 +10,8 @@ _GROUPS = {
         "extend-per-file-ignores", "ignore-noqa", "target", "torch-version",
     ),
     "File selection": (
-        "exclude", "extend-exclude", "force-exclude", "respect-gitignore", "config-files", "docs",
+        "exclude", "extend-exclude", "force-exclude", "respect-gitignore", "config-files",
+        "environment", "docs",
         "max-file-size", "stdin-filename",
     ),
     "Configuration, cache and log": (

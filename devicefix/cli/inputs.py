@@ -87,5 +87,8 @@ def list_files(paths: tuple[Path, ...], resolver: Resolver, unread: list[OSError
         for file in found:
             click.echo(printable_path(str(file)), err=True)
     if not found:
-        click.echo(f"Warning: no {'' if settings.config_files else 'Python '}files found", err=True)
+        click.echo(
+            f"Warning: no {'' if settings.config_files or settings.environment else 'Python '}files found",
+            err=True,
+        )
     return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli.changes import changes_of, check_changes
+from devicefix.cli.changes import check_changes
 from devicefix.cli.errors import CommandError, os_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import color_option, resolver_for, settings_options
@@ -16,8 +17,8 @@ from devicefix.cli.output import check_folder, write_file
 from devicefix.cli.verify import check_packages, limit_options, progress
 
 if TYPE_CHECKING:
+    from devicefix.files.write import Change
     from devicefix.migrate.session import Migration
-    from devicefix.model import Outcome
 
 EPILOG = """\
 `--run` runs your own program, with all its effects on networks and databases, in a copy of the project. Each
@@ -86,7 +87,7 @@ def migrate(
     all numbers are the same. The result shows what is left first. Nothing is written without --in-place,
     --patch or --branch.
     """
-    check_packages("psutil")
+    check_packages("psutil", "packaging", "ruamel.yaml")
     if commands:
         check_packages("torch")
     from devicefix.migrate import page, session
@@ -136,36 +137,33 @@ def _write(done: Migration, in_place: bool, patch: Path | None, branch: str | No
     from devicefix.files.commit import CommitError, commit
 
     if patch is not None:
-        write_file(patch, _patch(done.changed, done.look.root))
+        write_file(patch, _patch(done.changes, done.look.root))
     if branch is not None:
         from devicefix.migrate import branches
 
         branches.make(done, branch)
-    if in_place and done.changed:
-        changes = changes_of(done.changed)
-        check_changes(changes, require_clean=False)
+    if in_place and done.changes:
+        check_changes(done.changes, require_clean=False)
         try:
-            commit(changes)
+            commit(done.changes)
         except CommitError as error:
             raise CommandError(str(error), "Nothing was written; all files are unchanged.") from None
 
 
-def _patch(outcomes: Iterable[Outcome], root: Path) -> bytes:
+def _patch(changes: Iterable[Change], root: Path) -> bytes:
     from devicefix.files.discover import work_tree
     from devicefix.files.system import relative
     from devicefix.report.diff import unified
 
     top = work_tree(root) or root
     return b"".join(
-        unified(
-            relative(str(Path(outcome.path).resolve()), top), outcome.before, outcome.result.output or b""
-        )
-        for outcome in outcomes
+        unified(relative(os.path.realpath(change.path), top), change.before, change.after)
+        for change in changes
     )
 
 
 def _written(done: Migration, in_place: bool, patch: Path | None, branch: str | None) -> str:
-    if not done.changed:
+    if not done.changes:
         return "There is nothing to write."
     to = [f"to {patch}"] if patch else []
     to += [f"to the branch {branch}"] if branch else []

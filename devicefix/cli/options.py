@@ -242,6 +242,7 @@ def settings_options(command: Command) -> Command:
     command = _with(
         command,
         _option("config-files"),
+        _option("environment"),
         _option("docs"),
         _option("target"),
         _option("torch-version"),

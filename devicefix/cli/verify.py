@@ -294,14 +294,16 @@ def show_report(report: Report, output_format: str = "text", show_missing: bool 
     click.echo(as_json(report) if output_format == "json" else text(report, show_missing), nl=False)
 
 
-def check_packages(package: str) -> None:
-    """Refuse to run without a package that only `verify` needs.
+def check_packages(*packages: str) -> None:
+    """Refuse to run without packages that only some commands need.
 
     Raises:
-        CommandError: the package is not installed.
+        CommandError: one of them is not installed.
     """
-    if importlib.util.find_spec(package) is None:
-        raise missing_package("verify", package, "verify", _OWN_TORCH)
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            feature = click.get_current_context().command.name or ""
+            raise missing_package(feature, package, feature, _OWN_TORCH if package == "torch" else "")
 
 
 def progress() -> Callable[[str, float], None]:

@@ -299,6 +299,18 @@ class Settings:
             "config-files = true",
         ),
     )
+    environment: bool = field(
+        default=False,
+        metadata=_key(
+            values.SWITCH,
+            "false",
+            "When checking a folder, also check its requirements, conda environments, pyproject.toml files,"
+            " Dockerfiles and Compose files.",
+            "environment = true",
+            details="A file that is named on the command line is always checked. This needs the extra"
+            " `environment`.",
+        ),
+    )
     docs: bool = field(
         default=False,
         metadata=_key(

@@ -16,7 +16,7 @@ from devicefix.config.settings import Settings
 from devicefix.config.sizes import CODE
 from devicefix.engine.check import matters, skipped
 from devicefix.facts.prefilter import may_matter, uses_torch
-from devicefix.files.kinds import Kind, kind_of
+from devicefix.files.kinds import Kind, kind_of, language_of
 from devicefix.files.text import DecodeError, refuse_much
 from devicefix.model import Finding, Result
 
@@ -79,7 +79,7 @@ class File:
     def matters(self, project: Project) -> bool:
         """Return whether there may be something to find in the file with these facts of all files."""
         return (
-            self.kind is Kind.CONFIG
+            self.kind in (Kind.CONFIG, Kind.ENVIRONMENT)
             or self._document is not None
             or any(module.matters or module.is_reached(project) for module in self.modules)
         )
@@ -87,9 +87,9 @@ class File:
     def check(self, project: Project) -> Result:
         """Check the file, and fix it if the settings say so; see `check_file`."""
         if self.kind is Kind.CONFIG:
-            from devicefix.rules.config_file.examine import check
-
-            return check(self.data, self.path, self.settings)
+            return self._settings_checked()
+        if self.kind is Kind.ENVIRONMENT:
+            return self._environment_checked()
         if self._document is None:
             return self.modules[0].check(project)
         if self.kind is Kind.DOCS:  # each block is a separate project
@@ -102,8 +102,24 @@ class File:
             module.forget()  # a document may have very many
         return self._document.result(self.path, results, [*self._problems(), *self._beside()])
 
+    def _settings_checked(self) -> Result:
+        from devicefix.rules.config_file.examine import check
+
+        return check(self.data, self.path, self.settings)
+
+    def _environment_checked(self) -> Result:
+        """Check the file as one of an environment, and as a configuration if it has such a language."""
+        from devicefix.rules.environment.examine import check
+
+        settings = self.settings
+        only_settings = settings.config_files and not settings.environment
+        result = Result(self.path) if only_settings else check(self.data, self.path, settings)
+        if language_of(self.path) is None or (settings.environment and not settings.config_files):
+            return result
+        return replace(result, findings=result.findings + self._settings_checked().findings)
+
     def _modules(self) -> list[bytes]:
-        if self.kind is Kind.CONFIG:
+        if self.kind in (Kind.CONFIG, Kind.ENVIRONMENT):
             return []
         return self._document.modules if self._document else [self.data]
 

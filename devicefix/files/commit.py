@@ -95,6 +95,9 @@ def replace_all(changes: list[Change]) -> str:
 
 def _restored(change: Change) -> bool:
     try:
+        if change.before is None:
+            os.unlink(change.path)
+            return True
         write(Change(change.path, change.after, change.before))
     except OSError:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from enum import Enum
 
 PYTHON = (".py", ".pyi")
@@ -28,6 +29,27 @@ _LANGUAGES = {
 }
 
 
+class Environment(Enum):
+    """What a file of an environment is."""
+
+    CFG = "setup.cfg"
+    COMPOSE = "compose"
+    CONDA = "conda"
+    DOCKERFILE = "dockerfile"
+    PROJECT = "project"
+    REQUIREMENTS = "requirements"
+
+
+_ENVIRONMENTS = (
+    (Environment.REQUIREMENTS, re.compile(r"[\w.-]*(?:requirements?|constraints?)[\w.-]*\.(?:txt|in)")),
+    (Environment.CONDA, re.compile(r"(?:[\w.-]*env(?:ironment)?[\w.-]*|conda[\w.-]*)\.ya?ml")),
+    (Environment.PROJECT, re.compile(r"pyproject\.toml|pixi\.toml")),
+    (Environment.CFG, re.compile(r"setup\.cfg")),
+    (Environment.DOCKERFILE, re.compile(r"(?:dockerfile|containerfile)(?:[.-][\w.-]*)?|[\w.-]+\.dockerfile")),
+    (Environment.COMPOSE, re.compile(r"(?:docker-)?compose[\w.-]*\.ya?ml")),
+)
+
+
 class Kind(Enum):
     """How a file is read."""
 
@@ -35,7 +57,8 @@ class Kind(Enum):
     NOTEBOOK = "notebook"
     DOCS = "docs"  # Markdown or reStructuredText with blocks of code
     CONFIG = "config"  # a configuration file or a shell script
-    OTHER = "other"  # requirements, a Dockerfile, C++: neither Python nor settings of the program
+    ENVIRONMENT = "environment"  # what a project installs: requirements, a Dockerfile
+    OTHER = "other"  # C++, data: neither Python nor settings of the program
 
 
 def kind_of(path: str) -> Kind:
@@ -46,10 +69,20 @@ def kind_of(path: str) -> Kind:
         return Kind.NOTEBOOK
     if path.lower().endswith(DOCS):
         return Kind.DOCS
+    if environment_of(path) is not None:
+        return Kind.ENVIRONMENT
     if language_of(path) is not None:
         return Kind.CONFIG
     name = os.path.basename(path).lower()
     return Kind.OTHER if name.endswith(_OTHER) or name.split(".")[0] in _CONTAINERS else Kind.MODULE
+
+
+def environment_of(path: str) -> Environment | None:
+    """Return what a file of an environment is, by its name; None for other files."""
+    folder, name = os.path.split(path.lower())
+    if os.path.basename(folder) == "requirements" and name.endswith((".txt", ".in")):
+        return Environment.REQUIREMENTS
+    return next((kind for kind, pattern in _ENVIRONMENTS if pattern.fullmatch(name)), None)
 
 
 def is_python(path: str) -> bool:

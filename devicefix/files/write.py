@@ -19,10 +19,10 @@ _LEFTOVER = re.compile(rf"{re.escape(_PREFIX)}(\d+)-\w+{re.escape(_SUFFIX)}")
 
 
 class Change(NamedTuple):
-    """A file with its content before and after."""
+    """A file with its content before and after; `before` is None for a new file."""
 
     path: str
-    before: bytes
+    before: bytes | None
     after: bytes
 
 
@@ -104,6 +104,8 @@ def stage(change: Change) -> Staged:
         OSError: the file or its folder can't be written, or the file has changed since it was read; the
             temporary file is removed.
     """
+    if change.before is None:
+        return _stage_new(change)
     target = Path(change.path).resolve(strict=True)
     status = target.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -124,6 +126,26 @@ def stage(change: Change) -> Staged:
     return Staged(name, target)
 
 
+def _stage_new(change: Change) -> Staged:
+    """Write a new file's content to a temporary file next to its place, with the usual mode of new files."""
+    refuse_changed(change)
+    target = Path(change.path).parent.resolve(strict=True) / os.path.basename(change.path)
+    handle, name = tempfile.mkstemp(_SUFFIX, f"{_PREFIX}{os.getpid()}-", target.parent)
+    with os.fdopen(handle, "wb") as temporary:
+        temporary.write(change.after)
+        temporary.flush()
+        if hasattr(os, "fchmod"):
+            os.fchmod(temporary.fileno(), 0o666 & ~_umask())
+        os.fsync(temporary.fileno())
+    return Staged(name, target)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def refuse_dangling(path: str) -> None:
     """Refuse a symbolic link whose target does not exist, instead of creating the target.
 
@@ -140,6 +162,10 @@ def refuse_changed(change: Change) -> None:
     Raises:
         OSError: its content differs.
     """
+    if change.before is None:
+        if os.path.lexists(change.path):
+            raise FileExistsError(errno.EEXIST, "exists already", change.path)
+        return
     if Path(change.path).read_bytes() != change.before:
         raise OSError(errno.EBUSY, "changed in the meantime", change.path)
 

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from devicefix.config.settings import ConfigError
 from devicefix.files.discover import git_program, work_tree
+from devicefix.files.kinds import environment_of
 from devicefix.migrate.session import Migration
 from devicefix.model import Outcome
 from devicefix.runner.worktree import name_in, uncommitted
 
+_INSTALL = "Make the project installable without CUDA\n\ndevicefix changed these files:\n\n{files}\n"
 _SAFE = "Make the code device-agnostic\n\ndevicefix applied {count} safe fixes.\n"
 _JUSTIFIED = (
     "Make the code run on a CPU\n\ndevicefix applied these unsafe fixes, which runs justify:\n\n{fixes}\n"
@@ -56,19 +58,30 @@ def make(done: Migration, name: str) -> None:
     assert top is not None  # see `check`
     _refuse_uncommitted(done.changed)
     head = _git(top, "rev-parse", "HEAD")
-    safe = {outcome.path: outcome for outcome in done.safe if outcome.result.output is not None}
+    changed = {outcome.path: outcome for outcome in done.safe if outcome.result.output is not None}
+    beside = {path: each for path, each in changed.items() if environment_of(path) is not None}
+    safe = {path: each for path, each in changed.items() if path not in beside}
     commit = head
+    contents = {path: _output(outcome) or b"" for path, outcome in beside.items()}
+    contents |= {variant.path: variant.content for variant in done.new}
+    if contents:
+        files = "\n".join(f"- {os.fsdecode(name_in(str(top), path))}" for path in sorted(contents))
+        commit = _commit(top, commit, contents, _INSTALL.format(files=files))
     if safe:
         fixes = sum(len(outcome.result.fixed) for outcome in safe.values())
-        commit = _commit(top, commit, safe.values(), _SAFE.format(count=fixes))
-    later = [outcome for outcome in done.changed if _output(safe.get(outcome.path)) != outcome.result.output]
+        contents = {path: _output(outcome) or b"" for path, outcome in safe.items()}
+        commit = _commit(top, commit, contents, _SAFE.format(count=fixes))
+    later = [
+        outcome for outcome in done.changed if _output(changed.get(outcome.path)) != outcome.result.output
+    ]
     if later:
         fixes_kept = "\n".join(
             f"- {os.fsdecode(name_in(str(top), kept.path))}:{kept.finding.line} {kept.finding.code}:"
             f" {kept.evidence}"
             for kept in done.kept
         )
-        commit = _commit(top, commit, later, _JUSTIFIED.format(fixes=fixes_kept))
+        contents = {outcome.path: _output(outcome) or b"" for outcome in later}
+        commit = _commit(top, commit, contents, _JUSTIFIED.format(fixes=fixes_kept))
     _git(top, "update-ref", f"refs/heads/{name}", commit, "0" * len(head))
 
 
@@ -85,15 +98,15 @@ def _output(outcome: Outcome | None) -> bytes | None:
     return outcome.result.output if outcome is not None else None
 
 
-def _commit(top: Path, parent: str, outcomes: Iterable[Outcome], message: str) -> str:
+def _commit(top: Path, parent: str, contents: Mapping[str, bytes], message: str) -> str:
     """Commit new contents of files on top of a commit, and return the new one."""
     with tempfile.TemporaryDirectory(prefix="devicefix-") as folder:
         index = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
         _git(top, "read-tree", parent, environment=index)
         modes = _modes(top, parent)
-        for outcome in outcomes:
-            name = os.fsdecode(name_in(str(top), outcome.path))
-            blob = _git(top, "hash-object", "-w", "--no-filters", "--stdin", data=outcome.result.output)
+        for path, content in contents.items():
+            name = os.fsdecode(name_in(str(top), path))
+            blob = _git(top, "hash-object", "-w", "--no-filters", "--stdin", data=content)
             entry = f"{modes.get(name, '100644')},{blob},{name}"
             _git(top, "update-index", "--add", "--cacheinfo", entry, environment=index)
         tree = _git(top, "write-tree", environment=index)

@@ -53,7 +53,7 @@ def unsafe_fixes(outcomes: Iterable[Outcome], made: bool) -> list[Unsafe]:
         for finding in result.fixed if made else result.remaining:
             if finding.safety is Safety.UNSAFE and finding.cell is None:
                 lines = finding.line, finding.end_line
-                if not made and result.output is not None:
+                if not made and result.origins:
                     lines = tuple(result.origins[line - 1] + 1 for line in lines)  # type: ignore[assignment]
                 found.append(Unsafe(outcome.path, *lines, finding))
     return found

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from devicefix.config.printable import printable, printable_path
+from devicefix.files.kinds import environment_of
 from devicefix.migrate.proof import equal, passes
 from devicefix.migrate.session import Left, Migration, coverage
 from devicefix.model import Safety
@@ -62,6 +63,10 @@ def as_json(done: Migration) -> str:
             }
             for kept in done.kept
         ],
+        "install": [
+            {"path": each.path, "from": each.original, "command": each.command, "new": not each.exists}
+            for each in done.variants
+        ],
         "fixed": done.fixed,
         "changed": [outcome.path for outcome in done.changed],
         "failed": {outcome.path: outcome.error for outcome in done.failed},
@@ -93,6 +98,7 @@ def _lines(done: Migration) -> Iterator[str]:
     yield from _left(done)
     yield from _failed(done)
     yield from _done(done)
+    yield from _environment(done)
     yield from _runs(done)
     colour = "green" if done.verdict.startswith("runs") else "yellow" if not done.reports else "red"
     yield f"Verdict: {click.style(printable(done.verdict), fg=colour, bold=True)}"
@@ -120,6 +126,8 @@ def _left(done: Migration) -> Iterator[str]:
     blamed = [left for left in code if left.blamed]
     unsafe = [left for left in code if not left.blamed and left.finding.safety is Safety.UNSAFE]
     others = [left for left in code if not left.blamed and left.finding.safety is not Safety.UNSAFE]
+    beside = [left for left in others if environment_of(left.path) is not None]
+    others = [left for left in others if environment_of(left.path) is None]
     if not code:
         yield click.style("Left for you: nothing that devicefix has found", bold=True)
     else:
@@ -128,6 +136,7 @@ def _left(done: Migration) -> Iterator[str]:
     yield from _group("No automatic fix:", others)
     title = "An unsafe fix, which no run has justified (review it, then use `rewrite --unsafe-fixes`):"
     yield from _group(title, unsafe)
+    yield from _group("In files of the environment:", beside)
     if tests:
         files = len({left.path for left in tests})
         yield f"  In tests: {count(len(tests), 'finding')} in {count(files, 'file')}"
@@ -174,6 +183,19 @@ def _done(done: Migration) -> Iterator[str]:
         if len(done.kept) > SHOWN:
             yield f"    and {len(done.kept) - SHOWN} more"
         yield f"    Evidence: each {printable(done.kept[0].evidence)}"
+    yield ""
+
+
+def _environment(done: Migration) -> Iterator[str]:
+    if not done.variants:
+        return
+    yield click.style("To install without CUDA", bold=True)
+    for variant in done.variants:
+        if variant.exists:
+            name = printable_path(variant.path)
+            yield f"  {name} exists already; devicefix does not replace it"
+        else:
+            yield f"  {printable(variant.command)}  (new, made from {printable_path(variant.original)})"
     yield ""
 
 

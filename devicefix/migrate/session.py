@@ -10,6 +10,9 @@ from pathlib import Path
 from devicefix.config.evidence import Evidence
 from devicefix.config.resolver import Resolver
 from devicefix.files.discover import work_tree
+from devicefix.files.kinds import environment_of
+from devicefix.files.write import Change
+from devicefix.migrate.environment import Variant, environment
 from devicefix.migrate.evidence import unsafe_fixes
 from devicefix.migrate.look import Look, is_test, look
 from devicefix.migrate.proof import Attempt, Prover, equal, passes
@@ -66,6 +69,7 @@ class Migration:
         reports: the run of each command.
         kept: the unsafe fixes that the runs justify.
         left: what is left for a person, the most urgent first.
+        variants: the files to install from without CUDA.
     """
 
     look: Look
@@ -76,6 +80,7 @@ class Migration:
     reports: list[Report] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    variants: list[Variant] = field(default_factory=list)
 
     @property
     def fixed(self) -> int:
@@ -86,6 +91,17 @@ class Migration:
     def changed(self) -> list[Outcome]:
         """The files that change."""
         return [outcome for outcome in self.outcomes if outcome.result.output is not None]
+
+    @property
+    def new(self) -> list[Variant]:
+        """The files that are new."""
+        return [variant for variant in self.variants if not variant.exists]
+
+    @property
+    def changes(self) -> list[Change]:
+        """The changes to write."""
+        changed = [Change(each.path, each.before, each.result.output or b"") for each in self.changed]
+        return changed + [Change(variant.path, None, variant.content) for variant in self.new]
 
     @property
     def verdict(self) -> str:
@@ -154,9 +170,11 @@ def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str
         OSError: a command cannot be started, or the project's folder cannot be copied.
     """
     unread: list[OSError] = []
+    resolver = resolver.changed(environment=True)
     files = find_files([request.root], resolver, unread.append)
     say(f"looking at {len(files)} files")
-    about = look(request.root, files)
+    about = look(request.root, [file for file in files if environment_of(str(file)) is None])
+    beside = environment(files)
     attempt = Prover(files, resolver, request.tasks(), tick, say).prove()
     safe = attempt.outcomes
     if attempt.evidence:
@@ -169,6 +187,7 @@ def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str
         failed=failed,
         safe=[outcome for outcome in safe if not outcome.error],
         reports=attempt.reports,
+        variants=beside,
     )
     done.kept = list(_kept(attempt, done.commands))
     done.left = sorted(_left(done), key=_urgency)
@@ -200,11 +219,14 @@ def _left(done: Migration) -> Iterable[Left]:
             *(request.place for request in report.run.requests),
         ]
     }
+    mended = {variant.original for variant in done.variants if not variant.exists}
     for outcome in done.outcomes:
         real, result = os.path.realpath(outcome.path), outcome.result
         for finding in result.remaining:
+            if outcome.path in mended:
+                continue  # the file to install from without CUDA leaves it out
             line = finding.line
-            if result.output is not None and finding.cell is None:
+            if result.origins and finding.cell is None:
                 line = result.origins[line - 1] + 1
             name = os.path.relpath(real, os.path.realpath(done.look.root))
             yield Left(outcome.path, finding, is_test(name), (real, line) in places)

@@ -11,20 +11,23 @@ _CONTEXT = 3  # lines around a change
 _PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
 
 
-def unified(name: str, before: bytes, after: bytes) -> bytes:
+def unified(name: str, before: bytes | None, after: bytes) -> bytes:
     """Return the change of a file as a patch.
 
     Args:
         name: the file's path, relative to the folder in which the patch will be applied.
-        before: the old content.
+        before: the old content; None for a new file.
         after: the new content.
     """
     old, new = _quoted(f"a/{name}"), _quoted(f"b/{name}")
-    lines = [f"diff --git {old} {new}\n", f"--- {old}\n", f"+++ {new}\n"]
+    header = f"diff --git {old} {new}\n"
+    lines = [header, f"--- {old}\n", f"+++ {new}\n"]
+    if before is None:
+        lines = [header, "new file mode 100644\n", "--- /dev/null\n", f"+++ {new}\n"]
     # Latin-1 maps each byte to one character.
     lines += (
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in _hunks(_lines(before), _lines(after))
+        for line in _hunks(_lines(before or b""), _lines(after))
     )
     return "".join(lines).encode("latin-1")
 

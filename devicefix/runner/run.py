@@ -17,7 +17,7 @@ from devicefix.config.settings import Settings
 from devicefix.config.sizes import read
 from devicefix.files import discover
 from devicefix.files.border import Borders
-from devicefix.files.kinds import Kind, is_python, kind_of
+from devicefix.files.kinds import Kind, is_python, kind_of, language_of
 from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
 from devicefix.runner.parsed import PARSED
@@ -76,6 +76,9 @@ class Choice(discover.Filter):
         kind = kind_of(path)
         if kind is Kind.CONFIG:
             return self._resolver.of(path).config_files
+        if kind is Kind.ENVIRONMENT:
+            settings = self._resolver.of(path)
+            return settings.environment or (settings.config_files and language_of(path) is not None)
         if kind is Kind.DOCS:
             return self._resolver.of(path).docs
         return is_python(path) or kind is Kind.NOTEBOOK

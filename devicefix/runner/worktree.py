@@ -29,6 +29,8 @@ def uncommitted(changes: Iterable[Change], *, staged: bool = False) -> tuple[lis
     trees: dict[str, list[Change]] = {}
     outside = []
     for change in changes:
+        if change.before is None:  # a new file
+            continue
         top = top_of(os.path.dirname(os.path.realpath(change.path)), tops)
         if top is None:
             outside.append(change.path)
@@ -59,7 +61,8 @@ def _uncommitted(top: str, changes: Iterable[Change], staged: bool) -> list[str]
     return [
         change.path
         for change in changes
-        if committed.get(name_in(top, change.path), b"").decode() not in _hashes(change.before, committed)
+        if committed.get(name_in(top, change.path), b"").decode()
+        not in _hashes(change.before or b"", committed)
     ]
 
 

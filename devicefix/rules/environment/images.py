@@ -1,0 +1,61 @@
+"""Images and services: Dockerfiles, and the files of Docker Compose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from devicefix.rules.environment.requirements import Problem
+
+IMAGE = "DF908"
+
+_FROM = re.compile(
+    r"^[ \t]*FROM[ \t]+(?:--platform=\S+[ \t]+)?(?P<image>(?:[\w.-]+(?::\d+)?/)*(?P<name>[\w.-]+/[\w.-]+|[\w.-]+)(?::\S+)?)",
+    re.M | re.I,
+)
+_ARG = re.compile(
+    r"^[ \t]*ARG[ \t]+\w+=[\"']?(?P<image>(?:docker\.io/)?nvidia/cuda:\S+?)[\"']?[ \t]*$", re.M | re.I
+)
+_ENV = re.compile(
+    r"^[ \t]*(?:ENV|ARG)[ \t]+(?P<variable>(?:NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES)[ \t=]\S+)",
+    re.M,
+)
+_DRIVER = re.compile(r"^[ \t-]*(?P<driver>driver[ \t]*:[ \t]*[\"']?nvidia[\"']?)[ \t]*(?:#.*)?$", re.M)
+_RUNTIME = re.compile(r"^[ \t]*(?P<runtime>runtime[ \t]*:[ \t]*[\"']?nvidia[\"']?)[ \t]*(?:#.*)?$", re.M)
+_ALL = re.compile(r"^[ \t]*(?P<gpus>gpus[ \t]*:[ \t]*\S+)[ \t]*(?:#.*)?$", re.M)
+
+
+def dockerfile_problems(text: str) -> Iterator[Problem]:
+    """Yield what needs CUDA in a Dockerfile."""
+    for found in _FROM.finditer(text):
+        image = found["image"]
+        if "nvidia/cuda" in image or "nvcr.io/" in image:
+            message = f"`{image}` contains CUDA; without CUDA, start from the image of its operating system"
+            yield _problem(found, "image", message)
+        elif re.search(r"pytorch/pytorch:\S*-cuda", image):
+            message = f"`{image}` contains a CUDA build of torch, which also runs on a CPU but is larger"
+            yield _problem(found, "image", message)
+    for found in _ARG.finditer(text):
+        message = (
+            f"`{found['image']}` contains CUDA; without CUDA, start from the image of its operating system"
+        )
+        yield _problem(found, "image", message)
+    for found in _ENV.finditer(text):
+        yield _problem(found, "variable", "only has an effect with NVIDIA's container runtime")
+
+
+def compose_problems(text: str) -> Iterator[Problem]:
+    """Yield what needs CUDA in a file of Docker Compose."""
+    if not re.search(r"^services[ \t]*:", text, re.M):
+        return
+    for pattern, name in ((_DRIVER, "driver"), (_RUNTIME, "runtime"), (_ALL, "gpus")):
+        for found in pattern.finditer(text):
+            message = (
+                f"`{found[name]}` fails without a GPU; put it into a file of its own, such as"
+                " `compose.gpu.yaml`, and use that only if there is one"
+            )
+            yield _problem(found, name, message)
+
+
+def _problem(found: re.Match[str], group: str, message: str) -> Problem:
+    return Problem(found.start(group), found.end(group), IMAGE, message)

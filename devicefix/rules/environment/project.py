@@ -1,0 +1,98 @@
+"""Projects: the dependencies, indexes and sources in `pyproject.toml`, `pixi.toml` and `setup.cfg`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from devicefix.rules.environment import requirements
+from devicefix.rules.environment.packages import CONDA
+from devicefix.rules.environment.requirements import INDEX, REQUIREMENT, Problem
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"((?:\\.|[^"\\\n])*)"|\'([^\'\n]*)\'|#[^\n]*', re.S
+)
+_URL = re.compile(r"https?://\S*(?<![a-z])cu\d{2,3}(?!\d)\S*")
+_SYSTEM = re.compile(r"^\[(?:tool\.pixi\.)?system-requirements\][^\[]*?^(cuda[ \t]*=[ \t]*\S+)", re.M | re.S)
+_CFG_LIST = re.compile(
+    r"^(?:install_requires|setup_requires)[ \t]*=[ \t]*(.*(?:\n(?:[ \t]+.*|[ \t]*(?=\n)))*)", re.M
+)
+_PIXI = re.compile(r"^\[(?:tool\.pixi\.)?(?:[\w.-]+\.)?dependencies\][ \t]*\n((?:(?!\[).*\n?)*)", re.M)
+_ENTRY = re.compile(r"^(?P<name>[\w.-]+)[ \t]*=.*", re.M)
+_LONGEST = 4000  # characters of a list in setup.cfg
+
+
+def problems(text: str) -> Iterator[Problem]:
+    """Yield what needs CUDA in a project's TOML; nothing if the text is not TOML."""
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    listed = set(_requirements(content))
+    for match in _STRING.finditer(text):
+        group = 1 if match[1] is not None else 2
+        value = match[group]
+        if value is None:
+            continue
+        if value in listed:
+            yield from _quoted(requirements.examine(value, match.start(group)), '"' if group == 1 else "'")
+        elif _URL.fullmatch(value):
+            message = f"`{value}` only has builds for CUDA; without CUDA, use an index for the CPU"
+            yield Problem(match.start(group), match.end(group), INDEX, message)
+    if (cuda := _SYSTEM.search(text)) is not None:
+        message = "pixi installs this environment only if CUDA is available; move it to a feature of its own"
+        yield Problem(cuda.start(1), cuda.end(1), REQUIREMENT, message)
+    yield from _pixi(text)
+
+
+def _quoted(found: Problem | None, quote: str) -> Iterator[Problem]:
+    """Yield a problem whose new texts fit between quotes."""
+    if found is None:
+        return
+    other = "'" if quote == '"' else '"'
+
+    def spelled(new: str | None) -> str | None:
+        return new if new is None else new.replace(quote, other)
+
+    yield Problem(found.start, found.end, found.code, found.message, spelled(found.safe), None)
+
+
+def _requirements(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the requirements of a project (PEP 621, PEP 735, PEP 518 and uv)."""
+    project = _table(content.get("project"))
+    lists = [project.get("dependencies"), _table(content.get("build-system")).get("requires")]
+    lists += _table(project.get("optional-dependencies")).values()
+    lists += _table(content.get("dependency-groups")).values()
+    uv = _table(_table(content.get("tool")).get("uv"))
+    lists += [uv.get("dev-dependencies"), uv.get("constraint-dependencies"), uv.get("override-dependencies")]
+    for values in lists:
+        if isinstance(values, list):
+            yield from (value for value in values if isinstance(value, str))
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _pixi(text: str) -> Iterator[Problem]:
+    """Yield the packages of conda that install CUDA."""
+    for table in _PIXI.finditer(text):
+        for entry in _ENTRY.finditer(text, table.start(1), table.end(1)):
+            if CONDA.fullmatch(entry["name"].lower()):
+                message = f"`{entry['name']}` installs CUDA; move it to a feature of its own"
+                yield Problem(entry.start(), entry.end(), REQUIREMENT, message)
+
+
+def cfg_problems(text: str) -> Iterator[Problem]:
+    """Yield what needs CUDA in the requirements of `setup.cfg`."""
+    for values in _CFG_LIST.finditer(text):
+        for found in requirements.problems(values[1][:_LONGEST]):
+            at = values.start(1)
+            yield Problem(at + found.start, at + found.end, found.code, found.message, found.safe)

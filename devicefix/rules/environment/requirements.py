@@ -1,0 +1,197 @@
+"""Requirements: one of them, and the files of pip that list them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import Specifier
+
+from devicefix.rules.environment.packages import WITH_BUILDS, normalized, package
+
+REQUIREMENT, INDEX = "DF906", "DF907"
+
+_MARKER = 'sys_platform != "darwin"'
+_BUILD = re.compile(r"\+cu\d+")
+_LOCAL_CUDA = re.compile(r"(?:pt|torch)?[\d.]*cu\d+\w*")
+_WHEEL = re.compile(r".*/(?P<name>\w+)-(?P<version>[\w.]+)(?:\+|%2B)cu\d+-[^/]*\.whl", re.I)
+_CUDA_URL = re.compile(r"(?<![a-z])cu\d{2,3}(?!\d)")
+_NVIDIA_INDEX = re.compile(r"https?://(?:pypi\.ngc\.|pypi\.|developer\.download\.)nvidia\.com\S*")
+_OPTION = re.compile(
+    r"[ \t]*(?P<name>--(?:extra-)?index-url|--find-links|-[if])(?:[ \t]*=[ \t]*|[ \t]+)(?P<url>\S+)"
+)
+_INCLUDE = re.compile(r"[ \t]*(?:-[rc]|--requirement|--constraint)(?:[ \t]*=[ \t]*|[ \t]*)(?P<file>\S+)")
+_LINE = re.compile(r"(?:[^\r\n\\]|\\(?:\r\n|[^\r\n]|[\r\n]|\Z))*")
+_COMMENT = re.compile(r"(?:^|[ \t]+)#.*")
+_HASHES = re.compile(r"[ \t]+--(?:hash|config-settings|global-option)[ \t=]")
+_EDITABLE = re.compile(r"[ \t]*(?:-e|--editable)(?:[ \t]*=[ \t]*|[ \t]+)")
+_GIT = re.compile(r"(?:-e[ \t]+)?(?:git\+)?\S*?/(?P<name>[\w.-]+?)(?:\.git)?/?(?:@[^#\s]*)?(?:#\S*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A part of a file that needs CUDA.
+
+    Attributes:
+        start: the offset at which it starts.
+        end: the offset at which it ends.
+        code: the rule.
+        message: what is wrong, then what to do.
+        safe: the text that keeps what is installed with CUDA; None if there is none.
+        cpu: the text for a machine without CUDA, empty to leave it out; None if it stays.
+    """
+
+    start: int
+    end: int
+    code: str
+    message: str
+    safe: str | None = None
+    cpu: str | None = None
+
+
+def examine(text: str, start: int = 0) -> Problem | None:
+    """Return what is wrong with a requirement, None if it needs no CUDA.
+
+    Args:
+        text: the requirement, such as `torch==2.0.1+cu118`, without comments and options.
+        start: its offset in the file.
+    """
+    end = start + len(text)
+    try:
+        found = Requirement(text)
+    except InvalidRequirement:
+        return _from_source(text, start)
+    if found.url:
+        return _at_url(found, text, start)
+    if (local := _local_build(found)) is not None:
+        return _built(found, local, text, start)
+    needed = package(found.name)
+    if needed is None:
+        return None
+    advice = f"; without CUDA, use `{needed.cpu}`" if needed.cpu else "; without CUDA, leave it out"
+    safe = None if found.marker else f"{text}{_separator(text)}; {_MARKER}"
+    cpu = _renamed(text, found.name, needed.cpu) if needed.cpu else ""
+    if needed.installs and not needed.cpu and not normalized(found.name).startswith("nvidia-"):
+        cpu = None if found.marker else safe  # type: ignore[assignment]
+    return Problem(start, end, REQUIREMENT, f"`{found.name}` {needed.why}{advice}", safe, cpu)
+
+
+def _separator(text: str) -> str:
+    return "" if text.endswith(" ") else " "
+
+
+def _renamed(text: str, name: str, other: str) -> str:
+    return text.replace(name, other, 1)
+
+
+def _local_build(found: Requirement) -> Specifier | None:
+    """Return the specifier whose local version is a build for CUDA."""
+    for specifier in found.specifier:
+        local = specifier.version.partition("+")[2]
+        if local and _LOCAL_CUDA.fullmatch(local):
+            return specifier
+    return None
+
+
+def _built(found: Requirement, specifier: Specifier, text: str, start: int) -> Problem:
+    public, _, local = specifier.version.partition("+")
+    plain = text.replace(f"{public}+{local}", public)
+    end = start + len(text)
+    if normalized(found.name) in WITH_BUILDS and _BUILD.fullmatch(f"+{local}"):
+        message = (
+            f"`{specifier.version}` is a build for CUDA only; require `{public}`, of which an index for CUDA"
+            " still provides this build"
+        )
+        return Problem(start, end, REQUIREMENT, message, plain, plain)
+    message = f"`{specifier.version}` is a build for CUDA only; without CUDA, require `{public}`"
+    return Problem(start, end, REQUIREMENT, message, None, plain)
+
+
+def _at_url(found: Requirement, text: str, start: int) -> Problem | None:
+    end = start + len(text)
+    wheel = _WHEEL.fullmatch(found.url or "")
+    if wheel is not None:
+        public = f"{found.name}=={wheel['version']}"
+        message = f"this wheel is built for CUDA; without CUDA, require `{public}`"
+        return Problem(start, end, REQUIREMENT, message, None, public)
+    if (needed := package(found.name)) is None:
+        return None
+    return Problem(
+        start, end, REQUIREMENT, f"`{found.name}` {needed.why}; without CUDA, leave it out", None, needed.cpu
+    )
+
+
+def _from_source(text: str, start: int) -> Problem | None:
+    """Examine a URL, a repository or a folder."""
+    end = start + len(text)
+    if wheel := _WHEEL.fullmatch(text):
+        public = f"{wheel['name']}=={wheel['version']}"
+        message = f"this wheel is built for CUDA; without CUDA, require `{public}`"
+        return Problem(start, end, REQUIREMENT, message, None, public)
+    source = _GIT.fullmatch(text.strip())
+    if source is None:
+        return None
+    needed = package(source["name"])
+    if needed is None:
+        return None
+    message = f"`{source['name']}` {needed.why}; without CUDA, leave it out"
+    return Problem(start, end, REQUIREMENT, message, None, "")
+
+
+def problems(text: str) -> Iterator[Problem]:
+    """Yield what needs CUDA in a file of requirements or constraints.
+
+    https://pip.pypa.io/en/stable/reference/requirements-file-format/
+    """
+    at = 0
+    while at < len(text):
+        line = _LINE.match(text, at)
+        assert line is not None
+        yield from _in_line(text, line.start(), line.end())
+        at = max(line.end(), at) + 1
+
+
+def _in_line(text: str, start: int, end: int) -> Iterator[Problem]:
+    comment = _COMMENT.search(text, start, end)
+    if comment is not None and "\n" not in text[start : comment.start()]:
+        end = comment.start()
+    option = _OPTION.match(text, start, end)
+    if option is not None:
+        yield from _index(option)
+        return
+    hashes = _HASHES.search(text, start, end)
+    last = hashes.start() if hashes else end
+    begin = start + len(text[start:last]) - len(text[start:last].lstrip())
+    requirement = text[begin:last].rstrip()
+    if not requirement or (requirement.startswith("-") and not _EDITABLE.match(requirement)):
+        return
+    found = examine(requirement, begin)
+    if found is not None:
+        if hashes:  # another version has other hashes
+            found = Problem(found.start, end, found.code, found.message, None, found.cpu and None)
+        yield found
+
+
+def _index(option: re.Match[str]) -> Iterator[Problem]:
+    url, start, end = option["url"], option.start("name"), option.end("url")
+    if _NVIDIA_INDEX.match(url):
+        message = f"`{url}` only has packages for CUDA; without CUDA, leave it out"
+        yield Problem(start, end, INDEX, message, None, "")
+    elif _CUDA_URL.search(url):
+        cpu = _CUDA_URL.sub("cpu", url)
+        message = f"`{url}` only has builds for CUDA; without CUDA, use `{cpu}`"
+        yield Problem(start, end, INDEX, message, None, option[0].lstrip().replace(url, cpu))
+
+
+def includes(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of the names of other files that a file of requirements includes."""
+    at = 0
+    while at < len(text):
+        line = _LINE.match(text, at)
+        assert line is not None
+        found = _INCLUDE.match(text, line.start(), line.end())
+        if found is not None:
+            yield found.span("file")
+        at = max(line.end(), at) + 1
