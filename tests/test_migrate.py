@@ -191,7 +191,13 @@ def test_a_program_that_does_not_run(migrate: Migrate, folder: ProgramFolder) ->
 
 def test_what_is_left_comes_first(migrate: Migrate, folder: ProgramFolder) -> None:
     folder.write(
-        train="import torch\nfrom apex import amp\n\nx = torch.ones(2).cuda()\nprint(torch.cuda.get_device_name())\n"
+        train="""
+        import torch
+        from apex import amp
+
+        x = torch.ones(2).cuda()
+        print(torch.cuda.get_device_name(), amp)
+        """
     )
     done = migrate()
     left, fixed = done.output.index("Left for you"), done.output.index("Fixed:")
@@ -202,7 +208,9 @@ def test_what_is_left_comes_first(migrate: Migrate, folder: ProgramFolder) -> No
 
 def test_findings_in_tests_are_counted_apart(migrate: Migrate, folder: ProgramFolder) -> None:
     (folder.path / "tests").mkdir()
-    code = "import torch\n\ndef test_name():\n    assert torch.cuda.mem_get_info()[0] > 7\n    raise SystemExit(torch.cuda.get_rng_state())\n"
+    code = (
+        "import torch\nfrom apex import amp\n\ndef test_name():\n    amp.initialize(torch.nn.Linear(2, 2))\n"
+    )
     (folder.path / "tests" / "test_net.py").write_text(code)
     done = migrate()
     assert "Left for you: nothing that devicefix has found" in done.output

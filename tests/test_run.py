@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import ProjectFolder
@@ -28,10 +29,12 @@ def project(tmp_path: Path) -> ProjectFolder:
 def run(project: ProjectFolder) -> Run:
     """Return a function that calls `devicefix run` in the folder of the program."""
 
-    def call(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*RUN, *arguments], cwd=project.path, capture_output=True, text=True, check=False, **options
-        )  # type: ignore[call-overload,no-any-return]
+    def call(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        command = [*RUN, *arguments]
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            command, cwd=project.path, capture_output=True, text=True, check=False, **options
+        )
+        return done
 
     return call
 

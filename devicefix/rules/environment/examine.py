@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from devicefix.config.settings import Settings
 
 LARGEST = 1_000_000  # bytes; larger files are generated
-_WORDS = re.compile(
-    rb"cu\d|cuda|nvidia|gpu|flash|xformers|triton|tensorrt|apex|mamba|conv1d|natten|cupy|ssim|knn", re.I
-)
 
 Reader = Callable[[str], Iterator[Problem]]
 
@@ -121,7 +117,7 @@ def _finding(source: Source, problem: Problem) -> Finding:
 
 def _source(data: bytes) -> Source | None:
     """Return the text of a file; None if it is not checked."""
-    if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
+    if len(data) > LARGEST or b"\0" in data or SKIP_FILE.search(data):
         return None
     try:
         return Source(data)

@@ -1,0 +1,322 @@
+"""Tests of the files that say what a project installs: findings, safe fixes, and the files for a CPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import Cli, ProjectFolder
+from packaging.requirements import Requirement
+from packaging.version import Version
+from ruamel.yaml import YAML
+
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
+from devicefix.facts.project import Project
+from devicefix.files.kinds import Environment, Kind, environment_of, kind_of
+from devicefix.migrate.environment import environment
+from devicefix.rules.environment.examine import for_cpu
+
+
+def fixed(text: str, name: str = "requirements.txt") -> str:
+    """Return the text of a file with its safe fixes."""
+    result = check_file(text.encode(), name, Settings(fix=True), Project())
+    return text if result.output is None else result.output.decode()
+
+
+def cpu(text: str, name: str = "requirements.txt") -> str | None:
+    """Return the text of the file to install from without CUDA."""
+    new = for_cpu(text.encode(), name)
+    return None if new is None else new.decode()
+
+
+REQUIREMENTS = [
+    # before, with the safe fix, on a CPU ("" if the line becomes a comment)
+    ("torch==2.0.1+cu118", "torch==2.0.1", "torch==2.0.1"),
+    ("torch == 1.12.1+cu113  # as tested", "torch == 1.12.1  # as tested", "torch == 1.12.1  # as tested"),
+    ("torch===2.1.0+cu121", "torch===2.1.0", "torch===2.1.0"),
+    ("torchvision[gdown]==0.15.2+cu118", "torchvision[gdown]==0.15.2", "torchvision[gdown]==0.15.2"),
+    ('torch==2.0.1+cu118 ; sys_platform == "linux"', 'torch==2.0.1 ; sys_platform == "linux"', None),
+    ("torch-scatter==2.1.1+pt20cu118", None, "torch-scatter==2.1.1"),
+    ("nvidia-cublas-cu12==12.1.3.1", 'nvidia-cublas-cu12==12.1.3.1 ; sys_platform != "darwin"', ""),
+    ("flash-attn>=2.5", 'flash-attn>=2.5 ; sys_platform != "darwin"', ""),
+    ("Flash_Attn", 'Flash_Attn ; sys_platform != "darwin"', ""),
+    ('flash-attn; platform_system == "Linux"', None, ""),
+    ("onnxruntime-gpu==1.16.1", 'onnxruntime-gpu==1.16.1 ; sys_platform != "darwin"', "onnxruntime==1.16.1"),
+    ("git+https://github.com/NVIDIA/apex.git@0da3ffb", None, ""),
+    ("git+https://github.com/NVlabs/tiny-cuda-nn/#subdirectory=bindings/torch", None, ""),
+    ("-e ./submodules/diff-gaussian-rasterization", None, ""),
+    ("submodules/simple-knn/", None, ""),
+    ("flash-attn @ git+https://github.com/Dao-AILab/flash-attention@v2.5.8", None, ""),
+    (
+        "torch @ https://download.pytorch.org/whl/cu118/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl",
+        None,
+        "torch==2.0.1",
+    ),
+    (
+        "https://download.pytorch.org/whl/cu111/torch-1.8.1%2Bcu111-cp38-cp38-linux_x86_64.whl",
+        None,
+        "torch==1.8.1",
+    ),
+    (
+        "--extra-index-url https://download.pytorch.org/whl/cu118",
+        None,
+        "--extra-index-url https://download.pytorch.org/whl/cpu",
+    ),
+    ("-i https://download.pytorch.org/whl/cu118", None, "-i https://download.pytorch.org/whl/cpu"),
+    (
+        "--find-links=https://data.pyg.org/whl/torch-2.0.0+cu118.html",
+        None,
+        "--find-links=https://data.pyg.org/whl/torch-2.0.0+cpu.html",
+    ),
+    ("--extra-index-url https://pypi.ngc.nvidia.com", None, ""),
+    ("torch==2.0.1+cu118 --hash=sha256:00", None, "torch==2.0.1 --hash=sha256:00"),
+]
+
+
+@pytest.mark.parametrize(("before", "safe", "on_cpu"), REQUIREMENTS, ids=lambda value: str(value)[:40])
+def test_a_requirement(before: str, safe: str | None, on_cpu: str | None) -> None:
+    text = f"numpy\n{before}\ntqdm>=4\n"
+    assert fixed(text) == f"numpy\n{safe or before}\ntqdm>=4\n"
+    assert fixed(fixed(text)) == fixed(text)
+    if on_cpu == "":
+        assert cpu(text) == f"numpy\n# {before}\ntqdm>=4\n"
+    elif on_cpu is not None and "--hash" not in before:
+        assert cpu(text) == f"numpy\n{on_cpu}\ntqdm>=4\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch",
+        "torch==2.0.1",
+        "torch==2.0.1+cpu",
+        "nvidia-ml-py",
+        "pynvml",
+        "bitsandbytes",
+        "# torch==2.0.1+cu118",
+        "-f https://download.pytorch.org/whl/torch_stable.html",
+        "--extra-index-url https://download.pytorch.org/whl/cpu",
+        "-e .",
+        "--no-binary :all:",
+        "torch==2.0.1+cu118  # noqa: DF906",
+        "<<<<<<< HEAD",
+        "${CUDA_PACKAGE}",
+    ],
+)
+def test_a_line_that_is_left_alone(line: str) -> None:
+    assert not check_file(f"{line}\n".encode(), "requirements.txt", Settings(), Project()).findings
+    assert cpu(f"{line}\n") is None or "noqa" in line
+
+
+def test_line_ends_and_encodings_stay() -> None:
+    text = "\ufefftorch==2.0.1+cu118\r\nflash-attn\r\n"
+    result = check_file(text.encode(), "requirements.txt", Settings(fix=True), Project())
+    assert (
+        result.output
+        == text.replace("+cu118", "").replace("flash-attn", 'flash-attn ; sys_platform != "darwin"').encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("versions", "chosen"), [(("2.0.1", "2.0.1+cu118"), "2.0.1+cu118"), (("2.0.1",), "2.0.1")]
+)
+def test_an_index_for_cuda_still_provides_the_build(versions: tuple[str, ...], chosen: str) -> None:
+    """The fixed requirement accepts the build, which pip prefers (PEP 440)."""
+    wanted = Requirement(fixed("torch==2.0.1+cu118\n").strip()).specifier
+    assert str(max(map(Version, filter(wanted.contains, versions)))) == chosen
+
+
+def test_pip_still_installs_the_build(tmp_path: Path) -> None:
+    """Pip takes the build from a folder that has both, as from an index for CUDA beside PyPI."""
+    for version in ("2.0.1", "2.0.1+cu118"):
+        folder = tmp_path / version
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text(
+            f'[project]\nname = "torch"\nversion = "{version}"\n[tool.setuptools]\npy-modules = []\n'
+            '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        )
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, folder], check=True
+        )
+    (tmp_path / "requirements.txt").write_text(fixed("torch==2.0.1+cu118\n"))
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-index"]
+    done = subprocess.run(
+        [*command, "--find-links", tmp_path, "-r", tmp_path / "requirements.txt"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "", "PIP_CONFIG_FILE": "/dev/null"},
+    )
+    assert "Would install torch-2.0.1+cu118" in done.stdout
+
+
+CONDA = """\
+name: demo
+channels:
+  - pytorch
+  - nvidia
+dependencies:
+  - python=3.9
+  - pytorch=1.12.1=py3.9_cuda11.3_cudnn8.3.2_0
+  - pytorch::torchvision==0.13.1
+  - cudatoolkit=11.3  # for the GPU
+  - pytorch-cuda = 11.7
+  - faiss-gpu>=1.7
+  - cuda-nvcc
+  - pip
+  - pip:
+    - --extra-index-url https://download.pytorch.org/whl/cu113
+    - "torch==1.12.1+cu113"
+    - flash-attn
+    - numpy
+"""
+
+
+def test_an_environment_of_conda() -> None:
+    new = cpu(CONDA, "environment.yml")
+    assert new is not None
+    content = YAML(typ="safe").load(new)
+    assert content["dependencies"] == [
+        "python=3.9",
+        "pytorch=1.12.1",
+        "pytorch::torchvision==0.13.1",
+        "faiss-cpu>=1.7",
+        "pip",
+        {"pip": ["--extra-index-url https://download.pytorch.org/whl/cpu", "torch==1.12.1", "numpy"]},
+    ]
+    assert new.count("\n") == CONDA.count("\n")
+    safe = YAML(typ="safe").load(fixed(CONDA, "environment.yml"))
+    assert safe["dependencies"][:-1] == YAML(typ="safe").load(CONDA)["dependencies"][:-1]
+    assert safe["dependencies"][-1]["pip"][1:3] == ["torch==1.12.1", 'flash-attn ; sys_platform != "darwin"']
+
+
+@pytest.mark.parametrize("text", ["a: [", "- torch", "dependencies: cuda", "device: cuda\n", "!!x {}", ""])
+def test_what_is_no_environment_of_conda(text: str) -> None:
+    assert not check_file(text.encode(), "environment.yml", Settings(environment=True), Project()).findings
+
+
+PROJECT = """\
+[project]
+name = "demo"
+dependencies = [
+    "torch==2.0.1+cu118",  # a comment
+    'flash-attn>=2',
+    "numpy",
+]
+[project.optional-dependencies]
+gpu = ["triton"]
+[dependency-groups]
+dev = ["xformers; python_version < '3.12'"]
+[tool.uv.sources]
+torch = { index = "pytorch-cu118" }
+[[tool.uv.index]]
+name = "pytorch-cu118"
+url = "https://download.pytorch.org/whl/cu118"
+[tool.demo]
+text = "torch==2.0.1+cu118 is old"
+"""
+
+
+def test_a_project() -> None:
+    assert fixed(PROJECT, "pyproject.toml") == PROJECT.replace(
+        '"torch==2.0.1+cu118",', '"torch==2.0.1",'
+    ).replace("'flash-attn>=2'", "'flash-attn>=2 ; sys_platform != \"darwin\"'").replace(
+        '["triton"]', "[\"triton ; sys_platform != 'darwin'\"]"
+    )
+    found = check_file(PROJECT.encode(), "pyproject.toml", Settings(), Project()).findings
+    assert [(each.code, each.line) for each in found] == [
+        ("DF906", 4),
+        ("DF906", 5),
+        ("DF906", 9),
+        ("DF906", 11),
+        ("DF907", 16),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "places"),
+    [
+        ("setup.cfg", "[options]\ninstall_requires =\n    numpy\n    torch==1.9.0+cu111\n", [(4, 5)]),
+        ("pixi.toml", '[system-requirements]\ncuda = "12.1"\n', [(2, 1)]),
+        ("pixi.toml", '[dependencies]\npython = "3.11"\npytorch-cuda = "12.1.*"\n', [(3, 1)]),
+        ("Dockerfile", "FROM nvidia/cuda:11.8.0-devel-ubuntu22.04 AS base\n", [(1, 6)]),
+        ("Dockerfile.train", "FROM --platform=linux/amd64 nvcr.io/nvidia/pytorch:23.10-py3\n", [(1, 29)]),
+        ("train.dockerfile", "ENV NVIDIA_VISIBLE_DEVICES=all\n", [(1, 5)]),
+        ("Dockerfile", "FROM python:3.11\nRUN pip install torch\n", []),
+        ("compose.yaml", "services:\n  a:\n    runtime: nvidia\n", [(3, 5)]),
+        ("docker-compose.yml", "services:\n  a:\n    x:\n      - driver: nvidia\n", [(4, 9)]),
+        ("compose.yaml", "a:\n  runtime: nvidia\n", []),
+        ("requirements/gpu.txt", "flash-attn\n", [(1, 1)]),
+        ("pyproject.toml", "not toml = = \ntorch==1+cu118\n", []),
+    ],
+)
+def test_other_files(name: str, text: str, places: list[tuple[int, int]]) -> None:
+    found = check_file(text.encode(), name, Settings(environment=True), Project()).findings
+    assert [(each.line, each.column) for each in found] == places
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("requirements.txt", Environment.REQUIREMENTS),
+        ("requirements-dev.txt", Environment.REQUIREMENTS),
+        ("dev_requirements.in", Environment.REQUIREMENTS),
+        ("requirements/base.txt", Environment.REQUIREMENTS),
+        ("constraints.txt", Environment.REQUIREMENTS),
+        ("environment.yml", Environment.CONDA),
+        ("conda_env.yaml", Environment.CONDA),
+        ("notes.txt", None),
+        ("config.yaml", None),
+        ("requirements.py", None),
+    ],
+)
+def test_the_kind_is_decided_by_the_name(name: str, kind: Environment | None) -> None:
+    assert environment_of(name) is kind
+    assert (kind_of(name) is Kind.ENVIRONMENT) is (kind is not None)
+
+
+def test_folders_are_searched_with_the_option(cli: Cli, project: ProjectFolder) -> None:
+    project.write({"requirements.txt": "torch==2.0.1+cu118\n", "a.py": "print()\n"})
+    assert "Nothing found in 1 file" in cli("check", project.path).output
+    done = cli("check", "--environment", project.path)
+    assert "requirements.txt:1:1: DF906 [*]" in done.output
+    assert "requirements.txt:1:1: DF906 [*]" in cli("check", project / "requirements.txt").output
+
+
+def test_a_named_file_is_never_taken_for_python(cli: Cli, project: ProjectFolder) -> None:
+    project.write({"requirements.txt": "flash-attn\n", "Dockerfile": "FROM nvidia/cuda:12\n"})
+    done = cli("check", project / "requirements.txt", project / "Dockerfile")
+    assert "DF901" not in done.output
+    assert done.output.count("DF90") == 2
+
+
+def test_a_file_that_includes_another(project: ProjectFolder) -> None:
+    paths = project.write(
+        {
+            "requirements.txt": "-r requirements/base.txt\nnumpy\n",
+            "requirements/base.txt": "-c ../constraints.txt\ntorch==2.0.1+cu118\n",
+            "constraints.txt": "numpy<2\n",
+        }
+    )
+    found = {
+        Path(each.path).relative_to(project.path).as_posix(): each.content.decode()
+        for each in environment(paths)
+    }
+    assert found == {
+        "requirements-cpu.txt": "-r requirements/base-cpu.txt\nnumpy\n",
+        "requirements/base-cpu.txt": "-c ../constraints.txt\ntorch==2.0.1\n",
+    }
+
+
+def test_migrate_writes_the_files_for_a_cpu(cli: Cli, project: ProjectFolder) -> None:
+    project.write({"requirements.txt": "torch==2.0.1+cu118\nflash-attn\n", "a.py": "print()\n"})
+    done = cli("migrate", project.path, "--in-place")
+    assert f"pip install -r {project / 'requirements-cpu.txt'}" in done.output
+    assert project.read("requirements-cpu.txt") == "torch==2.0.1\n# flash-attn\n"
+    assert project.read("requirements.txt") == 'torch==2.0.1\nflash-attn ; sys_platform != "darwin"\n'
+    again = cli("migrate", project.path, "--in-place")
+    assert "requirements-cpu.txt exists already" in again.output
+    assert project.read("requirements-cpu.txt") == "torch==2.0.1\n# flash-attn\n"
