@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 OPTIONAL = frozenset(
     {
         "IPython", "distributed", "jinja2", "jsonschema", "junitparser", "lsprotocol", "markdown_it",
-        "nbformat", "numpy", "playwright", "psutil", "pygls", "pytest_lsp", "torch", "watchfiles",
+        "nbformat", "numpy", "packaging", "playwright", "psutil", "pygls", "pytest_lsp", "ruamel", "torch",
+        "watchfiles",
     }
 )  # fmt: skip
 

@@ -51,6 +51,8 @@ def migrate(folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch) -> Migrate:
     return call
 
 
+pytestmark = pytest.mark.needs("torch", "psutil", "packaging", "ruamel")
+
 RUN = ("--run", "python train.py")
 
 # The tensor is filled again by another module, which no analysis of this one sees.

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from helpers import ProjectFolder
 
+pytestmark = pytest.mark.needs("torch")
+
 RUN = [sys.executable, "-m", "devicefix", "run"]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -84,7 +84,7 @@ def migrate(
     """Rewrite the project in PATH, and keep the unsafe fixes that its runs justify.
 
     Each --run command runs on the CPU and on a simulated CUDA machine. An unsafe fix is kept if it ran and
-    all numbers are the same. The result shows what is left first. Nothing is written without --in-place,
+    all numbers are the same. The result shows what is left first. To keep the changes, add --in-place,
     --patch or --branch.
     """
     check_packages("psutil", "packaging", "ruamel.yaml")

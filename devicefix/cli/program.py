@@ -48,13 +48,13 @@ class Program:
         Raises:
             UsageError: the script does not exist.
         """
-        from devicefix.verify import environment, session
+        from devicefix.verify import environment
         from devicefix.verify.shell import shell_command
 
         script = None if as_module or as_command else _script(program)
         is_notebook = script is not None and script.suffix == ".ipynb"
         notebook = script.resolve() if script is not None and is_notebook else None
-        root = session.root_of(script)
+        root = environment.root_of(script)
         folder = Path.cwd() if notebook is None else notebook.parent
         if as_command:
             return cls(shell_command(program, arguments), "", root, folder, notebook)

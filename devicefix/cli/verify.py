@@ -237,13 +237,13 @@ def verify_outcomes(
         The report, and whether the changes may be written: the run passed, or took the requested steps.
     """
     check_packages("psutil")
-    from devicefix.verify import launch, session
+    from devicefix.verify import environment, launch
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
     from devicefix.verify.shell import shell_command
 
     rewritten = list(filter(None, map(Rewritten.of, outcomes)))
-    root = session.root_of(None)
+    root = environment.root_of(None)
     task = Task(
         command=shell_command(command),
         folder=Path.cwd(),

@@ -14,6 +14,7 @@ from pathlib import Path
 from devicefix.config.settings import ConfigError
 from devicefix.files.discover import git_program, work_tree
 from devicefix.files.kinds import environment_of
+from devicefix.files.write import Change
 from devicefix.migrate.session import Migration
 from devicefix.model import Outcome
 from devicefix.runner.worktree import name_in, uncommitted
@@ -86,8 +87,6 @@ def make(done: Migration, name: str) -> None:
 
 
 def _refuse_uncommitted(changed: Iterable[Outcome]) -> None:
-    from devicefix.files.write import Change
-
     changes = [Change(outcome.path, outcome.before, outcome.result.output or b"") for outcome in changed]
     inside, outside = uncommitted(changes)
     if files := inside + outside:

@@ -11,7 +11,7 @@ import click
 
 from devicefix.config.printable import printable, printable_path
 from devicefix.files.kinds import environment_of
-from devicefix.migrate.proof import equal, passes
+from devicefix.migrate.proof import equal, passes, uncompared
 from devicefix.migrate.session import Left, Migration, coverage
 from devicefix.model import Safety
 from devicefix.report.wording import count, place
@@ -223,7 +223,13 @@ def _result(report: Report) -> str:
         assert comparison is not None
         numbers = f"{comparison.compared:,} numbers are equal on the simulated CUDA machine and the CPU"
         return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"
-    return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; no numbers to compare"
+    why = uncompared(report)
+    numbers = (
+        f"the original fails on the simulated CUDA machine: {printable(why)}"
+        if why
+        else "no numbers to compare"
+    )
+    return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"
 
 
 def _why(report: Report) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from devicefix.config.evidence import NO_EVIDENCE, Evidence
@@ -41,10 +41,22 @@ class Attempt:
 
 
 def passes(report: Report) -> bool:
-    """Return whether a program passes, or passed until the steps that were asked for."""
-    return report.verdict is Verdict.PASS or (
-        report.verdict is Verdict.STOPPED and report.run.limit == "steps"
-    )
+    """Return whether a program passes on the CPU, or passed until the steps that were asked for.
+
+    If the original fails on the simulated CUDA machine, there is nothing to compare with.
+    """
+    if report.verdict is Verdict.TROUBLE and uncompared(report):
+        return _ended_well(report.run.verdict, report.run.limit)
+    return _ended_well(report.verdict, report.run.limit)
+
+
+def uncompared(report: Report) -> str:
+    """Return why the original fails on the simulated CUDA machine; empty if it does not."""
+    return report.comparison.failure if report.comparison else ""
+
+
+def _ended_well(verdict: Verdict, limit: str | None) -> bool:
+    return verdict is Verdict.PASS or (verdict is Verdict.STOPPED and limit == "steps")
 
 
 def equal(report: Report) -> bool:
@@ -136,8 +148,6 @@ class Prover:
         return check_files(self._files, self._resolver.changed(evidence=evidence))
 
     def _run(self, task: Task, outcomes: list[Outcome], compare: bool) -> Report:
-        from dataclasses import replace
-
         rewritten = list(filter(None, map(Rewritten.of, outcomes)))
         task = replace(task, compare=compare, scratch=True)
         return session.verify(task, self._resolver, self._tick, rewritten)

@@ -1,4 +1,4 @@
-"""The Python that runs a program: that of the program's own environment, or else devicefix's."""
+"""The folder of a program, and the Python that runs it: that of its own environment, or else devicefix's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from devicefix.files import discover as files
+
 _FOLDERS = (".venv", "venv")
 _HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 _PATIENCE = 30  # seconds, for a Python that starts from a slow disk
+
+
+def root_of(script: Path | None) -> Path:
+    """Return the folder that holds a program's modules.
+
+    This is its git work tree, or else the current folder, or else the folder of the script.
+
+    Args:
+        script: the script, or None for a command or a module.
+    """
+    here = Path.cwd()
+    if script is None:
+        return files.work_tree(here) or here
+    folder = script.resolve().parent
+    return files.work_tree(folder) or (here if folder.is_relative_to(here) else folder)
 
 
 def python_for(folder: Path, root: Path) -> str:

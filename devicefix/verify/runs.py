@@ -14,8 +14,9 @@ from devicefix.verify.launch import Command, Ended, Limits, run_command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import Plan, Use
-from devicefix.verify.scratch import Scratch, temporary_folder
+from devicefix.verify.scratch import Scratch
 from devicefix.verify.stdin import Input
+from devicefix.verify.temporary import temporary_folder
 
 Tick = Callable[[str, float], None]  # called with the name of a run and its seconds so far
 

@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from devicefix.files.system import is_junction, make_link
-from devicefix.verify import signals
 from devicefix.verify.copying import copy_folder
 from devicefix.verify.launch import Command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.plan import Plan
 
 T = TypeVar("T")
-
-
-@contextmanager
-def temporary_folder(parent: str | None = None) -> Iterator[Path]:
-    """Make a folder that is removed at the end, whatever a program has made of it.
-
-    Args:
-        parent: the folder to make it in; None for the one for temporary files.
-    """
-    hidden = "" if parent in (None, tempfile.gettempdir()) else "."
-    with signals.held():
-        folder = tempfile.TemporaryDirectory(
-            prefix=f"{hidden}devicefix-", dir=parent, ignore_cleanup_errors=True
-        )
-    try:
-        yield Path(os.path.realpath(folder.name))
-    finally:
-        with signals.held():
-            folder.cleanup()
 
 
 class Scratch:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
-from devicefix.files import discover as files
 from devicefix.runner import coverage
 from devicefix.verify import notebook, runs
 from devicefix.verify.against_cuda import Comparison, CudaComparison
@@ -20,7 +19,7 @@ from devicefix.verify.explain import explain, explain_comparison
 from devicefix.verify.places import remember
 from devicefix.verify.program import Program, Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
-from devicefix.verify.scratch import temporary_folder
+from devicefix.verify.temporary import temporary_folder
 from devicefix.verify.trials import Trials
 from devicefix.verify.verdict import Run, Verdict, judge
 
@@ -52,21 +51,6 @@ class Report:
     copying: float = 0.0
     python: str = ""
     not_imported: int = 0
-
-
-def root_of(script: Path | None) -> Path:
-    """Return the folder that holds a program's modules.
-
-    This is its git work tree, or else the current folder, or else the folder of the script.
-
-    Args:
-        script: the script, or None for a command or a module.
-    """
-    here = Path.cwd()
-    if script is None:
-        return files.work_tree(here) or here
-    folder = script.resolve().parent
-    return files.work_tree(folder) or (here if folder.is_relative_to(here) else folder)
 
 
 def verify(
