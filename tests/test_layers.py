@@ -18,7 +18,7 @@ from rooms import ROOMS  # noqa: E402 (the one definition of the order)
 
 # The modules outside of the rooms, each by the room that it comes before.
 OUTSIDE = {"__main__": "cli", "__init__": "verify", "api": "verify", "testing": "engine", "plugins": "rules"}
-MOST_OUTSIDE, MOST_ROOMS = 6, 14
+MOST_OUTSIDE, MOST_ROOMS = 6, 15
 
 # The imports in functions: what each kind saves, and the modules that are imported late. Everything else is
 # imported at the top of a module.
