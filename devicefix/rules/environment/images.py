@@ -16,10 +16,7 @@ _FROM = re.compile(
 _ARG = re.compile(
     r"^[ \t]*ARG[ \t]+\w+=[\"']?(?P<image>(?:docker\.io/)?nvidia/cuda:\S+?)[\"']?[ \t]*$", re.M | re.I
 )
-_ENV = re.compile(
-    r"^[ \t]*(?:ENV|ARG)[ \t]+(?P<variable>(?:NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES)[ \t=]\S+)",
-    re.M,
-)
+_SYSTEM = re.compile(r"-(?P<name>ubuntu|debian|rockylinux|centos)(?P<version>\d[\d.]*)")
 _DRIVER = re.compile(r"^[ \t-]*(?P<driver>driver[ \t]*:[ \t]*[\"']?nvidia[\"']?)[ \t]*(?:#.*)?$", re.M)
 _RUNTIME = re.compile(r"^[ \t]*(?P<runtime>runtime[ \t]*:[ \t]*[\"']?nvidia[\"']?)[ \t]*(?:#.*)?$", re.M)
 _ALL = re.compile(r"^[ \t]*(?P<gpus>gpus[ \t]*:[ \t]*\S+)[ \t]*(?:#.*)?$", re.M)
@@ -27,21 +24,12 @@ _ALL = re.compile(r"^[ \t]*(?P<gpus>gpus[ \t]*:[ \t]*\S+)[ \t]*(?:#.*)?$", re.M)
 
 def dockerfile_problems(text: str) -> Iterator[Problem]:
     """Yield what needs CUDA in a Dockerfile."""
-    for found in _FROM.finditer(text):
+    for found in [*_FROM.finditer(text), *_ARG.finditer(text)]:
         image = found["image"]
-        if "nvidia/cuda" in image or "nvcr.io/" in image:
-            message = f"`{image}` contains CUDA; without CUDA, start from the image of its operating system"
-            yield _problem(found, "image", message)
-        elif re.search(r"pytorch/pytorch:\S*-cuda", image):
-            message = f"`{image}` contains a CUDA build of torch, which also runs on a CPU but is larger"
-            yield _problem(found, "image", message)
-    for found in _ARG.finditer(text):
-        message = (
-            f"`{found['image']}` contains CUDA; without CUDA, start from the image of its operating system"
-        )
-        yield _problem(found, "image", message)
-    for found in _ENV.finditer(text):
-        yield _problem(found, "variable", "only has an effect with NVIDIA's container runtime")
+        if "nvidia/" in image or "nvcr.io/" in image:
+            system = _SYSTEM.search(image)
+            other = f"`{system['name']}:{system['version']}`" if system else "an image without CUDA"
+            yield _problem(found, "image", f"`{image}` contains CUDA; without CUDA, use {other}")
 
 
 def compose_problems(text: str) -> Iterator[Problem]:

@@ -65,14 +65,12 @@ def _quoted(found: Problem | None, quote: str) -> Iterator[Problem]:
 
 
 def _requirements(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the requirements of a project (PEP 621, PEP 735, PEP 518 and uv)."""
-    project = _table(content.get("project"))
-    lists = [project.get("dependencies"), _table(content.get("build-system")).get("requires")]
-    lists += _table(project.get("optional-dependencies")).values()
-    lists += _table(content.get("dependency-groups")).values()
-    uv = _table(_table(content.get("tool")).get("uv"))
-    lists += [uv.get("dev-dependencies"), uv.get("constraint-dependencies"), uv.get("override-dependencies")]
-    for values in lists:
+    """Yield the requirements that every installation of a project has (PEP 621 and PEP 518).
+
+    An extra or a group is the right place for what needs CUDA.
+    """
+    project, build = _table(content.get("project")), _table(content.get("build-system"))
+    for values in (project.get("dependencies"), build.get("requires")):
         if isinstance(values, list):
             yield from (value for value in values if isinstance(value, str))
 

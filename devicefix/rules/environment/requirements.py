@@ -14,6 +14,7 @@ from devicefix.rules.environment.packages import WITH_BUILDS, normalized, packag
 REQUIREMENT, INDEX = "DF906", "DF907"
 
 _MARKER = 'sys_platform != "darwin"'
+_PLATFORM = re.compile(r"\b(?:sys_platform|platform_system|os_name)\b")
 _BUILD = re.compile(r"\+cu\d+")
 _LOCAL_CUDA = re.compile(r"(?:pt|torch)?[\d.]*cu\d+\w*")
 _WHEEL = re.compile(r".*/(?P<name>\w+)-(?P<version>[\w.]+)(?:\+|%2B)cu\d+-[^/]*\.whl", re.I)
@@ -68,7 +69,7 @@ def examine(text: str, start: int = 0) -> Problem | None:
     if (local := _local_build(found)) is not None:
         return _built(found, local, text, start)
     needed = package(found.name)
-    if needed is None:
+    if needed is None or (needed.installs and found.marker and _PLATFORM.search(str(found.marker))):
         return None
     advice = f"; without CUDA, use `{needed.cpu}`" if needed.cpu else "; without CUDA, leave it out"
     safe = None if found.marker else f"{text}{_separator(text)}; {_MARKER}"
