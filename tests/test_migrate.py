@@ -6,10 +6,13 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from helpers import Cli, CliResult, Git
 from running import ProgramFolder, forks
@@ -301,3 +304,38 @@ def test_what_the_readme_says_is_suggested(migrate: Migrate, folder: ProgramFold
     folder.write(train=WRAPPED, parallel=PARALLEL)
     (folder.path / "README.md").write_text("```\n$ python train.py \\\n    --epochs 3\n```\n")
     assert 'such as `--run "python train.py --epochs 3"`' in migrate().output
+
+
+@pytest.mark.slow
+def test_a_killed_migration_leaves_the_old_tree_or_the_new_one(tmp_path: Path) -> None:
+    """Kill it at many moments, most of them while it writes."""
+    old = {f"m{number}.py": f"import torch\n\nx{number} = torch.ones(2).cuda()\n" for number in range(40)}
+    old["requirements.txt"] = "torch==2.0.1+cu118\nflash-attn\n"
+    command = [sys.executable, "-m", "devicefix", "migrate", "--in-place", "--quiet", "--no-cache"]
+
+    def migrated(folder: Path, seconds: float | None) -> dict[str, str]:
+        folder.mkdir()
+        for name, text in old.items():
+            (folder / name).write_text(text)
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        process.kill()
+        process.wait()
+        while any("devicefix.files.commit" in (each.info["cmdline"] or []) for each in processes()):
+            time.sleep(0.05)
+        return {file.name: file.read_text() for file in folder.iterdir() if not file.name.startswith(".")}
+
+    start = time.monotonic()
+    new = migrated(tmp_path / "all", None)
+    whole = time.monotonic() - start
+    assert new["requirements-cpu.txt"] == "torch==2.0.1\n# flash-attn\n"
+    assert all(new[name] != text for name, text in old.items())
+    ends = [migrated(tmp_path / str(number), whole * (0.4 + number / 20)) for number in range(20)]
+    assert all(tree in (old, new) for tree in ends)
+    assert old in ends
+
+
+def processes() -> Iterator[psutil.Process]:
+    """Return the processes of this machine."""
+    return psutil.process_iter(["cmdline"])
