@@ -18,12 +18,12 @@ _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Assert)
 class AcceleratorFunction(Rule):
     """
     ## What it does
-    Finds calls to `torch.accelerator` functions that need an accelerator, and uses of `current_accelerator()` that fail
-    if it returns `None`.
+    Finds calls to `torch.accelerator` functions that need an accelerator, and code that fails if
+    `current_accelerator()` returns `None`.
 
     ## Why it matters
     Without an accelerator, these functions raise an error, and `current_accelerator()` returns `None`, which has no
-    `type`.
+    `type` attribute.
 
     ## Example
     ```python
@@ -40,8 +40,8 @@ class AcceleratorFunction(Rule):
     ```
 
     ## Fix safety
-    Safe if the call is a whole statement: the fix puts the statement under a guard. There is no fix if the function's
-    return value is used, or for `current_accelerator()`.
+    The fix is safe: it puts the call under a guard. There is no fix for `current_accelerator()`, or for a call whose
+    return value the program uses.
     """
 
     code = "DF413"

@@ -23,8 +23,8 @@ class AsyncName(Rule):
     Finds arguments, parameters and other names spelled `async`, as in `x.cuda(async=True)`.
 
     ## Why it matters
-    `async` has been a keyword since Python 3.7, so the file raises a `SyntaxError`. PyTorch 0.4 renamed the argument to
-    `non_blocking`.
+    `async` has been a keyword since Python 3.7, so importing or running the file raises a `SyntaxError`. PyTorch 0.4
+    renamed the argument to `non_blocking`.
 
     ## Example
     ```python
@@ -39,10 +39,11 @@ class AsyncName(Rule):
     ```
 
     ## Fix safety
-    Safe for tensor methods (`cuda`, `to`, `type`, `copy_`), where both names mean the same thing. Also safe for
-    functions in the same file whose parameter is renamed as well, or that pass `**kwargs` to such a method. Unsafe for
-    an argument to any other function, whose parameter may have a different name. There is no fix for attributes, module
-    variables or imported names, or if the function already uses the name `non_blocking`.
+    The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`, where `non_blocking` does what `async` did.
+    It is also safe for a function in the same file if the fix renames its parameter too, or if the function passes its
+    `**kwargs` only to these methods. It is unsafe for any other function, whose parameter may have a different name.
+    There is no fix for attributes, module-level variables or imported names, or if the function already uses the name
+    `non_blocking`.
     """
 
     code = "DF814"

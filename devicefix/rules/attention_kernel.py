@@ -21,7 +21,7 @@ _NO_KERNEL = "leaves no scaled dot product attention kernel for a CPU; allow `MA
 class AttentionKernel(Rule):
     """
     ## What it does
-    Finds settings that disable every scaled dot product attention kernel that a CPU supports.
+    Finds settings that leave a CPU without a kernel for scaled dot product attention.
 
     ## Why it matters
     On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. Attention
@@ -40,7 +40,7 @@ class AttentionKernel(Rule):
     ```
 
     ## Fix safety
-    There is no fix: enabling another kernel may change which one CUDA uses.
+    There is no fix: enabling another kernel may change which kernel CUDA uses.
     """
 
     code = "DF414"

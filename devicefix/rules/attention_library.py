@@ -20,8 +20,8 @@ class AttentionLibrary(Rule):
     """
     ## What it does
     Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func`,
-    `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func`, and `memory_efficient_attention` with its
-    `LowerTriangularMask`. `cuda-only-library` reports other uses of these libraries, including the functions for
+    `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func` and `memory_efficient_attention`, including its
+    `LowerTriangularMask`. The `cuda-only-library` rule reports other uses of these libraries, such as the functions for
     variable-length sequences (`varlen`).
 
     ## Why it matters
@@ -50,16 +50,17 @@ class AttentionLibrary(Rule):
     ```
 
     ## Fix safety
-    With CUDA, the library is imported and called as before. Without CUDA, the definition that the fix adds computes
-    what the library documents. Both libraries expect the head dimension after the sequence dimension; torch expects it
-    before the sequence dimension. If the keys have fewer heads than the queries, each key head serves several query
-    heads. flash-attn aligns a causal mask with the last query and key; xformers aligns it with the first. The results
-    differ only by rounding, as they do between any two kernels.
+    With CUDA, the program imports and calls the library as before. Without CUDA, it calls an equivalent function that
+    the fix adds. The results differ only by rounding, as they do between any two kernels.
 
-    The fix is unsafe with dropout, since torch and the library draw different random numbers, and if the mask may be
-    anything other than None or a `LowerTriangularMask`. There is no fix if a call uses a feature that torch lacks (such
-    as `alibi_slopes`, `softcap` or `return_attn_probs`), if a library function is passed as a value, or if another file
-    imports the function from this module.
+    The new function accounts for the differences between torch and the libraries. Both libraries expect the sequence
+    dimension before the head dimension; torch expects the opposite order. flash-attn allows fewer key heads than query
+    heads, and aligns a causal mask with the last query and key. xformers aligns it with the first.
+
+    The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
+    the mask may be anything other than `None` or a `LowerTriangularMask`. There is no fix if a call uses a feature that
+    torch lacks (such as `alibi_slopes`, `softcap` or `return_attn_probs`), if a library function is passed as a value,
+    or if another file imports the function from this file.
     """
 
     code = "DF417"

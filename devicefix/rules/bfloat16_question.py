@@ -18,13 +18,14 @@ _CAPABILITY = "torch.cuda.get_device_capability"
 class Bfloat16Question(Rule):
     """
     ## What it does
-    Finds `torch.cuda.is_bf16_supported()` and comparisons of `torch.cuda.get_device_capability()` where the program
-    falls back to float16 if the answer is no.
+    Finds code that falls back to float16 if `torch.cuda.is_bf16_supported()` returns `False`, or if
+    `torch.cuda.get_device_capability()` is too low.
 
     ## Why it matters
-    Without CUDA, the answer is no. (`get_device_capability` raises an error; the fix for DF401 uses (0, 0) instead,
-    which is lower than any GPU's capability.) The program then computes in float16 instead of bfloat16, with different
-    results and a smaller range, although a CPU supports bfloat16. No error is raised.
+    Without CUDA, `is_bf16_supported()` returns `False`. `get_device_capability()` raises an error, and the fix for
+    DF401 replaces its result with `(0, 0)`, which is lower than any GPU's capability. In both cases, the program
+    silently computes in float16 instead of bfloat16, with different results and a smaller range of values, although a
+    CPU supports bfloat16.
 
     ## Example
     ```python
@@ -38,8 +39,8 @@ class Bfloat16Question(Rule):
     ```
 
     ## Fix safety
-    There is no fix: you have to choose the dtype for a CPU. Code that also checks whether CUDA is available already
-    makes that choice, so it is not reported.
+    There is no fix: you have to choose the dtype for a CPU. The rule ignores code that also checks whether CUDA is
+    available, because that code already makes this choice.
     """
 
     code = "DF408"

@@ -37,12 +37,12 @@ _SAME_DEVICE = {
 class CheckpointLoad(Rule):
     """
     ## What it does
-    Finds calls to `torch.load` whose `map_location` is missing, a CUDA device, or a function parameter that callers may
-    omit.
+    Finds calls to `torch.load` that omit `map_location`, or set it to a CUDA device or to a parameter that defaults to
+    `None`.
 
     ## Why it matters
-    Loading a checkpoint that was saved on a GPU fails without CUDA unless `map_location` moves it to the CPU:
-    "Attempting to deserialize object on a CUDA device".
+    Without CUDA, loading a checkpoint that was saved on a GPU raises an error unless `map_location` moves its tensors
+    to the CPU: "Attempting to deserialize object on a CUDA device".
 
     ## Example
     ```python
@@ -57,11 +57,11 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA, all tensors are loaded to the same devices as before. If the call has no `map_location`, the fix
-    does not pass `device`, since that would also move tensors that were saved on the CPU.
+    The fix is safe: with CUDA, every tensor is loaded to the same device as before. If the call has no `map_location`,
+    the fix passes `None` rather than `device`, because `device` would also move tensors that were saved on the CPU.
 
-    The rule ignores files that the program itself saved earlier in the same function, as a cache of tensors that are
-    always on the CPU, or in a test's temporary folder.
+    The rule ignores a file that the same function saved earlier, a cache of tensors that are always on the CPU, and a
+    file in a test's temporary folder.
     """
 
     code = "DF501"

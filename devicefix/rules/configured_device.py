@@ -15,11 +15,12 @@ _MIXED = "the value may be an option that the user gives, whose error should sta
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds devices that the program reads from a project configuration file, if that file selects CUDA. The file is YAML,
-    JSON or TOML, and the code names it in an argument, in an option's default, or in Hydra's `config_name`.
+    Finds code that reads a device from one of the project's configuration files, if that file selects CUDA. The file
+    must be in YAML, JSON or TOML, and its path must appear in the code, for example as an argument, as an option's
+    default, or in Hydra's `config_name`.
 
     ## Why it matters
-    The program uses the value as is, so moving anything to that device fails without CUDA.
+    The program uses the value as is, so moving anything to the device fails without CUDA.
 
     ## Example
     ```python
@@ -34,13 +35,14 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: the CPU replaces only the value in the project's own file, and only without CUDA, where the program would have
-    failed. Any other value is unchanged, so a device that a user chooses, such as `cuda:1` or `mps`, still raises an
-    error if it does not exist.
+    The fix is safe: it replaces only the value that the project's own file contains, and only without CUDA, where the
+    program would have failed. Any other value stays the same, so a device that the user chooses, such as `cuda:1` or
+    `mps`, still raises an error if it does not exist.
 
-    Unsafe if command-line options may replace the value, as with Hydra, or if the program merges or changes the
-    configuration: a device that a user chose should still raise an error. Also unsafe if the program reads the device
-    number from the value, or stops if the value is the CPU. There is no fix with `--target accelerator`.
+    The fix is unsafe if command-line options can override the value, as with Hydra, or if the program merges or changes
+    the configuration: the user may then have chosen the device, and should still get an error if it does not exist. It
+    is also unsafe if the program reads the device index from the value, or stops if the value is the CPU. There is no
+    fix with `--target accelerator`.
     """
 
     code = "DF207"

@@ -14,13 +14,13 @@ from devicefix.rules.shared.refusals import MESSAGE, Refusals
 class CpuRejected(Rule):
     """
     ## What it does
-    Finds checks that always fail on a CPU because they require a tensor on a GPU, a CUDA device, the NCCL backend, or
-    enough GPUs.
+    Finds checks that always fail on a CPU because they require a GPU tensor, a CUDA device, the NCCL backend, or a
+    minimum number of GPUs.
 
-    The rule ignores a check that responds to an explicit request for a GPU, as in
-    `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check whose error is caught in the
-    same function by a handler that continues on a CPU. A check before a call to a Triton kernel is ignored, too, since
-    the Triton import is reported.
+    The rule ignores a check that applies only if the user requests a GPU, as in
+    `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check if a handler in the same
+    function catches its error and continues on a CPU. Finally, it ignores a check before a call to a Triton kernel,
+    because `cuda-only-library` already reports the Triton import.
 
     ## Why it matters
     The check stops the program on a CPU, even if the code after the check would run there.

@@ -20,11 +20,11 @@ _OTHERWISE = {"device", "out", "pin_memory", "requires_grad", None}
 class CreatedThenMoved(Rule):
     """
     ## What it does
-    Finds tensors that are created on the CPU only to be moved, as in `torch.zeros(n).cuda()` and
+    Finds tensors that are created on the CPU and immediately moved, as in `torch.zeros(n).cuda()` and
     `torch.zeros(n).to(device)`. This rule is off by default.
 
     ## Why it matters
-    The tensor is allocated twice and copied from the CPU to the GPU, and both devices have to wait for the copy.
+    The tensor is allocated twice, and both devices have to wait while it is copied from the CPU to the GPU.
 
     ## Example
     ```python
@@ -41,11 +41,13 @@ class CreatedThenMoved(Rule):
     ```
 
     ## Fix safety
-    Safe: the fix changes only tensors that have the same bits on every device (`zeros`, `ones`, `empty`, `full`, `eye`,
-    `arange` with integers, `tensor` with a literal). The rule ignores random tensors, since another device's generator
-    draws different numbers. It also ignores `linspace` and `arange` with fractions, which round differently on a GPU,
-    and tensors with `requires_grad=True`: a moved tensor is not a leaf of the graph, but a tensor created on the device
-    would be.
+    The fix is safe: it changes only calls that create the same bits on every device (`zeros`, `ones`, `empty`, `full`,
+    `eye`, `arange` with integers, and `tensor` with a literal).
+
+    The rule ignores random tensors, because another device's generator draws different numbers. It also ignores
+    `linspace`, and `arange` with fractions, because they round differently on a GPU. Finally, it ignores tensors with
+    `requires_grad=True`: such a tensor is a leaf of the graph if it is created on the device, but not if it is moved
+    there.
     """
 
     code = "DF106"

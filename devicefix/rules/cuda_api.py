@@ -32,12 +32,12 @@ _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_
 class CudaApi(Rule):
     """
     ## What it does
-    With `--target accelerator`, finds every use of `torch.cuda`, whether called or not and under any name, including
+    With `--target accelerator`, finds every use of `torch.cuda`, including aliases, functions that are not called, and
     uses that are harmless on a CPU.
 
     ## Why it matters
-    CUDA is one kind of accelerator. A program that uses `torch.accelerator`, `torch.Stream` and `torch.Event` (torch
-    2.6) also runs on other accelerators, without separate code for each.
+    CUDA is only one of several accelerators that torch supports. A program that uses `torch.accelerator`,
+    `torch.Stream` and `torch.Event` (torch 2.6) also runs on other accelerators, without separate code for each.
 
     ## Example
     ```python
@@ -57,21 +57,23 @@ class CudaApi(Rule):
     ```
 
     ## Fix safety
-    Safe: the program does the same as before, both with CUDA and on a CPU. Most functions of `torch.accelerator` raise
-    an error without an accelerator, even where `torch.cuda` does nothing; the fix puts such calls under a guard.
-    `torch.amp.autocast` and `torch.amp.GradScaler` keep the device "cuda", since another device would change the
-    numbers on a CPU. A module's streams and events are replaced together or not at all, since a function may accept
-    only CUDA streams and events.
+    The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
+    error without an accelerator, even where the `torch.cuda` function does nothing, so the fix puts these calls under a
+    guard. The fix passes `"cuda"` to `torch.amp.autocast` and `torch.amp.GradScaler`, because another device would
+    change the results on a CPU. The fix replaces either all streams and events in a file or none of them, because a
+    function that receives one may accept only CUDA streams and events.
 
-    The fix replaces `torch.cuda.is_available()` if all code that depends on it is known and works with any accelerator.
-    It also makes the devices and moves in that code use the accelerator. If the check guards something specific to CUDA
-    (a tensor type, NCCL, the device that a checkpoint was saved from), it is reported without a fix: another
-    accelerator must not run that code. For the same reason, the fix is unsafe if the result is stored in an attribute,
-    passed as an argument or returned. Even then, the fix changes nothing with CUDA or on a CPU.
+    The fix replaces `torch.cuda.is_available()` if devicefix knows all the code that depends on the result, and if this
+    code works with any accelerator. Devices and moves in this code then use the accelerator too. If the check guards
+    code that is specific to CUDA (a tensor type, NCCL, or a checkpoint that loads to the device it was saved from),
+    there is no fix, because another accelerator must not run that code. For the same reason, the fix is unsafe if the
+    program stores the result in an attribute, passes it to a function or returns it. Even then, nothing changes with
+    CUDA or on a CPU.
 
-    There is no fix for code without a counterpart in `torch.accelerator`, or whose counterpart needs a newer torch than
+    There is no fix if `torch.accelerator` has no counterpart, or if the counterpart needs a newer torch than
     `--torch-version`. There is also no fix for an import of `torch.cuda`, which you can remove once nothing uses it.
-    Not every accelerator supports the memory statistics in `torch.accelerator`.
+
+    Some accelerators do not support the memory statistics in `torch.accelerator`.
     """
 
     code = "DF405"

@@ -74,12 +74,12 @@ class _Autocast:
 class CudaAutocast(Rule):
     """
     ## What it does
-    Finds CUDA autocast in programs that also have tensors or modules in half precision or bfloat16.
+    Finds CUDA autocast in programs that also use tensors or modules in float16 or bfloat16.
 
     ## Why it matters
-    On a CPU, CUDA autocast switches itself off. That is harmless if everything is in float32. But autocast also casts
-    the operands of a matrix product or a convolution to one dtype. Without autocast, a float32 layer that gets a
-    bfloat16 tensor raises "mat1 and mat2 must have the same dtype".
+    On a CPU, CUDA autocast disables itself. This is harmless if everything is in float32. Otherwise, the program may
+    need autocast to cast the operands of a matrix product or a convolution to one dtype. Without it, passing a bfloat16
+    tensor to a float32 layer raises an error: "mat1 and mat2 must have the same dtype".
 
     ## Example
     ```python
@@ -96,23 +96,24 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    Safe if the code under autocast would fail without autocast because an operation gets both float32 and low-precision
-    operands. That operation may be in the `forward` method of a class in another file. The fix spells out the dtype,
-    since the default is float16 for CUDA and bfloat16 for a CPU.
-    [Autocast on a CPU](https://devicefix.github.io/devicefix/precision/) lists the measured differences from GPU
-    results.
+    The fix is safe if an operation under autocast would otherwise fail because it mixes float32 and low-precision
+    operands. This operation may be in the `forward` method of a class in another file. The fix sets the dtype
+    explicitly, because the default is float16 for CUDA and bfloat16 for a CPU.
+    [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) shows how much the results on a CPU
+    differ from those of an emulated GPU.
 
-    Otherwise the fix is unsafe: if everything under autocast is in float32, the CPU is more accurate without autocast.
-    It is also unsafe if part of the program disables autocast for CUDA only, if the dtype is not known, or if the
-    program trains in float16, since the gradient scaler is off on a CPU. Autocast with `enabled=flag` is reported only
-    if its body fails without autocast or gets a low-precision tensor, or if the program also uses the flag to convert
-    something to low precision.
+    If devicefix finds no such operation, the fix is unsafe: if everything under autocast is in float32, the results on
+    a CPU are more accurate without autocast. Even if an operation would fail without autocast, the fix is unsafe if
+    part of the program disables only CUDA autocast, if devicefix doesn't know the dtype, or if the program trains in
+    float16, because the gradient scaler is disabled on a CPU.
 
-    Autocast to float32 is reported without a fix, for any device: it casts low precision to float32 on CUDA, but
-    switches itself off with a warning on a CPU (torch 2.13).
+    The rule reports autocast with `enabled=flag` only if the code under it fails without autocast or uses a
+    low-precision tensor, or if the program also uses the flag to convert a tensor or module to low precision. Autocast
+    to float32 is reported without a fix, regardless of its device: with CUDA, it casts low precision to float32, but on
+    a CPU, it disables itself with a warning (torch 2.13).
 
     `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. If the program uses CPU autocast, the fix
-    names the device in this call as well. This is safe, since nothing changes with CUDA.
+    therefore changes the device in this call too. This is safe, because nothing changes with CUDA.
     """
 
     code = "DF407"

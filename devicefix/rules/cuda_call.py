@@ -30,10 +30,10 @@ _LONGEST_RECEIVER = 60  # characters that a fix may write twice
 class CudaCall(Rule):
     """
     ## What it does
-    Finds `x.cuda()` on tensors and modules, with and without arguments.
+    Finds calls to `x.cuda()` on tensors and modules, with or without arguments.
 
     ## Why it matters
-    Without CUDA the call raises "Torch not compiled with CUDA enabled".
+    Without CUDA, the call raises an error: "Torch not compiled with CUDA enabled".
 
     ## Example
     ```python
@@ -50,11 +50,14 @@ class CudaCall(Rule):
     ```
 
     ## Fix safety
-    Safe: `torch.device("cuda")` without an index means the current CUDA device, as `.cuda()` does. A device number is
-    kept: `.cuda(1)` becomes a move to `cuda:1`. If a function uses the same variable in several moves, the fix defines
-    the device once, where the variable is assigned. If the argument is not known, or the receiver may have a custom
-    `cuda` method, the fix keeps the call and makes it depend on `torch.cuda.is_available()`. This is unsafe if a custom
-    method or a call in the arguments does more than move or return a value, since that call is then skipped on a CPU.
+    The fix is safe: like `.cuda()`, `torch.device("cuda")` without an index refers to the current CUDA device. If the
+    call has an index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`. If a function uses the same variable as
+    the device of several moves, the fix defines the device only once.
+
+    If devicefix can't tell which device the argument is, or if the object may have a custom `cuda` method, the fix
+    keeps the call but runs it only if CUDA is available. This fix is unsafe if a custom method or a call in the
+    arguments may do more than move or return a value, because the program then skips that call on a CPU.
+
     The fix is also unsafe in a subclass of `torch.fx.Interpreter`: the graph may change a tensor in place, and the move
     copies the tensor on a GPU but not on a CPU. There is no fix for `.cuda(*args)`.
     """

@@ -14,11 +14,11 @@ _STATISTICS = ("memory_stats", "memory.memory_stats")
 class CudaFunction(Rule):
     """
     ## What it does
-    Finds calls to `torch.cuda` functions that raise an error without CUDA, such as `torch.cuda.synchronize()`
-    and `torch.cuda.set_device(rank)`.
+    Finds calls to `torch.cuda` functions that raise an error without CUDA, such as `torch.cuda.synchronize()` and
+    `torch.cuda.set_device(rank)`.
 
     ## Why it matters
-    These calls are useful only with CUDA, but they stop a program that runs without CUDA.
+    These calls are useful only with CUDA. Without CUDA, they stop the program.
 
     ## Example
     ```python
@@ -34,12 +34,16 @@ class CudaFunction(Rule):
     ```
 
     ## Fix safety
-    Safe if the call is a statement. Also safe if the call returns the current device, the GPU's name or the GPU's
-    capability, and every use of the value also works with the CPU value. Unsafe if the call returns the current device
-    or a random state, and not all uses of the value are known. Also unsafe if the guard encloses a line that prints
-    other values, since these are then not printed on a CPU, or if the call does not initialize CUDA and the program
-    sets `CUDA_VISIBLE_DEVICES` later. Calls that return other values, such as GPU properties, are reported without a
-    fix: you have to decide what to use on a CPU.
+    The fix is safe if the call is a whole statement. It is also safe if the call returns the current device, the GPU's
+    name or its capability, and if every use of the result also accepts the value that the fix uses on a CPU.
+
+    The fix is unsafe if the call returns the current device or a random state, and devicefix doesn't know every use of
+    the result. It is also unsafe if the guard encloses a line that prints other values too, because the program then
+    skips that line on a CPU. Finally, it is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself
+    does not initialize CUDA, because the variable has no effect after the guard calls `torch.cuda.is_available()`.
+
+    Calls that return other values, such as GPU properties, are reported without a fix: you have to decide what to use
+    on a CPU.
     """
 
     code = "DF401"

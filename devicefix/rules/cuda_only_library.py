@@ -38,17 +38,20 @@ def _words() -> list[bytes]:
 class CudaOnlyLibrary(Rule):
     """
     ## What it does
-    Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers, Triton,
-    DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
+    Finds imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers, Triton,
+    DCNv2 and others), imports of the project's compiled CUDA extensions, and code that builds such extensions. The rule
+    reports each library once per file.
 
-    An import is not reported if it is guarded, if it is in a function that is only called under a guard, or if it is in
-    a `try` whose `except ImportError` continues without the library. The rule does report uses of the library that do
-    not check whether the import succeeded, and code that stops the program without the library.
+    The rule ignores an import under a guard, in a function that is only called under a guard, or in a `try` statement
+    whose `except ImportError` continues without the library. However, it reports uses of the library that do not check
+    whether the import succeeded, and code that stops the program without the library.
 
-    xformers can be installed without CUDA, but its attention then fails, so the rule also reports calls that check only
-    whether the import succeeded. There is one finding per library and file. A project's compiled extensions are those
-    that its `setup.py` builds as `CUDAExtension`, without `CppExtension` as an alternative. A call to `nvidia-smi` is
-    reported if it raises an error when the command is missing, or if its output is used.
+    xformers can be installed without CUDA, but its attention functions then fail. The rule therefore also reports a
+    call to these functions if the program only checks whether the import succeeded.
+
+    A compiled extension counts as a CUDA extension if it has a name such as `nms_cuda`, or if the project's `setup.py`
+    builds it as a `CUDAExtension`, without a `CppExtension` as an alternative. The rule also reports a call to
+    `nvidia-smi` if the call raises an error when the command is missing, or if the program uses the output.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.
@@ -61,13 +64,13 @@ class CudaOnlyLibrary(Rule):
     ```
 
     ## Use instead
-    The message names a replacement: torch now has most features of these libraries. If there is no replacement,
-    import the library under `if torch.cuda.is_available():` or in a `try`, and add a CPU path.
+    The message suggests a replacement: torch now has most features of these libraries. If there is no replacement,
+    import the library under `if torch.cuda.is_available():` or in a `try` statement, and add a CPU path.
 
     ## Fix safety
-    There is no fix for a missing library: the replacement depends on the program. If a flag records whether xformers is
-    installed, the fix sets the flag only if CUDA is available. This is unsafe, since the path without the library may
-    compute different results.
+    Usually, there is no fix: the replacement depends on the program. If a flag records whether xformers is installed,
+    the fix sets the flag to `True` only if CUDA is available. This fix is unsafe, because the path without the library
+    may compute different results.
     """
 
     code = "DF902"

@@ -16,12 +16,12 @@ _PLANS = "torch.backends.cuda.cufft_plan_cache"
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds torch settings that only work with CUDA: optimizers with `capturable=True`, profilers that record only CUDA,
+    Finds torch settings that work only with CUDA: optimizers with `capturable=True`, profilers that record only CUDA,
     and the cuFFT plan cache.
 
     ## Why it matters
-    Without CUDA (torch 2.13), a capturable optimizer's step raises an `AssertionError`. The plan cache and a
-    profiler that records only CUDA also raise errors.
+    Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError` (torch 2.13). The plan cache
+    and a profiler that records only CUDA raise an `AssertionError` too.
 
     ## Example
     ```python
@@ -34,10 +34,13 @@ class CudaOnlySetting(Rule):
     ```
 
     ## Fix safety
-    Safe for `capturable`: with CUDA, it stays true. On a CPU, a step's corrections are then computed in float64 rather
-    than in float32 as on a GPU, so the results differ only by rounding. Unsafe with `foreach` if the learning rate may
-    be a tensor: torch rejects the combination unless the optimizer is capturable. Safe for a statement that uses the
-    plan cache: the fix puts the statement under a guard. A profiler is reported without a fix.
+    For `capturable`, the fix is safe: with CUDA, the value is still `True`. On a CPU, the optimizer then uses float64
+    for the corrections in each step, whereas a GPU uses float32, so the results differ only by rounding. With
+    `foreach`, the fix is unsafe if the learning rate may be a tensor, because torch accepts this combination only if
+    the optimizer is capturable.
+
+    For a statement that uses the plan cache, the fix is safe: it puts the statement under a guard. A profiler is
+    reported without a fix.
     """
 
     code = "DF411"

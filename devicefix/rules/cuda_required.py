@@ -16,17 +16,17 @@ from devicefix.rules.shared.refusals import Refusals, Verdict
 class CudaRequired(Rule):
     """
     ## What it does
-    Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, or an error or exit if CUDA is
-    not available. Exits include `… or sys.exit()` and calls to a function that ends the program.
+    Finds code that stops the program without CUDA, such as `assert torch.cuda.is_available()` or a branch that raises
+    an error or exits if CUDA is not available. The exit may be part of an expression, as in
+    `torch.cuda.is_available() or sys.exit()`, or a call to a function that ends the program.
 
-    The rule ignores a check that responds to an explicit request for a GPU, as in
-    `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check whose error is caught in the
-    same function by a handler that continues on a CPU. A check before a call to a Triton kernel is ignored, too, since
-    the Triton import is reported.
+    The rule ignores a check that applies only if the user requests a GPU, as in
+    `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check if a handler in the same
+    function catches its error and continues on a CPU.
 
     ## Why it matters
     The check has no effect with CUDA and only prevents the program from running on a CPU. Once the rest of the program
-    runs on a CPU, the check serves no purpose.
+    runs on a CPU, you no longer need the check.
 
     ## Example
     ```python
@@ -47,12 +47,15 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    Safe if the module always reaches the check when it runs, and nothing catches the error: with CUDA, an assertion
-    holds and an error branch never runs. Unsafe if the check depends on a condition, which may be a request for a GPU,
-    or if not all callers of its function are known, since they may catch the error or may have requested a GPU. If the
-    same condition also leads to the creation of a process group, it is a request for the process group rather than for
-    a GPU, and the check is removed. There is no fix in a test, or if the code needs a library that only works with
-    CUDA.
+    The fix removes the check. This is safe if the check runs whenever the file does, and if nothing catches its error:
+    with CUDA, an assertion always holds, and an error branch never runs.
+
+    The fix is unsafe if the check depends on another condition, which may be a request for a GPU. It is also unsafe if
+    devicefix doesn't know every caller of the function that contains the check, because a caller may catch the error or
+    may have requested a GPU. If the code under the same condition also creates a process group, the condition counts as
+    a request for the process group rather than for a GPU, and does not make the fix unsafe.
+
+    There is no fix in tests, or if the code needs a library that works only with CUDA.
     """
 
     code = "DF701"

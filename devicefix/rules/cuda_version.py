@@ -12,10 +12,10 @@ from devicefix.rules.base import Example, Rule
 class CudaVersion(Rule):
     """
     ## What it does
-    Finds operations on `torch.version.cuda`: splitting, indexing, conversion to a number or version, and comparison.
+    Finds code that splits, indexes or compares `torch.version.cuda`, or converts it to a number or a version.
 
     ## Why it matters
-    `torch.version.cuda` is None in a torch build without CUDA, so these operations raise errors such as "'NoneType'
+    In a torch build without CUDA, `torch.version.cuda` is `None`, so these operations raise errors such as "'NoneType'
     object has no attribute 'split'".
 
     ## Example
@@ -29,7 +29,8 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA, the version is the same as before. Without CUDA, it is lower than any real version.
+    The fix is safe: with CUDA, the version is the same as before. Without CUDA, the fix uses `"0.0"`, which is lower
+    than any real version.
     """
 
     code = "DF403"

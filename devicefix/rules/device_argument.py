@@ -45,8 +45,8 @@ _OTHER_RULES = (
 class DeviceArgument(Rule):
     """
     ## What it does
-    Finds CUDA devices passed to a call: `device="cuda"`, `device=0`, `map_location="cuda:0"`,
-    `torch.Generator("cuda")`, `torch.set_default_device("cuda")`.
+    Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"`,
+    `torch.Generator("cuda")` and `torch.set_default_device("cuda")`.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -66,9 +66,9 @@ class DeviceArgument(Rule):
     ```
 
     ## Fix safety
-    Safe. `torch` functions accept a device as well as a device name. Any other function gets an argument of the same
-    type as before, a string or a number. The fix is unsafe if that function adds an index to a name that has none, as
-    in `torch.device(device, 1)`.
+    The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function gets the
+    same string or number as before. The fix is unsafe if that function adds an index to the name, as in
+    `torch.device(device, 1)`, because the CPU has no index.
     """
 
     code = "DF202"

@@ -14,11 +14,11 @@ from devicefix.rules.typed_tensor import typed_choice
 class DeviceChoice(Rule):
     """
     ## What it does
-    Finds choices between CUDA and the CPU that do not check whether CUDA is available:
+    Finds code that chooses between CUDA and the CPU without checking whether CUDA is available, as in
     `torch.device("cuda" if args.cuda else "cpu")`.
 
     ## Why it matters
-    The flag says what the user wants, not what the machine has. If the flag is set, as it often is by default, the
+    The condition reflects what the user wants, not what the machine has. If it is true, as it often is by default, the
     program fails without CUDA.
 
     ## Example
@@ -32,7 +32,7 @@ class DeviceChoice(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the choice is the same as before.
+    The fix is safe: with CUDA, the choice is the same as before.
     """
 
     code = "DF204"

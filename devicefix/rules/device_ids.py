@@ -23,14 +23,14 @@ _GROUPS = {"init_process_group": 8, "new_group": 6}
 class DeviceIds(Rule):
     """
     ## What it does
-    Finds the following arguments: `device_ids` and `output_device` in calls to `DistributedDataParallel`, `device_ids`
-    in calls to `barrier`, `device_id` in calls to `init_process_group` and `new_group`, and `devices` in calls to
-    `torch.random.fork_rng`.
+    Finds arguments that select GPUs in distributed training: `device_ids` and `output_device` of
+    `DistributedDataParallel`, `device_ids` of `barrier`, and `device_id` of `init_process_group` and `new_group`. Also
+    finds the `devices` argument of `torch.random.fork_rng`.
 
     ## Why it matters
-    On a CPU, these arguments must be `None`. Otherwise, the call raises an error: "DistributedDataParallel device_ids
-    and output_device arguments only work with single-device/multiple-device GPU modules" or "device_id parameter must
-    be an accelerator with an index".
+    On a CPU, `devices` must be empty, and the other arguments must be `None`. Otherwise, the call raises an error such
+    as "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU
+    modules" or "device_id parameter must be an accelerator with an index".
 
     ## Example
     ```python
@@ -41,13 +41,13 @@ class DeviceIds(Rule):
     ```python
     model = DistributedDataParallel(model, device_ids=[rank] if torch.cuda.is_available() else None)
     ```
-    By default, `output_device` is the device in `device_ids`.
+    You can omit `output_device`, which defaults to the device in `device_ids`.
 
     ## Fix safety
-    Safe: with CUDA the arguments are the same. Unsafe for a dictionary of options that is created before the program
-    sets `CUDA_VISIBLE_DEVICES`, since `torch.cuda.is_available()` determines which GPUs are visible. Also unsafe for
-    `devices` that may belong to another accelerator. `DataParallel` is not reported: on a CPU it calls the model
-    directly.
+    The fix is safe: with CUDA, the call uses the same GPUs as before. It is unsafe for a dictionary of options if the
+    program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after a call to
+    `torch.cuda.is_available()`. It is also unsafe for `devices` that may belong to another accelerator. The rule
+    ignores `DataParallel`, which calls the model directly on a CPU.
     """
 
     code = "DF602"

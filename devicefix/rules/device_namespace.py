@@ -20,13 +20,14 @@ _TWICE = "the test calls it once more"
 class DeviceNamespace(Rule):
     """
     ## What it does
-    Finds calls to functions that `torch.cpu` lacks, on the torch module of a device whose type is chosen at run time:
-    `torch.get_device_module(device).empty_cache()`, `getattr(torch, device.type).memory_allocated()`. The module may
-    also be stored in a variable or returned by a function in the project.
+    Finds calls to functions that `torch.cpu` lacks, if the program chooses the device's torch module at run time, as in
+    `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`. The module may
+    also come from a variable or from a function in the project.
 
     ## Why it matters
     In torch 2.13, `torch.cpu` has `synchronize`, `set_device`, `current_device`, `device_count`, `Stream` and `Event`,
-    but nothing for memory, random numbers or device properties. Calling such a function raises an `AttributeError`.
+    but no functions for memory, random numbers or device properties. Calling such a function raises an
+    `AttributeError`.
 
     ## Example
     ```python
@@ -40,9 +41,10 @@ class DeviceNamespace(Rule):
     ```
 
     ## Fix safety
-    Safe for statements that only concern GPU memory: the fix calls the function if the module has it. Unsafe if the
-    added check calls a function that may do more than return the module. Calls to other functions are reported without
-    a fix: how to replace them on a CPU depends on the program.
+    The fix is safe for statements that only manage GPU memory: it calls the function only if the module has it. It is
+    unsafe if the program gets the module from a function that may have other effects, because the fix calls that
+    function twice. Calls to other functions are reported without a fix: how to replace them on a CPU depends on the
+    program.
     """
 
     code = "DF421"

@@ -28,12 +28,12 @@ _CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds CUDA device names that are later used as devices. The name may be in a variable, an attribute, a list or a
-    dictionary, or it may be the default of a parameter or command-line option, an argument, or the result of a
-    function.
+    Finds CUDA device names, such as `"cuda:0"`, that the program later uses as devices. The name may be stored in a
+    variable, an attribute, a list or a dictionary. It may also be an argument, a return value, or the default of a
+    parameter or command-line option.
 
     ## Why it matters
-    Without CUDA, moving anything to such a device fails.
+    Without CUDA, moving anything to the device fails.
 
     ## Example
     ```python
@@ -50,21 +50,21 @@ class DeviceValue(Rule):
     ```
 
     ## Fix safety
-    Safe if the module or another file of the project uses the value as a device. A string stays a string, and a value
-    given by the user still overrides the default. With CUDA the value is the same, and without it the program would
-    have failed.
+    The fix is safe if the same file or another file of the project uses the value as a device. A string stays a string,
+    and a value from the user still overrides the default. With CUDA, the value is the same as before. Without CUDA, the
+    program would have failed.
 
-    Unsafe if
+    The fix is unsafe in these cases:
 
-    - the only sign that the value is a device is the name of the variable, option or key, or a `"cpu"` next to it,
-    - the value is an argument of another library,
-    - the value is in a collection (next to the CPU in a list, or in a set or an enumeration) whose meaning may change
-      if two devices are equal,
-    - the program reads the index in the value (`device.split(":")[1]`), since the CPU has none, or adds an index to it
-      (`torch.device(device, 1)`), since a tensor's device is never `cpu:1`,
-    - the program stops if the value is the CPU (`assert device == "cuda"`),
-    - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
-      are visible.
+    - Only the name of the variable, option or key, or a `"cpu"` next to the value, suggests that the value is a device.
+    - The value is an argument to a function from another library.
+    - The value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, the value may then
+      equal another element.
+    - The program reads an index from the value, as in `device.split(":")[1]`. The CPU has no index.
+    - The program adds an index to the value, as in `torch.device(device, 1)`. A tensor's device is never `cpu:1`.
+    - The program stops if the value is the CPU, as in `assert device == "cuda"`.
+    - The program sets `CUDA_VISIBLE_DEVICES` later. The variable has no effect after a call to
+      `torch.cuda.is_available()`.
     """
 
     code = "DF203"

@@ -25,12 +25,13 @@ _MISSING = {
 class DisabledScaler(Rule):
     """
     ## What it does
-    Finds code that reads the state of a `GradScaler`: `scaler.state_dict()["scale"]`, `scaler._scale`,
+    Finds code that reads the state of a `GradScaler`, such as `scaler.state_dict()["scale"]`, `scaler._scale` and
     `scaler.get_growth_factor()`.
 
     ## Why it matters
-    A `GradScaler` switches itself off without CUDA. Its `state_dict()` is then empty (`KeyError: 'scale'`), and it has
-    no `_scale` and no factors. `get_scale()`, `scale()`, `step()` and `update()` still work, with a scale of 1.
+    Without CUDA, a `GradScaler` disables itself. Its `state_dict()` is then empty, so `state_dict()["scale"]` raises a
+    `KeyError`. Reading `_scale` or calling `get_growth_factor()` raises an `AttributeError`. `get_scale()`, `scale()`,
+    `step()` and `update()` still work, with a scale of 1.
 
     ## Example
     ```python
@@ -43,9 +44,12 @@ class DisabledScaler(Rule):
     ```
 
     ## Fix safety
-    Safe for the scale, even if the object is not a `GradScaler`: if its state has a `"scale"`, the value is the same.
-    Unsafe in a `try` statement, which may expect the `KeyError`. Any other access is reported without a fix. A class,
-    or an object whose class is unknown, is taken for a `GradScaler` if its name says so.
+    For the scale, the fix is safe even if the object is not a `GradScaler`: if the object's state contains `"scale"`,
+    the value is the same. The fix is unsafe in a `try` statement, which may expect the `KeyError`. Any other access is
+    reported without a fix.
+
+    The rule also treats an object as a `GradScaler` if the name of its class contains "scaler". If the class is
+    unknown, the rule checks the object's own name instead.
     """
 
     code = "DF410"

@@ -18,13 +18,13 @@ _WITHOUT_GRADIENTS = ("torch.no_grad", "torch.inference_mode")
 class FlexAttention(Rule):
     """
     ## What it does
-    Finds `torch.nn.attention.flex_attention.flex_attention`, unless gradients are disabled around it. If the program
-    must also run with torch versions before 2.10, the rule also finds calls to `create_block_mask` without a device.
+    Finds uses of `torch.nn.attention.flex_attention.flex_attention`, except where gradients are disabled. If the
+    program must support torch versions before 2.10, the rule also finds calls to `create_block_mask` without a device.
 
     ## Why it matters
-    On a CPU, FlexAttention has no backward pass: with an input that requires gradients it raises
-    `NotImplementedError: FlexAttention does not support backward on CPU` (torch 2.13). Before torch 2.10, the default
-    device of `create_block_mask` is `"cuda"`.
+    On a CPU, FlexAttention has no backward pass: calling it with an input that requires gradients raises
+    `NotImplementedError: FlexAttention does not support backward on CPU` (torch 2.13). Before torch 2.10,
+    `create_block_mask` creates the mask on `"cuda"` by default.
 
     ## Example
     ```python
@@ -37,9 +37,10 @@ class FlexAttention(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA the mask is on the same device. There is no fix for `flex_attention`: to train on a CPU,
-    compute the same result with `torch.nn.functional.scaled_dot_product_attention`. Code that selects FlexAttention by
-    name, as in `if backend == "flex"`, is not reported, since the user can choose another backend.
+    For `create_block_mask`, the fix is safe: with CUDA, the mask is on the same device as before. There is no fix for
+    `flex_attention`: to train on a CPU, compute the same result with
+    `torch.nn.functional.scaled_dot_product_attention`. The rule ignores code that selects FlexAttention by name, as in
+    `if backend == "flex"`, because the user can choose another backend.
     """
 
     code = "DF418"

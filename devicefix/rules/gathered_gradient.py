@@ -18,9 +18,9 @@ class GatheredGradient(Rule):
     Finds calls to `all_gather_into_tensor` with an input that requires a gradient.
 
     ## Why it matters
-    NCCL bypasses autograd. gloo, the backend for CPUs, copies the tensors with torch operators in another thread. The
-    call then fails with "A view was created in no_grad mode and is being modified inplace", or the result requires a
-    gradient, which it does not with NCCL. Timing decides which of the two happens.
+    NCCL bypasses autograd. gloo, the backend for CPUs, copies the tensors with torch operators in another thread.
+    Depending on timing, the call fails with "A view was created in no_grad mode and is being modified inplace", or the
+    result requires a gradient, which it does not with NCCL.
 
     ## Example
     ```python
@@ -35,8 +35,8 @@ class GatheredGradient(Rule):
     ```
 
     ## Fix safety
-    There is no fix: whether a tensor requires a gradient is only known when the program runs. The rule reports tensors
-    that a module returns outside of `torch.no_grad()`, and tensors that have `requires_grad` set.
+    There is no fix: whether a tensor requires a gradient is known only at run time. The rule reports tensors that a
+    module returns outside of `torch.no_grad()`, and tensors on which the program calls `requires_grad_()`.
     """
 
     code = "DF604"

@@ -19,13 +19,13 @@ _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "s
 class GpuCount(Rule):
     """
     ## What it does
-    Finds `torch.cuda.device_count()` used as a number of processes, a factor, a divisor, a number of chunks or a size,
-    or as the length of a list whose elements are used. The rule follows the number through variables, arguments and
+    Finds code that uses `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a number of chunks,
+    a size, or the length of a list whose elements it uses. The rule follows the count through variables, arguments and
     options.
 
     ## Why it matters
-    The count is 0 without CUDA. A program that starts 0 processes does nothing and exits successfully, a batch becomes
-    empty, and a division fails.
+    Without CUDA, the count is 0. A program that starts 0 processes does nothing and exits successfully, a batch size
+    computed from the count becomes 0, and a division by the count fails.
 
     ## Example
     ```python
@@ -40,12 +40,15 @@ class GpuCount(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the number is the same. If the program also checks whether the number is 0, the fix leaves the
-    number as it is and changes only the expressions that compute with it. Such a fix is unsafe if the number may have
-    another source, such as a user who chose 0 on a machine with CUDA. It is also unsafe if the program computes a GPU
-    index from the number and passes the index to other code, or if the number only decides between one GPU and several.
-    A program that always stops when the number is 0 has no code path for 0. In that case, the fix removes the check and
-    makes the number at least 1.
+    The fix is safe: with CUDA, the count is the same as before.
+
+    If the program also checks whether the count is 0, the fix leaves the count unchanged and changes only the
+    expressions that compute with it. Such a fix is unsafe if the number in these expressions may also come from
+    elsewhere, for example from a user who chose 0 on a machine with CUDA. If the program always stops when the count is
+    0, the fix removes that check and makes the count at least 1.
+
+    The fix is also unsafe if the program computes a GPU index from the count and passes the index to other code, or if
+    the count only decides between one GPU and several.
     """
 
     code = "DF402"

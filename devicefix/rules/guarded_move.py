@@ -14,11 +14,11 @@ from devicefix.rules.shared.guarded_moves import GuardedMoves
 class GuardedMove(Rule):
     """
     ## What it does
-    Finds guards that only move something: `if torch.cuda.is_available(): x = x.cuda()`, and
+    Finds guards around code that only moves something, as in `if torch.cuda.is_available(): x = x.cuda()` and
     `x.cuda() if use_cuda else x`.
 
     ## Why it matters
-    The code is correct, but `.to(device)` is shorter, and the guard invites more code that only works with CUDA.
+    The code is correct, but `.to(device)` is shorter, and the guard invites more code that works only with CUDA.
 
     ## Example
     ```python
@@ -35,9 +35,9 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    Safe: on a CPU the move does nothing. There is no fix for `use_cuda and x.cuda()`: the code may use the value of
-    this expression. The fix also applies if the guard defines names that the code needs on a CPU, as in
-    `if cuda: x = batch[0].cuda()`. A guard around anything else is kept.
+    The fix is safe: on a CPU, the move does nothing. The fix also removes a guard around the definition of a name that
+    the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. The rule ignores guards around any other code.
+    There is no fix for `use_cuda and x.cuda()`, because the program may use the value of this expression.
     """
 
     code = "DF702"

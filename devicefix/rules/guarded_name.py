@@ -14,9 +14,9 @@ from devicefix.rules.shared.guarded_names import GuardedNames
 class GuardedName(Rule):
     """
     ## What it does
-    Finds names that are only defined if CUDA is available, but used where CUDA may be unavailable. A name can be
-    defined by an assignment, an import, a loop or a function. A user's flag counts as a check for CUDA if the code
-    under it moves something to CUDA. The rule also finds uses of a model's `module` attribute if the model is wrapped
+    Finds names that are defined only if CUDA is available, but used even if it is not. The definition may be an
+    assignment, an import, a loop or a function. A flag from the user also counts as a check for CUDA if the code under
+    it moves something to CUDA. The rule also finds uses of a model's `module` attribute if the program wraps the model
     in `DataParallel` only with CUDA.
 
     ## Why it matters
@@ -37,8 +37,8 @@ class GuardedName(Rule):
     ```
 
     ## Fix safety
-    There is no fix: define the name for the CPU, before the guard or in an `else`. Where the guard only moves
-    something, `guarded-move` removes it.
+    There is no fix: define the name for the CPU, either before the guard or in an `else` branch. If the guarded code
+    only moves something, the `guarded-move` rule removes the guard.
     """
 
     code = "DF703"

@@ -22,11 +22,23 @@ _CLASS_NAME = re.compile(r"\b[A-Z]\w+")
 class HalfOnCpu(Rule):
     """
     ## What it does
-    Finds operations on tensors in half precision or bfloat16 that a GPU supports and a CPU does not, such as
-    `torch.fft.fft`, `torch.stft` and `avg_pool3d`.
+    Finds operations that a GPU supports in half precision or bfloat16 but a CPU does not, such as `torch.fft.fft`,
+    `torch.stft` and `avg_pool3d`. Also finds calls that pass a low-precision tensor to a function in another file, if
+    that function applies a Fourier transform to the tensor.
+
+    The rule reports an operation only if the file shows that its tensor is in low precision, either always or when a
+    flag is set. It ignores flags that are true only with CUDA, and operations that a GPU does not support either, such
+    as `torch.linalg.inv`.
+
+    Which operations are missing depends on the torch version. Set `torch-version` to the oldest version that your
+    program must support. By default, devicefix uses the version that your project pins, or else the newest version, in
+    which few operations are missing. In float16, a CPU lacks `layer_norm` and `interpolate` before torch 2.3, and
+    matrix products and convolutions before torch 2.2.
+    [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) lists the missing operations by version.
 
     ## Why it matters
-    The call raises an error on a CPU: `"avg_pool3d_out_frame" not implemented for 'Half'`, `Unsupported dtype Half`.
+    On a CPU, the operation raises an error such as `"avg_pool3d_out_frame" not implemented for 'Half'` or
+    `Unsupported dtype Half`.
 
     ## Example
     ```python
@@ -40,16 +52,8 @@ class HalfOnCpu(Rule):
     ```
 
     ## Fix safety
-    There is no fix, since it would also change the dtype of the result, and every use of the result would have to
-    match. The rule also reports a tensor that is converted only if a flag is set, unless the flag is true only with
-    CUDA. It also reports a tensor that is passed to a function in another file that applies a Fourier transform to it.
-
-    `torch-version` is the oldest torch version that the program must run with. The default is the version that the
-    project pins, or otherwise the newest version, in which few operations are missing. In float16, `layer_norm` and
-    `interpolate` are missing before torch 2.3, and matrix products and convolutions before torch 2.2. The page [Low
-    precision](https://devicefix.github.io/devicefix/precision/) lists the missing operations by version. Operations
-    that a GPU does not support either, such as `torch.linalg.inv`, are not reported. An operation is reported only if
-    the file shows that its tensor is in low precision.
+    There is no fix: converting the tensor to float32 would also change the dtype of the result, and you would have to
+    adapt all code that uses the result.
     """
 
     code = "DF412"

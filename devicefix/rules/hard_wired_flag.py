@@ -47,15 +47,17 @@ _OF_DIFFUSERS = {*OFFLOADS, XFORMERS, ATTENTION_BACKEND}
 class HardWiredFlag(Rule):
     """
     ## What it does
-    Reports options of other libraries that are set to use CUDA on every machine: `Config.cuda = True`,
-    `Reader(gpu=True)`, `Engine(device_id=0)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
-    `max_memory={0: "10GB"}`, `attn_implementation="flash_attention_2"`, `TrainingArguments(bf16=True)`,
-    `Trainer(strategy="fsdp")`, `FineGrainedFP8Config()`, `pipeline.enable_model_cpu_offload()`. It also reports
-    Lightning's `precision="16-mixed"`, which silently becomes bfloat16 on a CPU. Options that work on a CPU, such as
-    `TrainingArguments(fp16=True)` and bitsandbytes quantization in transformers, are not reported.
+    Finds options that make other libraries use CUDA on every machine, such as `Config.cuda = True`, `Reader(gpu=True)`,
+    `Engine(device_id=0)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
+    `max_memory={0: "10GB"}`, `attn_implementation="flash_attention_2"`, `TrainingArguments(bf16=True)` and
+    `Trainer(strategy="fsdp")`. Also finds calls that fail on a CPU, such as `FineGrainedFP8Config()` and
+    `pipeline.enable_model_cpu_offload()`.
+
+    The rule also reports Lightning's `precision="16-mixed"`, which silently becomes bfloat16 on a CPU. It ignores
+    options that work on a CPU, such as `TrainingArguments(fp16=True)` and bitsandbytes quantization in transformers.
 
     ## Why it matters
-    Without CUDA the library raises an error that no other change to the program can prevent.
+    Without CUDA, the library raises an error, even if the rest of the program runs on a CPU.
 
     ## Example
     ```python
@@ -69,11 +71,13 @@ class HardWiredFlag(Rule):
     Config.cuda = torch.cuda.is_available()
     ```
 
+    In Lightning, use `accelerator="auto"`. If the call also passes a list such as `devices=[0]`, change it to
+    `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a list raises a `TypeError`.
+
     ## Fix safety
-    There is no fix if the meaning of the option depends on the library. If the library documents that the option
-    selects the GPU or the CPU, as with the `cuda` argument of `torch_fidelity.calculate_metrics`, the fix sets it to
-    `torch.cuda.is_available()`. This is safe: with CUDA it is still `True`. With `devices=[0]`, Lightning's
-    `accelerator="auto"` raises a `TypeError` on a CPU, where `devices` must be a number.
+    The fix is safe if the library documents that the option selects the GPU or the CPU, as with the `cuda` argument of
+    `torch_fidelity.calculate_metrics`: with CUDA, the option is still `True`. There is no fix for other options,
+    because their effect depends on the library.
     """
 
     code = "DF904"

@@ -12,12 +12,13 @@ from devicefix.rules.kept_view import copied, remedy
 class KeptState(Rule):
     """
     ## What it does
-    Finds model parameters that are moved to the CPU (or a GPU) and stored while training continues:
+    Finds model parameters that the program moves to the CPU or a GPU and stores while training continues, as in
     `best = {k: v.cpu() for k, v in model.state_dict().items()}`.
 
     ## Why it matters
-    On a GPU `.cpu()` makes a copy. On a CPU it returns the parameter itself, which the next optimizer step changes, so
-    `best` always holds the last state, not the best. There is no error, but the result is wrong.
+    On a GPU, `.cpu()` copies the parameter. On a CPU, it returns the parameter itself, which the next optimizer step
+    changes. As a result, `best` always contains the latest state rather than the best one. There is no error, but the
+    result is wrong.
 
     ## Example
     ```python
@@ -34,7 +35,7 @@ class KeptState(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA the fix makes a second copy. The numbers stay the same.
+    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy.
     """
 
     code = "DF801"

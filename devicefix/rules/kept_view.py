@@ -16,14 +16,14 @@ _MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 class KeptView(Rule):
     """
     ## What it does
-    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is stored, and used after `x` is
-    changed in place by `+=`, `x[...] = `, `copy_()`, `zero_()` or similar. Also finds the reverse: the result is
-    changed, and `x` is used afterwards.
+    Finds calls to `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is used after the program
+    changes `x` in place, for example with `+=`, `x[...] = y`, `copy_()` or `zero_()`. Also finds calls whose result the
+    program changes in place before it uses `x` again.
 
     ## Why it matters
-    On a GPU these calls make a copy. On a CPU they return `x` itself, and `.numpy()` returns a view of it, so the
-    stored result changes together with `x`. In a list of results, for example, every row becomes the last one. There is
-    no error, but the numbers are wrong.
+    On a GPU, these calls make a copy. On a CPU, they return `x` itself, and `.numpy()` returns a view of it, so the
+    result changes together with `x`. For example, all entries in a list of results end up equal to the last one. There
+    is no error, but the numbers are wrong.
 
     ## Example
     ```python
@@ -40,7 +40,7 @@ class KeptView(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA the fix makes a second copy. The numbers stay the same.
+    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy.
     """
 
     code = "DF802"

@@ -16,11 +16,11 @@ from devicefix.rules.base import Example, Rule
 class LegacyVariable(Rule):
     """
     ## What it does
-    Finds `Variable(x)`. This rule is off by default.
+    Finds calls to `torch.autograd.Variable`. This rule is off by default.
 
     ## Why it matters
-    Since PyTorch 0.4 every tensor does what a `Variable` did. The call still has an effect: it returns a tensor that
-    shares the data of `x` and is detached from its graph, like `x.detach()`.
+    Since PyTorch 0.4, tensors do everything that a `Variable` did. The call still has an effect, though: like
+    `x.detach()`, it returns a tensor that shares its data with `x` but is detached from the autograd graph.
 
     ## Example
     ```python
@@ -37,9 +37,9 @@ class LegacyVariable(Rule):
     Replace `Variable(x, requires_grad=True)` with `x.requires_grad_()`.
 
     ## Fix safety
-    Safe, since the fix only applies to tensors without a history: new tensors, tensors from a data loader, `x.data` and
-    `x.detach()`. There is no fix for other tensors or for calls with keywords: use `x` or `x.detach()`, whichever was
-    intended. The import of `Variable` is kept.
+    The fix is safe: it applies only to tensors without an autograd history (new tensors, tensors from a data loader,
+    `x.data` and `x.detach()`). There is no fix for other tensors or for calls with keyword arguments: use `x` or
+    `x.detach()`, whichever you intended. The fix keeps the import of `Variable`.
     """
 
     code = "DF811"

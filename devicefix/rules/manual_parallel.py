@@ -21,11 +21,11 @@ _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
 class ManualParallel(Rule):
     """
     ## What it does
-    Reports direct calls to `replicate`, `scatter`, `gather`, `parallel_apply` and `data_parallel` of
-    `torch.nn.parallel`, with one finding for each function.
+    Finds direct calls to the `torch.nn.parallel` functions `replicate`, `scatter`, `gather`, `parallel_apply` and
+    `data_parallel`. If a function in your program contains several of these calls, the rule reports only the first.
 
     ## Why it matters
-    These functions distribute work over several GPUs and raise an error without CUDA, such as "Broadcast function not
+    These functions distribute work over several GPUs. Without CUDA, they raise errors such as "Broadcast function not
     implemented for CPU tensors" or "device type could not be determined".
 
     ## Example
@@ -36,18 +36,18 @@ class ManualParallel(Rule):
     ```
 
     ## Use instead
-    Before the call, add:
+    Before the calls, add:
 
     ```python
     if len(device_ids) < 2:
         return model(batch)
     ```
 
-    Alternatively, use `DistributedDataParallel`, or `torch.nn.DataParallel(model)`, which calls the model directly if
-    there is no GPU.
+    Alternatively, use `DistributedDataParallel` or `torch.nn.DataParallel(model)`. Without a GPU, `DataParallel` calls
+    the model directly.
 
     ## Fix safety
-    There is no fix: the arguments of the model depend on the program.
+    There is no fix: how to call the model depends on the program.
     """
 
     code = "DF903"

@@ -21,11 +21,11 @@ _STEPS = 100  # how many expressions to follow a figure through
 class MemoryDivisor(Rule):
     """
     ## What it does
-    Finds divisions by GPU memory figures, such as `torch.cuda.memory_allocated()`, directly or through variables and
-    arithmetic.
+    Finds divisions by GPU memory figures such as `torch.cuda.memory_allocated()`. The rule follows the figures through
+    variables and arithmetic.
 
     ## Why it matters
-    Without CUDA these figures are 0, and the division raises a `ZeroDivisionError`.
+    Without CUDA, these figures are 0, so the division raises a `ZeroDivisionError`.
 
     ## Example
     ```python
@@ -42,8 +42,9 @@ class MemoryDivisor(Rule):
     ```
 
     ## Fix safety
-    Safe if the quotient is only printed or logged: with CUDA the quotient is the same, and on a CPU it is 0. Unsafe for
-    any other use, since the program then makes a decision based on a figure that means nothing on a CPU.
+    The fix is safe if the program only prints or logs the quotient. With CUDA, the quotient is the same as before, and
+    without CUDA, the program divides by 1. For any other use, the fix is unsafe, because the program may base a
+    decision on a figure that means nothing on a CPU.
     """
 
     code = "DF420"

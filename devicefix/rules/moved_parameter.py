@@ -22,15 +22,15 @@ _LEAVES = {
 class MovedParameter(Rule):
     """
     ## What it does
-    Finds `nn.Parameter(x).cuda()` and `.to(device)`. Also finds such moves of a tensor created with
-    `requires_grad=True`, if the tensor's gradient is read, or if the tensor is passed to an optimizer or changed in
-    place. Also finds a parameter that is registered as a buffer and changed in place, since a module moves its buffers
-    the same way.
+    Finds `nn.Parameter(x).cuda()` and `nn.Parameter(x).to(device)`. Also finds tensors that are created with
+    `requires_grad=True` and moved in the same expression, if the program reads their gradients, passes them to an
+    optimizer or changes them in place. Finally, finds parameters that are registered as buffers and changed in place.
 
     ## Why it matters
-    On a GPU the move makes a copy that is neither a parameter nor a leaf of the graph: it is not in `state_dict()`
-    or `parameters()`, and has no `.grad`. On a CPU the move returns the parameter itself, which is trained and
-    saved, and raises an error if it is changed in place. The program behaves differently on a GPU and a CPU.
+    On a GPU, the move makes a copy that is neither a parameter nor a leaf of the graph: the copy is not in
+    `state_dict()` or `parameters()`, and has no `.grad`. On a CPU, the move returns the parameter itself: it is trained
+    and saved, and changing it in place raises an error. Moving a module has the same effect on a parameter that is
+    registered as a buffer.
 
     ## Example
     ```python
@@ -41,14 +41,16 @@ class MovedParameter(Rule):
     ```python
     self.scale = nn.Parameter(torch.zeros(1, device=device))
     ```
-    This trains the parameter. If it should not be trained, use a plain tensor or `register_buffer`.
+    The parameter is then trained on every device. If you do not want to train it, use a plain tensor or
+    `register_buffer` instead.
 
     ## Fix safety
-    Unsafe, and only available for a parameter that is assigned to an attribute of `self`: the fix moves the tensor
-    before it becomes a parameter. With CUDA the parameter is then trained and saved, which it was not before.
+    For a parameter, the fix is unsafe: it moves the tensor before the tensor becomes a parameter, so with CUDA, the
+    program now trains and saves the parameter. There is a fix only if the parameter is assigned to an attribute of
+    `self`.
 
-    Safe for a buffer that is only updated in place and never used where gradients are tracked: the fix registers the
-    tensor itself. Unsafe for any other buffer, since a gradient may flow to it.
+    For a buffer, the fix registers the tensor itself. This is safe if no gradient can flow to the buffer, and unsafe
+    otherwise.
     """
 
     code = "DF804"

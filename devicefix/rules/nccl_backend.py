@@ -24,11 +24,12 @@ _UNSEEN = "it may not be the backend of a process group"
 class NcclBackend(Rule):
     """
     ## What it does
-    Finds "nccl" as the backend of distributed training: in `init_process_group`, or as a default, an option, a variable
-    or a setting.
+    Finds `"nccl"` used as the backend of distributed training, whether it is passed to `init_process_group` or is the
+    value of a default, an option, a variable or a setting. Also finds CUDA device meshes, which need NCCL.
 
     ## Why it matters
-    NCCL only works with GPUs: "Distributed package doesn't have NCCL built in". On CPUs the backend is gloo.
+    NCCL works only with GPUs. In builds of torch without CUDA, `init_process_group` raises an error: "Distributed
+    package doesn't have NCCL built in". The backend for CPUs is gloo.
 
     ## Example
     ```python
@@ -41,13 +42,14 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    Safe if the value reaches a function that creates a process group, or if the program already has gloo as the
-    alternative: with CUDA the backend is the same. A value given on the command line still overrides a default. With
-    `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6). Unsafe if the program sets
-    `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible. Also unsafe
-    if only the name of a value says that the value is a backend. There is no fix if that name is compared with "nccl"
-    but never with "gloo". Two other cases are reported without a fix: a dictionary value whose key does not mention a
-    backend, and a device mesh whose type is not written in the call.
+    The fix is safe if the value reaches a function that creates a process group, or if the program already has gloo as
+    the alternative: with CUDA, the backend is the same as before. A value from the command line still overrides a
+    default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6).
+
+    The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after a call
+    to `torch.cuda.is_available()`. It is also unsafe if only a name suggests that the value is a backend. There is no
+    fix if the program compares this name with `"nccl"` but never with `"gloo"`. There is also no fix for a dictionary
+    value whose key does not contain `backend`, or for a device mesh whose device type is in a variable.
     """
 
     code = "DF601"

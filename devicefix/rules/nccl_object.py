@@ -12,10 +12,11 @@ from devicefix.rules.shared.torch_facts import DISTRIBUTED
 class NcclObject(Rule):
     """
     ## What it does
-    Finds `ProcessGroupNCCL` and the communication hook that compresses gradients to bfloat16.
+    Finds uses of `ProcessGroupNCCL` and of `bf16_compress_hook`, the communication hook that compresses gradients to
+    bfloat16.
 
     ## Why it matters
-    Builds of torch without CUDA have no `ProcessGroupNCCL`, and the hook raises an error with any other backend.
+    Builds of torch without CUDA have no `ProcessGroupNCCL`, and registering the hook without NCCL raises an error.
 
     ## Example
     ```python
@@ -29,7 +30,7 @@ class NcclObject(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the code that uses the object has to change as well.
+    There is no fix: the code that uses the object has to change too.
     """
 
     code = "DF416"

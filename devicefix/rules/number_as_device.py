@@ -15,10 +15,11 @@ _BY_NAME = "only the name of the function says where it goes"
 class NumberAsDevice(Rule):
     """
     ## What it does
-    Finds variables that hold a GPU index and are only used as a device.
+    Finds variables that contain a GPU index and are used only as a device.
 
     ## Why it matters
-    PyTorch takes an int as the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an error.
+    PyTorch interprets an int as the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an
+    error.
 
     ## Example
     ```python
@@ -36,10 +37,10 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the variable holds the same number. There is a fix only if every use passes the variable as a
-    device, prints it, or is a `torch.cuda` call. Otherwise `DF102` and `DF202` fix the uses one by one. Unsafe if the
-    variable is passed to a function in another file, or to a module that is called: in both cases, only the name says
-    that the value is used as a device.
+    The fix is safe if the program only uses the variable as a device, passes it to `torch.cuda` functions or prints it:
+    with CUDA, the variable has the same value as before. The fix is unsafe if the program passes the variable to a
+    function in another file or to a model, as in `model(batch, device)`, because only a name suggests that the value is
+    used as a device. If the variable has any other use, `DF102` and `DF202` fix the uses one by one instead.
     """
 
     code = "DF205"

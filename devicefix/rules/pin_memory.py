@@ -16,11 +16,12 @@ _SHORT = 72  # characters of an expression that may be repeated
 class PinMemory(Rule):
     """
     ## What it does
-    Finds tensors in pinned memory: `x.pin_memory()`, `torch.empty(n, pin_memory=True)`.
+    Finds code that pins a tensor's memory, such as `x.pin_memory()` and `torch.empty(n, pin_memory=True)`.
 
     ## Why it matters
-    Memory is pinned so that a GPU can read it. Without a GPU, pinning raises an error: "Cannot access accelerator
-    device when none is available". `DataLoader(pin_memory=True)` only warns, and is not reported.
+    Memory is pinned so that a GPU can read it directly. Without a GPU, pinning raises an error: "Cannot access
+    accelerator device when none is available". The rule ignores `DataLoader(pin_memory=True)`, which only causes a
+    warning.
 
     ## Example
     ```python
@@ -35,9 +36,10 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the memory is pinned as before. The fix repeats a short expression, which is still evaluated only
-    once. A longer expression is reported without a fix. A value passed as `pin_memory` is only reported if the module
-    sets it to `True`, for example as the default of a parameter.
+    The fix is safe: with CUDA, the memory is pinned as before. To pin the result of a short expression, the fix repeats
+    the expression, but the program still evaluates it only once. A longer expression is reported without a fix. The
+    rule reports a call that passes a variable as `pin_memory` only if the same file sets that variable to `True`, for
+    example as a parameter's default.
     """
 
     code = "DF104"

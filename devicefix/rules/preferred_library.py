@@ -15,11 +15,12 @@ class PreferredLibrary(Rule):
     """
     ## What it does
     Finds calls to `torch.backends.cuda.preferred_linalg_library` and `torch.backends.cuda.preferred_blas_library` that
-    select a library found only in builds with CUDA, such as cuSOLVER, MAGMA or cuBLASLt.
+    select a library available only in builds with CUDA, such as cuSOLVER, MAGMA or cuBLASLt.
 
     ## Why it matters
-    A build of PyTorch without CUDA raises an error: `RuntimeError: Cannot set preferred backend to cuSOLVER if
-    PyTorch has not been compiled with cuSOLVER`. The setting has no effect on a CPU.
+    In builds of PyTorch without CUDA, the call raises an error:
+    `RuntimeError: Cannot set preferred backend to cuSOLVER if PyTorch has not been compiled with cuSOLVER`. On a CPU,
+    the setting would have no effect anyway.
 
     ## Example
     ```python
@@ -33,9 +34,10 @@ class PreferredLibrary(Rule):
     ```
 
     ## Fix safety
-    Safe if the call is a statement. The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, since the guard
-    reads the variable too early. If the program uses the result, there is no fix. Calls without an argument, and those
-    for a library that every build accepts, such as `"default"`, are not reported.
+    The fix is safe: it puts the call under a guard. It is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later,
+    because the variable has no effect after the guard calls `torch.cuda.is_available()`. There is no fix if the program
+    uses the function's return value. The rule ignores calls without an argument or with a value that every build
+    accepts, such as `"default"`.
     """
 
     code = "DF406"

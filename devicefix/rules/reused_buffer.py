@@ -12,12 +12,12 @@ from devicefix.rules.kept_view import changed_and_used, copied
 class ReusedBuffer(Rule):
     """
     ## What it does
-    Finds `torch.from_numpy(buffer).cuda()`, `.to(device)` and `torch.as_tensor(buffer, device=...)` if the tensor is
-    used after the NumPy array is changed in place.
+    Finds calls to `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)` and
+    `torch.as_tensor(buffer, device=...)` whose result is used after the program changes the NumPy array in place.
 
     ## Why it matters
     `torch.from_numpy` returns a tensor that shares memory with the array. Moving the tensor to a GPU copies it. On a
-    CPU the move does nothing, so the tensor changes together with the array. There is no error, but the numbers are
+    CPU, the move does nothing, so the tensor changes together with the array. There is no error, but the numbers are
     wrong.
 
     ## Example
@@ -35,7 +35,7 @@ class ReusedBuffer(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA the fix makes a second copy. The numbers stay the same.
+    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy.
     """
 
     code = "DF803"

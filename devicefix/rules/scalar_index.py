@@ -19,8 +19,8 @@ class ScalarIndex(Rule):
     Finds `loss.data[0]`, including variants with `.cpu()` or `.numpy()`. This rule is off by default.
 
     ## Why it matters
-    Since PyTorch 0.4 a loss has no dimensions and cannot be indexed: "invalid index of a 0-dim tensor. Use
-    `tensor.item()`".
+    A loss has had no dimensions since PyTorch 0.4, and indexing it has raised an error since PyTorch 0.5: "invalid
+    index of a 0-dim tensor. Use `tensor.item()`".
 
     ## Example
     ```python
@@ -33,10 +33,11 @@ class ScalarIndex(Rule):
     ```
 
     ## Fix safety
-    Safe if the tensor certainly has no dimensions, so that the line always fails: the result of a loss of `torch.nn`,
-    `.mean()` or `.sum()`. Unsafe if the tensor's `backward()` is called: `backward()` only works for a single number,
-    but the tensor may still have a dimension, and `.item()` returns a number rather than a tensor. In all other cases,
-    `x.data[0]` may be the first row of a batch, and is reported only if the name contains "loss".
+    The fix is safe if the tensor is the result of a `torch.nn` loss, `.mean()` or `.sum()`: the tensor then has no
+    dimensions, so the original line always fails. The fix is unsafe if the same function calls the tensor's
+    `backward()` method: the tensor is then a single number but may still have a dimension, and `.item()` returns a
+    number rather than a tensor. Otherwise, `x.data[0]` may be the first row of a batch, so the rule reports it only if
+    the tensor's name contains "loss", and offers no fix.
     """
 
     code = "DF813"

@@ -15,12 +15,12 @@ _FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 class ShardedParameters(Rule):
     """
     ## What it does
-    Finds `FullyShardedDataParallel` if its `device_id` is missing or is not a device, or if `sync_module_states=True`
-    is set.
+    Finds calls to `FullyShardedDataParallel` that omit `device_id`, pass a GPU index as `device_id` or set
+    `sync_module_states=True`.
 
     ## Why it matters
-    `FullyShardedDataParallel` needs an accelerator unless it is given a device. It also needs an accelerator to
-    synchronize the module's states.
+    Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. To synchronize the module's states,
+    it always needs one.
 
     ## Example
     ```python
@@ -33,7 +33,7 @@ class ShardedParameters(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the GPU for a process is often chosen elsewhere.
+    There is no fix: programs often choose the GPU for a process elsewhere in the code.
     """
 
     code = "DF415"

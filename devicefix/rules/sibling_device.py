@@ -30,13 +30,13 @@ _MOVES = re.compile(r"\.(?:cuda|cpu|to|numpy|tolist|item)\b")
 class SiblingDevice(Rule):
     """
     ## What it does
-    Finds tensors that `forward` or a loss function creates, moves to the current GPU or to a device of the module, and
-    combines with an argument of the function. The tensors could use the device of that argument. This rule is off by
-    default.
+    Finds tensors that `forward` or a loss function creates, moves to the current GPU or to a device in a global
+    variable, and combines with one of its arguments. The function could use the argument's device instead. This rule is
+    off by default.
 
     ## Why it matters
-    A function that uses the device of its argument works on any device, on several devices in one program, and without
-    a global variable.
+    A function that uses its argument's device works on any device, even on several devices in one program, and does not
+    need a global variable.
 
     ## Example
     ```python
@@ -53,9 +53,9 @@ class SiblingDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: an operation takes both tensors, so they must already be on the same device. The fix does not apply if no
-    operation takes both, or if the function moves its argument. The tensor is still created on the CPU, and its random
-    numbers are still drawn there.
+    The fix is safe: an operation uses both tensors, so they must already be on the same device. The tensor is still
+    created on the CPU, so its random numbers stay the same. The rule ignores tensors that are not combined with an
+    argument, and arguments that the function itself moves.
     """
 
     code = "DF107"

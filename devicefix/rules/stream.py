@@ -14,11 +14,11 @@ _ADVICE = "not all of its uses are known; put them under one `if torch.cuda.is_a
 class CudaStream(Rule):
     """
     ## What it does
-    Finds CUDA streams and events, and their uses.
+    Finds CUDA streams and events, and the code that uses them.
 
     ## Why it matters
-    They cannot be created without CUDA: "torch.cuda.Stream requires CUDA support". This stops programs that load
-    the next batch on a separate stream, or measure time with events.
+    Without CUDA, creating a stream or an event raises an error: "torch.cuda.Stream requires CUDA support". This error
+    stops programs that load the next batch on a separate stream or measure time with events.
 
     ## Example
     ```python
@@ -38,11 +38,13 @@ class CudaStream(Rule):
     ```
 
     ## Fix safety
-    Safe: entering `torch.cuda.stream(None)` does nothing, and without a GPU there is no work to synchronize. A time
-    measured with events becomes `nan` on a CPU. Statements that only measure and print such a time run only with CUDA.
-    All uses of a stream or event are fixed together, along with any stream or event that is used with it. There is no
-    fix if some uses are unknown because the stream is passed to a function, is stored in a list, or shares its name
-    with something else. There is also no fix if `nan` would be converted to an int.
+    The fix is safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is no work to
+    synchronize. On a CPU, a time measured with events becomes `nan`, and statements that only measure and print the
+    time are skipped.
+
+    The fix changes all uses of a stream or event together, along with any other streams or events that are used with
+    it. There is no fix if some uses are unknown, for example because the stream is passed to a function, is stored in a
+    list or shares its name with another value. There is also no fix if the program would convert `nan` to an int.
     """
 
     code = "DF404"

@@ -24,10 +24,10 @@ _HOLDERS = (ast.keyword, ast.arguments, ast.Assign, ast.IfExp, ast.Return, ast.L
 class SyncBatchNorm(Rule):
     """
     ## What it does
-    Finds `torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)`, and layers of this class.
+    Finds calls to `torch.nn.SyncBatchNorm.convert_sync_batchnorm`, and `torch.nn.SyncBatchNorm` layers.
 
     ## Why it matters
-    The layers raise an error in distributed training on CPUs: "SyncBatchNorm layers only work with GPU modules".
+    In distributed training on CPUs, these layers raise an error: "SyncBatchNorm layers only work with GPU modules".
 
     ## Example
     ```python
@@ -40,10 +40,12 @@ class SyncBatchNorm(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the model is the same. On a CPU each process has its own statistics, so the numbers can differ from
-    those on several GPUs, but not from those on a single GPU. Without CUDA, a layer of this class becomes a plain
-    `BatchNorm` layer if it follows a linear or convolutional layer in `nn.Sequential`, which shows how many dimensions
-    its inputs have. Any other layer of this class is reported without a fix.
+    The fix is safe: with CUDA, the model is the same as before. On a CPU, each process computes its own statistics, so
+    the results can differ from those on several GPUs, but not from those on a single GPU.
+
+    Without CUDA, a `SyncBatchNorm` layer becomes a plain `BatchNorm` layer if it follows a linear or convolutional
+    layer in `nn.Sequential`, because that layer shows how many dimensions the inputs have. Any other `SyncBatchNorm`
+    layer is reported without a fix.
     """
 
     code = "DF603"

@@ -13,12 +13,12 @@ from devicefix.rules.base import Example, Rule
 class TensorDeviceNumber(Rule):
     """
     ## What it does
-    Finds code that uses the index of a tensor's device as a number, in arithmetic or to index something. Also finds
-    code that reads the number in a device name.
+    Finds code that uses a tensor's device index in arithmetic or as a list index, and code that reads the number from a
+    device name.
 
     ## Why it matters
-    On a CPU `x.get_device()` is -1, which counts from the end of a list, and `x.device.index` is `None`. The name
-    `"cpu"` holds no number: `int("cpu")` and `"cpu".split(":")[1]` raise an error.
+    On a CPU, `x.get_device()` returns -1, which selects the last item of a list, and `x.device.index` is `None`. The
+    name `"cpu"` contains no number, so `int("cpu")` and `"cpu".split(":")[1]` raise errors.
 
     ## Example
     ```python
@@ -33,8 +33,8 @@ class TensorDeviceNumber(Rule):
     ```
 
     ## Fix safety
-    There is no fix: which number is right without a GPU depends on the program. If the number is only used as a device,
-    that use is fixed instead.
+    There is no fix: the right number for a CPU depends on the program. If the number is used only as a device, another
+    rule fixes that use instead.
     """
 
     code = "DF206"

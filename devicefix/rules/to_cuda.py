@@ -14,11 +14,11 @@ from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 class ToCuda(Rule):
     """
     ## What it does
-    Finds `x.to(...)` with a CUDA device: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`, `f"cuda:{rank}"`, or a
-    variable that holds the index of a GPU.
+    Finds calls to `x.to(...)` with a CUDA device: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`, `f"cuda:{rank}"`
+    or a variable that contains a GPU index.
 
     ## Why it matters
-    Without CUDA the call raises "Torch not compiled with CUDA enabled".
+    Without CUDA, the call raises an error: "Torch not compiled with CUDA enabled".
 
     ## Example
     ```python
@@ -35,8 +35,8 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the device is the same as before. The values assigned to a variable show whether it holds an index.
-    The fix is unsafe if only the variable's name says so.
+    The fix is safe: with CUDA, the device is the same as before. It is unsafe if only a variable's name suggests that
+    the variable contains a GPU index.
     """
 
     code = "DF102"

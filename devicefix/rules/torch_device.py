@@ -18,10 +18,10 @@ _OFTEN = 3  # so many arguments are worth a definition of their own
 class TorchDevice(Rule):
     """
     ## What it does
-    Finds `torch.device("cuda")` and its variants: with an index, with only a number, or with a formatted string.
+    Finds `torch.device("cuda")` and its variants with an index, a formatted string or only a number.
 
     ## Why it matters
-    The device can be created anywhere, but moving anything to it fails without CUDA.
+    You can create the device on any machine, but without CUDA, moving anything to it fails.
 
     ## Example
     ```python
@@ -38,10 +38,12 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    Safe. Unsafe if the program uses the index of the device (`device.index + 1`), since the CPU has none. Also unsafe
-    if the program stops, or may stop, when the device is the CPU (`assert device.type == "cuda"`, or `== args.type`). A
-    device is not reported if the program only compares it or its type (`x.device == torch.device("cuda")`), since the
-    comparison is also correct on a CPU. A device that only `torch.cuda` functions use is not reported either.
+    The fix is safe: with CUDA, the device is the same as before. It is unsafe if the program uses the device's index,
+    as in `device.index + 1`, because the CPU has no index. It is also unsafe if a check may stop the program when the
+    device is the CPU, as in `assert device.type == "cuda"` or `assert device.type == args.type`.
+
+    The rule ignores a device if the program only compares it or its type, as in `x.device == torch.device("cuda")`,
+    because the comparison is also correct on a CPU. It also ignores a device that only `torch.cuda` functions use.
     """
 
     code = "DF201"

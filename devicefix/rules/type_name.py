@@ -14,14 +14,12 @@ _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
 class TypeName(Rule):
     """
     ## What it does
-    Finds strings that name a CUDA tensor type: `x.type() == "torch.cuda.HalfTensor"`,
+    Finds CUDA tensor types given as strings, as in `x.type() == "torch.cuda.HalfTensor"` and
     `torch.set_default_tensor_type("torch.cuda.FloatTensor")`.
 
     ## Why it matters
-    Converting to such a type fails without CUDA. A comparison is never true on a CPU, where the same tensor is a
-    `torch.HalfTensor`, so the program takes a different path than on a GPU. A comparison with `torch.cuda.FloatTensor`
-    checks whether the tensor is on a GPU, not its dtype. It is reported only if the module itself moves the tensor,
-    since it is then never false with CUDA.
+    Without CUDA, converting a tensor to such a type fails. A comparison with `"torch.cuda.HalfTensor"` is never true on
+    a CPU, where the same tensor is a `torch.HalfTensor`, so the program takes a different path than on a GPU.
 
     ## Example
     ```python
@@ -36,7 +34,11 @@ class TypeName(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the string is the same as before.
+    The fix is safe: with CUDA, the string is the same as before.
+
+    A comparison with `"torch.cuda.FloatTensor"` checks whether the tensor is on a GPU, not which dtype it has. The rule
+    reports the comparison only if the same file moves the tensor to a GPU, because with CUDA, the result is then always
+    the same. There is no fix: compare the dtype instead.
     """
 
     code = "DF302"

@@ -22,11 +22,11 @@ DTYPES = {
 class TypedTensor(Rule):
     """
     ## What it does
-    Finds CUDA tensor types, such as `torch.cuda.FloatTensor`: called to create a tensor, passed to `.type(...)`, or
-    stored in a variable.
+    Finds CUDA tensor types, such as `torch.cuda.FloatTensor`, that the program calls to create a tensor, passes to
+    `.type(...)` or stores in a variable.
 
     ## Why it matters
-    Without CUDA, creating a tensor of such a type or converting to it raises an error: "type
+    Without CUDA, creating a tensor of such a type or converting a tensor to it raises an error such as "type
     torch.cuda.FloatTensor not available".
 
     ## Example
@@ -46,8 +46,9 @@ class TypedTensor(Rule):
     ```
 
     ## Fix safety
-    Safe. Sizes stay sizes, data stays data, and random numbers are drawn on the same device. If the argument may be
-    either a size or data, the fix keeps the call and selects only the type.
+    The fix is safe: with CUDA, the tensor has the same type and device, and random numbers are drawn on the same
+    device. If devicefix can't tell whether the argument is a size or data, the fix keeps the call and makes only the
+    type depend on CUDA.
     """
 
     code = "DF301"

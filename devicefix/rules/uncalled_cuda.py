@@ -20,11 +20,11 @@ _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.modul
 class UncalledCuda(Rule):
     """
     ## What it does
-    Finds indirect uses of `.cuda`: `map(torch.Tensor.cuda, xs)`, `torch.Tensor.cuda(x)`,
-    `getattr(x, "cuda")()`, `operator.methodcaller("cuda")`, `move = x.cuda`.
+    Finds indirect uses of the `cuda` method: `map(torch.Tensor.cuda, xs)`, `torch.Tensor.cuda(x)`,
+    `getattr(x, "cuda")()`, `operator.methodcaller("cuda")` and `move = x.cuda`.
 
     ## Why it matters
-    The call raises an error without CUDA, wherever it happens.
+    Without CUDA, the method raises an error wherever the program calls it.
 
     ## Example
     ```python
@@ -39,8 +39,8 @@ class UncalledCuda(Rule):
     ```
 
     ## Fix safety
-    Safe if the tensor is the only argument. A bound method that is stored (`move = x.cuda`) is reported without
-    a fix.
+    The fix is safe: with CUDA, the tensor moves to the same device as before. A call with additional arguments is
+    usually reported without a fix, and so is a stored bound method, as in `move = x.cuda`.
     """
 
     code = "DF103"

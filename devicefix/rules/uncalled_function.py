@@ -27,10 +27,10 @@ class UncalledFunction(Rule):
     """
     ## What it does
     Finds `torch.cuda` functions that raise an error without CUDA and are stored or passed as values instead of being
-    called: `sync = torch.cuda.synchronize`, `def f(sync=torch.cuda.synchronize)`, `getattr(torch.cuda, name)`.
+    called, as in `sync = torch.cuda.synchronize`, `def f(sync=torch.cuda.synchronize)` and `getattr(torch.cuda, name)`.
 
     ## Why it matters
-    The call raises an error without CUDA, wherever it happens.
+    Without CUDA, the function raises an error wherever the program calls it.
 
     ## Example
     ```python
@@ -43,8 +43,8 @@ class UncalledFunction(Rule):
     ```
 
     ## Fix safety
-    Safe: only functions that return None are replaced. Other functions, and functions whose name is computed, are
-    reported without a fix: you have to decide what to use on a CPU.
+    The fix is safe: it replaces only functions that return `None`. Other functions, and functions that are looked up by
+    a computed name, are reported without a fix: you have to decide what to use on a CPU.
     """
 
     code = "DF409"

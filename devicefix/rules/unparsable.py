@@ -13,12 +13,13 @@ from devicefix.rules.base import Rule
 class Unparsable(Rule):
     """
     ## What it does
-    Reports files that are not valid Python 3, with the line and the cause.
+    Finds files that are not valid Python 3, and reports the line and the cause of the error.
 
     ## Why it matters
-    Such a file is neither checked nor rewritten. Many old PyTorch programs are written in Python 2, in which case the
-    message says so. If the file uses syntax that is newer than the Python that runs devicefix, the message names the
-    Python version to run devicefix with. A file with `x.cuda(async=True)` is still checked: see `async-name`.
+    devicefix neither checks nor rewrites a file that it cannot parse. Many old PyTorch programs are written in Python
+    2; in that case, the message points this out. If the file uses syntax that is newer than the Python version that
+    runs devicefix, the message gives the version that you need. devicefix still checks a file that contains
+    `x.cuda(async=True)`: see `async-name`.
 
     ## Example
     ```python
@@ -31,8 +32,8 @@ class Unparsable(Rule):
     ```
 
     ## Fix safety
-    There is no fix: convert the file to Python 3 first, for example with `2to3`. `2to3` is part of Python up to 3.12:
-    `python3.12 -m lib2to3 --write train.py`.
+    There is no fix: convert the file to Python 3 first, for example with `python3.12 -m lib2to3 --write train.py`. The
+    `lib2to3` module is part of Python 3.12 and older versions.
     """
 
     code = "DF901"

@@ -7,12 +7,14 @@ from devicefix.rules.base import Example, Rule
 class UnusedNoqa(Rule):
     """
     ## What it does
-    Reports a `# noqa` comment with a devicefix code that suppresses nothing on its line, or that belongs to no rule.
-    The rule ignores other tools' codes, the codes of rules that are off, and `# noqa` comments without codes.
+    Finds `# noqa` comments with a devicefix code that suppresses nothing on its line or belongs to no rule. The rule
+    ignores other tools' codes, the codes of rules that are off, and `# noqa` comments without codes.
+
+    This rule is off by default, like its counterpart in ruff. Enable it with `--extend-select DF001`, ideally after a
+    rewrite.
 
     ## Why it matters
-    The comment has served its purpose, and would hide the next problem on that line. The rule is off by default,
-    as in ruff: enable it with `--extend-select DF001`, ideally after a rewrite.
+    The comment no longer serves a purpose, but it would hide the next problem on that line.
 
     ## Example
     ```python
@@ -25,9 +27,9 @@ class UnusedNoqa(Rule):
     ```
 
     ## Fix safety
-    Safe: only the comment changes. Text after the codes counts as the reason for them, and is removed together with the
-    last code. Findings in one file can depend on other files, so check all files of a program together. To keep a
-    comment as it is, add DF001 to it.
+    The fix is safe: it changes only the comment. It treats text after the codes as the reason for them, and removes
+    that text together with the last code. Because findings in one file can depend on other files, check all files of a
+    program together. To keep a comment as it is, add `DF001` to it.
     """
 
     code = UNUSED
