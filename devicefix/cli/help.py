@@ -13,7 +13,7 @@ _GROUPS = {
         "exclude", "extend-exclude", "force-exclude", "respect-gitignore", "config-files", "docs",
         "max-file-size", "stdin-filename",
     ),
-    "Configuration, cache and log": (
+    "Miscellaneous": (
         "config", "isolated", "cache-dir", "no-cache", "jobs", "executor", "verbose", "quiet", "color",
         "help",
     ),
