@@ -84,7 +84,7 @@ def test_add_noqa_suppresses_every_finding_and_changes_no_code(rule: type[Rule])
         assert check_file(added.data, "module.py", settings, Project()).findings == []
         assert ast.dump(parse(added.data.decode())) == ast.dump(parse(data.decode()))
         after = check_file(added.data, "module.py", Settings(select=("DF001",)), Project()).findings
-        assert [each for each in after if "is not found here" in each.message] == []
+        assert [each for each in after if "is not reported here" in each.message] == []
 
 
 def test_findings_that_no_comment_can_suppress_are_errors(cli: Cli, tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_unused_comments_are_reported_and_removed_if_selected(cli: Cli, tmp_path
     file.write_text("x = 1  # noqa: DF101, F401\ny = 2  # noqa: DF1O1\nz = 3  # noqa: DF909\n")
     assert cli("check").exit_code == 0
     shown = cli("check", "--extend-select", "DF001").stdout
-    assert "Unused `noqa`: DF101 is not found here" in shown
-    assert "Unused `noqa`: no rule has the code 'DF909'; did you mean 'DF90" in shown
+    assert "unused `noqa`: DF101 is not reported here" in shown
+    assert "unused `noqa`: no rule has the code 'DF909'; did you mean 'DF90" in shown
     assert cli("rewrite", "--in-place", "--extend-select", "DF001").exit_code == 0
     assert file.read_text() == "x = 1  # noqa: F401\ny = 2  # noqa: DF1O1\nz = 3\n"
 
@@ -270,7 +270,7 @@ def test_the_baseline_of_the_configuration_is_found_from_any_folder(
         ("\xff", "known.json: not a baseline: "),
         ("[" * 100_000, "known.json"),
         ("[]", 'known.json: not a baseline: it has no "version"'),
-        ('{"version": 2}', "its version is 2, but this devicefix reads 1"),
+        ('{"version": 2}', "its version is 2, but this devicefix supports only version 1"),
         ('{"version": 1}', '"findings" must be an object'),
         ('{"version": 1, "findings": {"a.py": []}}', "\"findings\", 'a.py' must be an object"),
         ('{"version": 1, "findings": {"a.py": {"DF101": [1]}}}', "'a.py', 'DF101' must be a list of strings"),
@@ -376,7 +376,7 @@ def test_per_file_ignores_of_the_file_and_of_the_command_line(cli: Cli, tmp_path
     assert found("--no-cache", "--extend-exclude", "/b.py") == ["a.py"]
     done = cli("check", "--per-file-ignores", "a.py:DF101,DF102")
     assert done.exit_code == 2
-    assert "'DF102' is not a pair of a pattern and a code" in done.stderr
+    assert "'DF102' is not a pattern and a code" in done.stderr
 
 
 def test_extend_exclude_adds_to_exclude_from_its_own_folder(

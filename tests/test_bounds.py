@@ -25,10 +25,10 @@ from devicefix.runner.run import check_text
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 SECONDS = 3.0  # generous, for a busy machine: without limits each of these takes minutes
-TOO_LARGE = "it is larger than 1K; exclude it, or allow more with --max-file-size\n"
+TOO_LARGE = "the file is larger than 1K; exclude it, or raise the limit with --max-file-size\n"
 TOO_MUCH = (
-    "can't be parsed, so nothing in this file is checked: there is more than 256 bytes of code; exclude it,"
-    " or use"
+    "can't be parsed, so nothing in this file is checked: the code is larger than 256 bytes; exclude the"
+    " file, or use"
 )
 
 
@@ -60,7 +60,7 @@ def test_files_are_read_up_to_a_size(tmp_path: Path) -> None:
         file.write_bytes(b"x" * length)
         assert sizes.read(file, 10) == b"x" * length
     file.write_bytes(b"x" * 11)
-    with pytest.raises(OSError, match="it is larger than 10 bytes"):
+    with pytest.raises(OSError, match="the file is larger than 10 bytes"):
         sizes.read(file, 10)
 
 
@@ -134,11 +134,11 @@ def test_an_endless_standard_input() -> None:
             [sys.executable, "-m", "devicefix", "check", "-"], stdin=endless, capture_output=True, text=True
         )
     assert done.returncode == 2
-    assert "it is larger than 16M" in done.stderr
+    assert "the file is larger than 16M" in done.stderr
 
 
 def test_large_sources_in_the_api() -> None:
-    with pytest.raises(DevicefixError, match="it is larger than 1K"):
+    with pytest.raises(DevicefixError, match="the file is larger than 1K"):
         devicefix.check_source(LARGE["a.py"], max_file_size="1K")
     assert len(devicefix.check_source(LARGE["a.py"], max_file_size="1G")) == 1
 
@@ -159,7 +159,7 @@ def test_a_configuration_may_lower_the_size_only(cli: Cli, tmp_path: Path) -> No
     assert TOO_LARGE in cli("check", ".").stderr
     assert "DF101" in cli("check", "--max-file-size", "1G", ".").stdout
     for value, words in (
-        ('"17M"', 'must be at most "16M"; use --max-file-size for more'),
+        ('"17M"', 'must be at most "16M"; to allow more, use --max-file-size'),
         ("1", "must be a"),
     ):
         file.write_text(f"max-file-size = {value}\n")
@@ -231,7 +231,7 @@ def test_a_large_pyproject_is_refused_only_if_it_speaks_of_us(cli: Cli, tmp_path
     assert cli("check", ".").exit_code == 1
     file.write_text("[tool.devicefix]\n" + "#" * (MOST + 1))
     done = cli("check", ".")
-    assert (done.exit_code, done.stderr) == (2, f"Error: {file}: it is larger than 256K\n")
+    assert (done.exit_code, done.stderr) == (2, f"Error: {file}: the file is larger than 256K\n")
     file.write_text("#" * (17 * 2**20))
     assert cli("check", ".").exit_code == 2
 

@@ -93,7 +93,7 @@ def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tm
         (["config", "selekt"], "unknown key 'selekt'; did you mean 'select'?"),
         (["config", "nope"], "unknown key 'nope'; `devicefix config` lists all keys"),
         (["check", "--watch", "--fix"], "--watch cannot be used with --fix"),
-        (["check", "--watch", "-"], "--watch cannot be used with the standard input (-)"),
+        (["check", "--watch", "-"], "--watch cannot be used with standard input (-)"),
         (["check", "--fix", "--add-noqa"], "--add-noqa and --fix cannot be used together"),
         (["check", "--diff", "--diff-base", "x"], "--diff cannot be used with --diff-base"),
         (["frobnicate"], "unknown command 'frobnicate'"),
@@ -139,7 +139,7 @@ def test_an_unreadable_file_is_an_error_and_the_others_are_checked(
     assert done.exit_code == 2
     assert done.stderr == "locked.py: error: Permission denied\n"
     assert LINE.match(done.stdout)
-    assert "Found 1 finding in 1 of 1 file; 1 file failed, see the errors.\n" in done.stdout
+    assert "Found 1 finding in 1 of 1 file; 1 file failed (see the errors).\n" in done.stdout
 
 
 def test_an_internal_error_has_no_traceback_and_the_others_are_checked(
@@ -157,7 +157,7 @@ def test_an_internal_error_has_no_traceback_and_the_others_are_checked(
     monkeypatch.setattr(engine, "check_module", failing)
     done = cli("rewrite", "--in-place")
     assert done.exit_code == 2
-    expected = "odd.py: error: internal error, please report it: ZeroDivisionError: by\\nzero (test_cli.py:"
+    expected = "odd.py: error: internal error; please report it: ZeroDivisionError: by\\nzero (test_cli.py:"
     assert done.stderr.startswith(expected)
     assert done.stderr.count("\n") == 1
     assert (tmp_path / "odd.py").read_text() == TIED
@@ -174,7 +174,7 @@ def test_an_internal_error_outside_the_engine_has_no_traceback(
     done = cli("check")
     assert done.exit_code == 2
     assert done.stderr.startswith(
-        "Warning: no Python files found\nError: internal error, please report it: RuntimeError: odd"
+        "Warning: no Python files found\nError: internal error; please report it: RuntimeError: odd"
     )
 
 
@@ -287,7 +287,7 @@ def test_an_unwritable_file_is_an_error_and_the_others_are_written(
     done = cli("rewrite", "--in-place")
     assert done.exit_code == 2
     assert done.stderr == "full.py: error: No space left on device\n"
-    assert "Fixed 1 finding in 1 file; 0 findings remain; 1 file failed, see the errors.\n" in done.stdout
+    assert "Fixed 1 finding in 1 file; 0 findings remain; 1 file failed (see the errors).\n" in done.stdout
 
 
 def test_standard_input_goes_to_standard_output(cli: Cli, tmp_path: Path) -> None:
@@ -399,9 +399,9 @@ def test_version_and_help(cli: Cli) -> None:
 def test_a_named_file_of_another_kind_is_an_error(cli: Cli, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(TIED)
     done = cli("check", name)
-    what = "it is neither Python nor a notebook, documentation or configuration file"
+    what = "the file is neither Python code nor a notebook, documentation or configuration file"
     assert (done.exit_code, done.stderr) == (2, f"{name}: error: not checked: {what}\n")
-    assert "1 file failed, see the errors" in done.stdout
+    assert "1 file failed (see the errors)" in done.stdout
 
 
 def clean_in(cli: Cli) -> tuple[int, str]:
@@ -578,5 +578,5 @@ def test_help_lists_each_option_once_and_by_group() -> None:
     assert set(_GROUP_OF) <= every | {"--help"}
     shown = "".join(main.get_command(context, "check").get_help(context))  # type: ignore[union-attr]
     assert [line for line in shown.splitlines() if re.fullmatch(r"[A-Z].*:", line)] == [
-        "Options:", "Rule selection:", "File selection:", "Configuration, cache and log:",
+        "Options:", "Rule selection:", "File selection:", "Miscellaneous:",
     ]  # fmt: skip

@@ -60,7 +60,7 @@ def test_a_wrong_configuration_skips_the_file(tmp_path: Path) -> None:
     file = tmp_path / "tied.py"
     file.write_text(TIED)
     done = codemod(tmp_path, "tied.py")
-    assert "devicefix.toml:1:1: jobs: must be a whole number from 1" in done.stderr + done.stdout
+    assert "devicefix.toml:1:1: jobs: must be a positive integer" in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     assert file.read_text() == TIED
 

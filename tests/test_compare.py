@@ -321,7 +321,7 @@ def test_ranges_of_observations() -> None:
         one, ended(first, observed_range(2, 9, "a", 0.5), observed_range(10, 20, "b", 0.6)), 1e-6
     )
     assert describe(found) == (
-        "train.py:1: `.item()` gave tensors with the mean 0.5 in the original"
+        "train.py:1: `.item()` returned tensors with the mean 0.5 in the original"
         " and 0.6 in the rewritten program (10th to 20th time at this line)"
     )
     (found,) = same_machine(
@@ -340,28 +340,28 @@ def test_ranges_of_observations() -> None:
     [
         (
             scalar(0.69314), scalar(0.70123),
-            "`.item()` gave 0.6931 on CUDA and 0.7012 on the CPU (1st time at this line)",
+            "`.item()` returned 0.6931 on CUDA and 0.7012 on the CPU (1st time at this line)",
         ),
         (
             scalar(1.0), scalar(1.0001, "cpu"),
-            "`.item()` gave 1 on CUDA and 1.0001 on the CPU (1st time at this line)",
+            "`.item()` returned 1 on CUDA and 1.0001 on the CPU (1st time at this line)",
         ),
         (
             scalar(True), scalar(False),
-            "`.item()` gave True on CUDA and False on the CPU (1st time at this line)",
+            "`.item()` returned True on CUDA and False on the CPU (1st time at this line)",
         ),
         (
             tensor(1.0, 2.0), tensor(1.0, 2.5, digest="b"),
-            "`.item()` gave float32[2] with 2 as its 2nd sample on CUDA"
+            "`.item()` returned float32[2] with 2 as its 2nd sample on CUDA"
             " and 2.5 on the CPU (1st time at this line)",
         ),
         (
             scalar(1, dtype="int64"), scalar(1.0),
-            "`.item()` gave a tensor of int64 on CUDA and of float32 on the CPU (1st time at this line)",
+            "`.item()` returned a tensor of int64 on CUDA and of float32 on the CPU (1st time at this line)",
         ),
         (
             tensor(1.0), tensor(1.0, 1.0),
-            "`.item()` gave shape (1,) on CUDA and (2,) on the CPU (1st time at this line)",
+            "`.item()` returned shape (1,) on CUDA and (2,) on the CPU (1st time at this line)",
         ),
     ],
 )  # fmt: skip

@@ -83,8 +83,8 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
             "2:1: [tool.devicefix] select: no rule has the code 'DF999'",
         ),
         ("[tool.devicefix]\nunsafe-fixes = 1", "2:1: [tool.devicefix] unsafe-fixes: must be true or false"),
-        ("[tool.devicefix]\njobs = 0", "2:1: [tool.devicefix] jobs: must be a whole number from 1"),
-        ("[tool.devicefix]\njobs = true", "2:1: [tool.devicefix] jobs: must be a whole number from 1"),
+        ("[tool.devicefix]\njobs = 0", "2:1: [tool.devicefix] jobs: must be a positive integer"),
+        ("[tool.devicefix]\njobs = true", "2:1: [tool.devicefix] jobs: must be a positive integer"),
         ("[tool]\ndevicefix = 1", "2:1: [tool.devicefix] must be a table"),
         ("[tool.devicefix", "1:16: Expected ']' at the end of a table declaration"),
         ("[tool.devicefix]\nselect = [", "2:11: "),
@@ -166,7 +166,7 @@ def test_a_separate_file_holds_the_keys_at_the_top(tmp_path: Path) -> None:
     assert str(caught.value) == f"{file}:2:1: the configuration has no key 'jbos'; did you mean 'jobs'?"
     file.write_text("[tool.devicefix]\njobs = 3\n")
     with pytest.raises(
-        ConfigError, match=r"in a devicefix.toml the keys are at the top level, without \[tool.devicefix\]"
+        ConfigError, match=r"in devicefix.toml, keys belong at the top level, without \[tool.devicefix\]"
     ):
         load(file, known_codes)
 

@@ -109,15 +109,18 @@ GOOD: dict[str, Any] = {"devicefix": "1", "source": "a", "rewrite": "b", "fixes"
         ("[" * 100_000, "not a coverage file: "),
         ("\xff", "not a coverage file: "),
         ([], 'it has no "version"'),
-        ({"version": 2, "files": {}}, "its version is 2, but this devicefix reads 1"),
+        ({"version": 2, "files": {}}, "its version is 2, but this devicefix supports only version 1"),
         ({"version": 1}, '"files" must be an object'),
         ({"version": 1, "files": []}, '"files" must be an object'),
         ({"version": 1, "files": {"a.py": 3}}, "\"files\", 'a.py' must have"),
         ({"version": 1, "files": {"a.py": {**GOOD, "source": 1}}}, "\"files\", 'a.py' must have"),
-        ({"version": 1, "files": {"a.py": {**GOOD, "fixes": [1]}}}, '"files", \'a.py\', "fixes" must hold'),
-        ({"version": 1, "files": {"a.py": {**GOOD, "fixes": [["1", 1, "X", []]]}}}, '"fixes" must hold'),
-        ({"version": 1, "files": {"a.py": {**GOOD, "fixes": [[1, "X", []]]}}}, '"fixes" must hold'),
-        ({"version": 1, "files": {"a.py": {**GOOD, "fixes": [[1, 1, "X", [1]]]}}}, '"fixes" must hold'),
+        (
+            {"version": 1, "files": {"a.py": {**GOOD, "fixes": [1]}}},
+            '"files", \'a.py\', "fixes" must contain',
+        ),
+        ({"version": 1, "files": {"a.py": {**GOOD, "fixes": [["1", 1, "X", []]]}}}, '"fixes" must contain'),
+        ({"version": 1, "files": {"a.py": {**GOOD, "fixes": [[1, "X", []]]}}}, '"fixes" must contain'),
+        ({"version": 1, "files": {"a.py": {**GOOD, "fixes": [[1, 1, "X", [1]]]}}}, '"fixes" must contain'),
     ],
 )
 def test_a_file_that_is_broken_is_an_error_and_stays(file: Path, document: Any, why: str) -> None:
@@ -141,9 +144,9 @@ def test_a_file_that_is_missing_large_or_special(file: Path) -> None:
         coverage.read(file)
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(ConfigError, match="it is a pipe"):
+    with pytest.raises(ConfigError, match="this is a pipe"):
         coverage.read(file)
-    with pytest.raises(OSError, match="it is a pipe"):
+    with pytest.raises(OSError, match="this is a pipe"):
         coverage.add(file, {}, ())
 
 

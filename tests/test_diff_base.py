@@ -170,14 +170,14 @@ def test_a_shallow_clone_is_an_error_with_a_hint(
     repository("clone", "-q", "--depth=1", f"file://{tmp_path}", "--branch=work", "short")
     monkeypatch.chdir(tmp_path / "short")
     result = check("main")
-    assert result.exit_code == 2 and "whose history is cut short: git fetch --unshallow" in result.stderr
+    assert result.exit_code == 2 and "which is a shallow clone: run git fetch --unshallow" in result.stderr
 
 
 def test_without_git(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".git").rename(tmp_path / ".not-git")
     assert "is not in a git work tree" in check("main").stderr
     (tmp_path / ".git").mkdir()
-    assert "git does not accept" in check("main").stderr
+    assert "git refuses to use" in check("main").stderr
     (tmp_path / ".git").rmdir()
     (tmp_path / ".not-git").rename(tmp_path / ".git")
     monkeypatch.setenv("PATH", "")

@@ -348,7 +348,7 @@ def test_flag_of_a_base_class_in_another_file_is_a_guard() -> None:
 def test_module_of_plain_values_gets_no_import() -> None:
     for imports in ("", "from .data import *\n"):
         result = rewrite(f"{imports}dist_params = dict(backend='nccl')\n")
-        assert result.output is None and "module of constants" in result.findings[0].message
+        assert result.output is None and "file of constants" in result.findings[0].message
 
 
 def test_neighbours_share_a_guard() -> None:
@@ -382,11 +382,11 @@ def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
         (", devices=2", ", which uses a GPU if there is one"),
         (
             ", devices=[0]",
-            " and `devices=[0] if torch.cuda.is_available() else 1`, since a CPU takes only a number",
+            " and `devices=[0] if torch.cuda.is_available() else 1`, because a CPU accepts only a number of devices",
         ),
         (
             ", devices=-1",
-            " and `devices=-1 if torch.cuda.is_available() else 1`, since a CPU takes only a number",
+            " and `devices=-1 if torch.cuda.is_available() else 1`, because a CPU accepts only a number of devices",
         ),
     ],
 )
@@ -417,5 +417,5 @@ def run(target, args):
 """
     inside, outside = analyze(source).findings
     assert inside.safety is Safety.UNSAFE
-    assert "may change a tensor in place that only a GPU copies" in inside.message
+    assert "may change in place a tensor that is copied only on a GPU" in inside.message
     assert outside.safety is Safety.SAFE

@@ -164,7 +164,7 @@ def test_a_scheduler_that_is_lost_on_the_way(start: Start, programs: Path, tmp_p
         output, errors = running.communicate(timeout=60)
     assert running.returncode == 2 and output == ""
     assert (
-        errors.startswith(f"Error: dask://127.0.0.1:{port}: the workers are lost (")
+        errors.startswith(f"Error: dask://127.0.0.1:{port}: lost the connection to the workers (")
         and errors.count("\n") == 1
     )
 

@@ -106,5 +106,5 @@ def test_an_error_is_a_finding_and_flake8_continues(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("devicefix.server.flake8.check_text", lambda *_: 1 / 0)
     (found,) = Plugin(None, os.fspath(tmp_path / "x" / "one.py"), TIED.splitlines(True)).run()  # type: ignore[arg-type]
     assert found[:2] == (1, 0) and found[2].startswith(
-        "DF000 not checked: internal error, please report it: Zero"
+        "DF000 not checked: internal error; please report it: Zero"
     )

@@ -37,16 +37,19 @@ def test_the_names_of_programs_differ() -> None:
     ("statement", "advice"),
     [
         ("from apex.normalization import FusedLayerNorm", "`torch.nn.LayerNorm`"),
-        ("from apex.optimizers import FusedAdam", "`torch.optim.AdamW` with its `weight_decay` (0 in apex)"),
+        (
+            "from apex.optimizers import FusedAdam",
+            "`torch.optim.AdamW` and pass `weight_decay` (0 by default in apex)",
+        ),
         ("from apex.parallel import convert_syncbn_model", "`torch.nn.SyncBatchNorm.convert_sync_batchnorm`"),
         ("from apex.optimizers import FusedLAMB", "torch has no LAMB"),
-        ("from apex.optimizers import FusedAdagrad", "the same optimizer of `torch.optim`"),
+        ("from apex.optimizers import FusedAdagrad", "the same optimizer from `torch.optim`"),
         (
             "from flash_attn import flash_attn_func\nflash_attn_func(*x)",
-            "with the sequence and the heads transposed",
+            "transpose the sequence and head dimensions",
         ),
-        ("from flash_attn import flash_attn_varlen_func", "for each sequence by itself"),
-        ("import apex.amp", "disable themselves on a CPU"),
+        ("from flash_attn import flash_attn_varlen_func", "call it on each sequence separately"),
+        ("import apex.amp", "turn themselves off on a CPU"),
     ],
 )
 def test_the_most_exact_name_gives_the_advice(statement: str, advice: str) -> None:
@@ -64,14 +67,14 @@ def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
     [
         (
             "from lightning import Trainer\nTrainer(precision=16)",
-            'computes in bfloat16 on a CPU; use "32-true"',
+            'computes in bfloat16 on a CPU; without CUDA, use "32-true"',
         ),
         ("from lightning import Trainer\nTrainer(precision='16-mixed', accelerator='auto')", "bfloat16"),
         (
             "import pytorch_lightning as pl\npl.Trainer(strategy='fsdp_cpu_offload')",
             "needs a GPU in Lightning",
         ),
-        ("from lightning import Trainer\nTrainer(devices='0')", "a CPU takes only a number"),
+        ("from lightning import Trainer\nTrainer(devices='0')", "a CPU accepts only a number of devices"),
         (
             "from lightning import Trainer\nTrainer(accelerator='gpu', devices='0,')",
             "`devices='0,' if torch.cuda",
@@ -82,8 +85,8 @@ def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
             "from transformers import TrainingArguments\nTrainingArguments(o, tf32=True, no_cuda=True)",
             "`tf32=",
         ),
-        ("from ultralytics import YOLO\nm = YOLO(p)\nm.val(device='0,1')", 'use "cpu" without CUDA'),
-        ("import spconv.pytorch", "no gradients"),
+        ("from ultralytics import YOLO\nm = YOLO(p)\nm.val(device='0,1')", 'without CUDA, use "cpu"'),
+        ("import spconv.pytorch", "does not support gradients"),
         ("unet.set_attention_backend('_native_cudnn')", 'use "native"'),
     ],
 )
@@ -113,18 +116,18 @@ def test_an_option_that_a_cpu_takes(code: str) -> None:
 
 def test_the_message_names_what_the_module_has_for_a_cpu() -> None:
     (message,) = _messages("import scan_cuda\n\n\ndef scan_ref(x):\n    return x\n")
-    assert message.endswith("; perhaps `scan_ref` of this module helps")
+    assert message.endswith("; this file's `scan_ref` may also help")
     (message,) = _messages("import triton\n\n\ndef f(x, *, use_triton=True):\n    return x\n")
-    assert message.endswith("; perhaps `use_triton=False` of this module helps")
+    assert message.endswith("; this file's `use_triton=False` may also help")
     (message,) = _messages("import triton\n\n\ndef scan_ref(x):\n    return x\n")
-    assert "perhaps" not in message
+    assert "may also help" not in message
 
 
 def test_the_message_names_attention_in_plain_torch() -> None:
     library = "from flash_attn import flash_attn_varlen_func\ny = flash_attn_varlen_func(x)\n\n\n"
     (message,) = _messages(f"{library}def f(q, flash):\n    return F.scaled_dot_product_attention(q, q, q)\n")
-    assert message.endswith("; perhaps `scaled_dot_product_attention` on line 7 of this module helps")
+    assert message.endswith("; this file's `scaled_dot_product_attention` on line 7 may also help")
     (message,) = _messages(f"{library}def attention_pytorch(q):\n    return q\n")
-    assert message.endswith("; perhaps `attention_pytorch` of this module helps")
+    assert message.endswith("; this file's `attention_pytorch` may also help")
     (message,) = _messages(f"{library}def attention(q):\n    return q\n")
-    assert "perhaps" not in message
+    assert "may also help" not in message

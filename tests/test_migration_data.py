@@ -150,7 +150,7 @@ def test_ties_by_owner(report: Report, tmp_path: Path) -> None:
     counts = {owner: each["findings"] for owner, each in document["owners"].items()}
     assert counts == {"@org/lib": 2, "@sam": 2, "none": 1}
     page = report().stdout
-    assert "<code>CODEOWNERS</code>, as GitHub reads it" in page
+    assert "<code>CODEOWNERS</code>, according to GitHub's rules" in page
     assert 'href="#owner=%40org/lib"' in page and 'data-owners="@org/lib @sam"' in page
     assert 'data-owners="none"' in page and ">no owner</a>" in page
 
@@ -175,7 +175,7 @@ def test_owners_that_cannot_be_read(report: Report, tmp_path: Path) -> None:
     (tmp_path / "CODEOWNERS").write_bytes(b"#" * (3 * 2**20 + 1))
     done = report()
     assert done.exit_code == 0 and 'id="owners"' not in done.stdout
-    assert "CODEOWNERS: warning: it is larger than 3M; the report shows no owners" in done.stderr
+    assert "CODEOWNERS: warning: the file is larger than 3M; the report shows no owners" in done.stderr
 
 
 # -- since an earlier report ---------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_what_is_new_fixed_and_still_there(report: Report, old: Path, tmp_path: 
     assert (last["status"], last["path"], last["folder"]) == ("fixed", "lib/state.py", "lib")
     page = report("--since", old).stdout
     assert "<strong>1</strong> is fixed" in page and '<a href="#status=new">1</a> is new' in page
-    assert "The earlier report, made on 20" in page
+    assert "The earlier report, created on 20" in page
     table = page.partition('class="plain progress"')[2].partition("</table>")[0]
     assert re.findall(r">(lib|net|\d+)<", table) == ["lib", "1", "1", "0", "net", "0", "1", "1"]
     assert "<dt>fixed since then</dt><dd>1</dd>" in page
@@ -246,9 +246,9 @@ def test_only_what_was_checked_again_is_fixed(
 
 
 def test_the_version_of_the_earlier_report_is_named(report: Report, old: Path) -> None:
-    assert "It was made by" not in report("--since", old).stdout
+    assert "It was created by" not in report("--since", old).stdout
     old.write_text(old.read_text().replace('"devicefix": "', '"devicefix": "0.0.<b>', 1))
-    assert "It was made by devicefix 0.0.&lt;b&gt;" in report("--since", old).stdout
+    assert "It was created by devicefix 0.0.&lt;b&gt;" in report("--since", old).stdout
 
 
 def _broken() -> Iterator[tuple[object, str]]:
@@ -258,7 +258,7 @@ def _broken() -> Iterator[tuple[object, str]]:
         "name": None, "fix": "safe", "message": "m", "category": "c", "fingerprint": "f",
     }  # fmt: skip
     yield [], 'it has no "version"'
-    yield whole | {"version": 2}, "its version is 2, but this devicefix reads 1"
+    yield whole | {"version": 2}, "its version is 2, but this devicefix supports only version 1"
     yield whole | {"findings": {}}, 'it must have "devicefix", "revision", "created" and "findings"'
     yield whole | {"created": 1}, 'it must have "devicefix", "revision", "created" and "findings"'
     wrongs: list[dict[str, object]] = [
@@ -266,7 +266,7 @@ def _broken() -> Iterator[tuple[object, str]]:
         {"path": "/" * 5000}, {"code": None},
     ]  # fmt: skip
     for wrong in wrongs:
-        yield whole | {"findings": [finding, finding | wrong]}, '"findings"[1] is not a finding of a report'
+        yield whole | {"findings": [finding, finding | wrong]}, '"findings"[1] is not a valid finding'
 
 
 @pytest.mark.parametrize(("document", "message"), list(_broken()))
@@ -274,17 +274,17 @@ def test_a_file_that_is_no_report(report: Report, tmp_path: Path, document: obje
     (tmp_path / "old.json").write_text(json.dumps(document))
     done = report("--since", "old.json")
     assert done.exit_code == 2 and not done.stdout
-    hint = "; write it with `devicefix report --output-format json`"
-    assert done.stderr == f"Error: old.json: not a report in JSON: {message}{hint}\n"
+    hint = "; create it with `devicefix report --output-format json`"
+    assert done.stderr == f"Error: old.json: not a JSON report: {message}{hint}\n"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("<!doctype html>", "old.json:1:1: not a report in JSON: Expecting value"),
-        ("[" * 100_000, "old.json: not a report in JSON: "),
-        ("\udcff", "old.json: not a report in JSON: "),
-        ('{"version": ' + "1" * 5000 + "}", "old.json: not a report in JSON: "),
+        ("<!doctype html>", "old.json:1:1: not a JSON report: Expecting value"),
+        ("[" * 100_000, "old.json: not a JSON report: "),
+        ("\udcff", "old.json: not a JSON report: "),
+        ('{"version": ' + "1" * 5000 + "}", "old.json: not a JSON report: "),
     ],
 )
 def test_a_file_that_is_no_json(report: Report, tmp_path: Path, content: str, message: str) -> None:
@@ -292,7 +292,7 @@ def test_a_file_that_is_no_json(report: Report, tmp_path: Path, content: str, me
     done = report("--since", "old.json")
     assert done.exit_code == 2 and message in done.stderr and "Traceback" not in done.stderr
     done = report("--since", "none.json")
-    assert done.exit_code == 2 and "none.json: No such file or directory; write it with" in done.stderr
+    assert done.exit_code == 2 and "none.json: No such file or directory; create it with" in done.stderr
 
 
 def test_an_earlier_report_is_only_text(report: Report, old: Path) -> None:

@@ -126,7 +126,7 @@ def test_the_figures_are_those_of_check(cli: Cli, report: Report) -> None:
         "ties": "5",
         "fixed by a rewrite": "3",
         "fixed with --unsafe-fixes": "1",
-        "left for people": "1",
+        "left to fix by hand": "1",
     }
     checked = cli("check").output
     assert "Found 5 findings in 3 of 4 files.\n[*] 3 fixable" in checked

@@ -35,7 +35,7 @@ def test_the_message_names_the_python_to_run(
     version, running = (".".join(map(str, each)) for each in (needed, RUNNING))
     (line, *_) = done.stdout.splitlines()
     assert "DF901" in line
-    assert f"it uses syntax of Python {version}, but devicefix runs on Python {running}" in line
+    assert f"it uses Python {version} syntax, but devicefix runs on Python {running}" in line
     assert f"`uvx --python {version} devicefix`" in line
 
 
@@ -53,4 +53,4 @@ def test_other_mistakes_keep_their_message(cli: Cli, project: ProjectFolder, cod
     project.write({"a.py": f"{START}{code}\n"})
     shown = cli("check", "--output-format", "concise", "a.py").stdout
     assert words in shown
-    assert "it uses syntax of Python" not in shown
+    assert "it uses Python" not in shown

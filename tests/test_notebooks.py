@@ -418,12 +418,12 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (b"{x.cuda()}", "1:2 DF901 a notebook is JSON, and this is not"),
-        (b"[1, 'torch.cuda']", "1:5 DF901 a notebook is JSON"),
-        (b'["torch.cuda"]', "1:1 DF901 it is not a Jupyter notebook"),
-        (b'{"cells": "torch.cuda", "nbformat": 4}', "1:1 DF901 it has no list of cells"),
-        (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook is of format 3"),
-        (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is UTF-8"),
+        (b"{x.cuda()}", "1:2 DF901 the notebook is not valid JSON"),
+        (b"[1, 'torch.cuda']", "1:5 DF901 the notebook is not valid JSON"),
+        (b'["torch.cuda"]', "1:1 DF901 this is not a Jupyter notebook"),
+        (b'{"cells": "torch.cuda", "nbformat": 4}', "1:1 DF901 the notebook has no list of cells"),
+        (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook has format 3"),
+        (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 the notebook is not valid UTF-8"),
         (b"[" * 100_000 + b"torch.cuda", "1:1 DF901"),
         (b'{"cells": [], "x": ' + b"9" * 5000 + b', "y": "torch.cuda"}', "1:1 DF901 too many digits"),
         (b"", ""),
@@ -454,9 +454,9 @@ def test_what_is_not_a_python_notebook(data: bytes, found: str) -> None:
 def test_lines_in_messages_are_those_of_the_cells() -> None:
     guarded = "if torch.cuda.is_available():\n    y = x.cuda() + 1"
     (finding,) = look(notebook(IMPORT, guarded, "f()\nprint(y)")).result.findings
-    assert "used on line 2 of cell 3" in finding.message
+    assert "line 2 of cell 3 also uses it" in finding.message
     (finding,) = look(notebook(IMPORT, "f()", f"{guarded}\nprint(y)")).result.findings
-    assert "used on line 3" in finding.message and "cell" not in finding.message
+    assert "line 3 also uses it" in finding.message and "cell" not in finding.message
 
 
 def test_replacements_know_their_cell() -> None:

@@ -208,9 +208,9 @@ def test_libcst_refuses_the_file_before_the_codemod_sees_it(project: ProjectFold
         ("raise E, 'text'", "`raise E, text`"),
         ("x = `y`", "backticks"),
         ("if a <> b: pass", "`<>`"),
-        ("x = 0777", "an old form of number"),
-        ("x = 10L", "an old form of number"),
-        ("x = 0xFFL", "an old form of number"),
+        ("x = 0777", "an old number literal"),
+        ("x = 10L", "an old number literal"),
+        ("x = 0xFFL", "an old number literal"),
         ("x = ur'a'", "a `ur` string"),
         ("def f(a, (b, c)): pass", "a tuple as a parameter"),
         ("f = lambda (a, b): a", "a tuple as a parameter"),
@@ -223,7 +223,7 @@ def test_python_2_is_named(code: str, form: str) -> None:
     assert finding.code == "DF901"
     assert finding.message == (
         f"can't be parsed, so nothing in this file is checked: this is Python 2 ({form}); convert it to"
-        " Python 3 first, for example with `2to3` of Python 3.12 or older"
+        " Python 3 first, for example with `2to3` from Python 3.12 or older"
     )
     assert finding.line == 1 + len(code.splitlines())
 

@@ -83,7 +83,7 @@ help: Replace with `net.to(device)`
 8 |     torch.cuda.synchronize()
   |
 
-DF401 [*] `torch.cuda.synchronize` raises an error without CUDA; call it only with CUDA (cuda-function)
+DF401 [*] `torch.cuda.synchronize` raises an error without CUDA; call it only if CUDA is available (cuda-function)
  --> hard.py:6:2
   |
 4 | def check(net, path):
@@ -131,7 +131,7 @@ def test_full_says_which_fix_is_unsafe(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text("import torch\n\nself.state = torch.cuda.get_rng_state()\n")
     shown = check("--output-format", "full").stdout
     assert shown.startswith("DF401 `torch.cuda.get_rng_state`")
-    assert "\nnote: This is an unsafe fix and may change what happens with CUDA\n" in shown
+    assert "\nnote: This is an unsafe fix and may change how the program behaves on CUDA\n" in shown
 
 
 def test_full_escapes_control_characters(check: Check, tmp_path: Path) -> None:

@@ -210,7 +210,10 @@ def test_a_rule_that_fails_is_the_plugins_affair(tmp_path: Path, install: Instal
     install("some-plugin", rule().replace("if self", "1 / 0\n        if self"))
     done = devicefix(tmp_path, "check", "-", data=FAST)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "error in the plugin some-plugin 1.0, please report it there: ZeroDivisionError" in done.stderr
+    assert (
+        "error in the plugin some-plugin 1.0; please report it to its author: ZeroDivisionError"
+        in done.stderr
+    )
 
 
 def test_what_a_cache_knows_is_of_one_version(tmp_path: Path, install: Install) -> None:

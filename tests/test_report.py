@@ -179,7 +179,7 @@ def totals(outcomes: list[Outcome], failed: int) -> Totals:
     ("results", "failed", "summary"),
     [
         ([], 0, "Nothing found in 0 files."),
-        ([result()], 1, "Nothing found in 1 file; 1 file failed, see the errors."),
+        ([result()], 1, "Nothing found in 1 file; 1 file failed (see the errors)."),
         ([result(finding()), result()], 0, "Found 1 finding in 1 of 2 files."),
         (
             [result(finding(3, FIRST), unsafe(3), unsafe(6))],
@@ -217,7 +217,7 @@ def test_summary_of_rewrite(results: list[Outcome], written: bool, summary: str)
 
 def test_summary_of_fixes() -> None:
     done = totals([result(unsafe(3), fixed=(finding(3, FIRST), finding(6)))], 1)
-    failed = "; 1 file failed, see the errors"
+    failed = "; 1 file failed (see the errors)"
     assert done.fixed_and_checked() == (
         f"Found 3 findings (2 fixed, 1 remaining){failed}.\n1 fixable with `--fix --unsafe-fixes`."
     )

@@ -83,7 +83,7 @@ def test_a_file_beside_the_code_is_not_read_as_python(name: str, project: Projec
     project.write({name: "torch==2.0+cu118\n"})
     done = cli("check", project / name)
     assert done.exit_code == 2
-    assert f"{name}: error: not checked: it is neither Python nor a notebook" in done.stderr
+    assert f"{name}: error: not checked: the file is neither Python code nor a notebook" in done.stderr
     assert cli("check", project.path).exit_code == 0
 
 

@@ -461,7 +461,7 @@ async def test_quick_fixes(name: str, editors: dict[str, Editor]) -> None:
     offers = await editor.offers(uri, 2, 10)
     assert list(offers) == [
         "devicefix (DF101): Replace with `torch.ones(1).to(device)`",
-        "devicefix (DF101): Fix all 2 in this file",
+        "devicefix (DF101): Fix all 2 findings in this file",
         "devicefix: Apply all safe fixes in this file",
         "devicefix (DF101): Disable for this line",
     ]
@@ -495,7 +495,10 @@ async def test_unsafe_fixes_are_marked(code: Editor) -> None:
     assert finding.data == {"name": "cuda-function", "fix": "unsafe"}
     offers = await code.offers(uri, 2, 20)
     first, second = offers.values()
-    assert first.title.endswith(" (unsafe: may change a run on CUDA)") and not first.is_preferred
+    assert (
+        first.title.endswith(" (unsafe: may change how the program behaves on CUDA)")
+        and not first.is_preferred
+    )
     assert await code.chosen(uri, first) == rewrite_source(UNSAFE, unsafe_fixes=True).source
     assert second.title == "devicefix (DF401): Disable for this line"
 
@@ -564,7 +567,7 @@ async def test_a_bug_is_logged_and_nothing_else_is_written(
     assert len(await editor.shown(uri)) == 3
     await asyncio.sleep(0.1)
     logged = capfdbinary.readouterr().err.decode()
-    assert "internal error, please report it: LookupError: a bug of ours" in logged
+    assert "internal error; please report it: LookupError: a bug of ours" in logged
     assert "what a careless library prints" in logged
 
 

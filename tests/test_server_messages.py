@@ -138,7 +138,10 @@ def test_messages_before_the_first_one() -> None:
     for method, params in WRONG_REQUESTS.values():
         assert session.ask(method, params)["error"]["message"]
     answer = session.ask("textDocument/diagnostic", {"textDocument": HERE})
-    assert answer["error"] == {"code": -32002, "message": "textDocument/diagnostic comes before initialize"}
+    assert answer["error"] == {
+        "code": -32002,
+        "message": "textDocument/diagnostic was sent before initialize",
+    }
     lines = session.logged()
     assert len(lines) <= len(WRONG_REQUESTS) + 2 and not any(b"internal" in line for line in lines)
     survives(session.begin())
@@ -232,8 +235,8 @@ def test_odd_names_of_documents(session: Session, uri: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("#" * (17 * 2**20), "it is larger than 16M"),
-        ("a;" * 2_000_000 + "torch.cuda", "there is more than 2M of code"),
+        ("#" * (17 * 2**20), "the file is larger than 16M"),
+        ("a;" * 2_000_000 + "torch.cuda", "the code is larger than 2M"),
         ("# coding: nothing\nimport torch\nx.cuda()", "unknown encoding"),
         ("import torch\nx.cuda()\n\ud800", "can't be parsed"),
         ("import torch\nx.cuda()\n\0", "can't be parsed"),
@@ -263,7 +266,7 @@ def test_input_that_is_no_messages_ends_the_server_with_a_reason(data: bytes, re
     session.write(data)
     assert session.process.wait(TIMEOUT) == 2
     [line] = session.logged()
-    assert line.startswith(b"Error: the input is not the language server protocol: ")
+    assert line.startswith(b"Error: the input does not follow the Language Server Protocol: ")
     assert reason.encode() in line
     assert b"\x1b" not in line
 

@@ -296,7 +296,9 @@ def test_a_fix_that_would_lose_a_comment_is_not_offered(code: str) -> None:
     data = f"{HEAD}y = {code}\n".encode()
     result = check_file(data, "m.py", Settings(fix=True), Project.of([summarize(data, "m.py")]))
     (finding,) = result.findings
-    assert finding.message.endswith("(not fixed because a comment inside would be lost: move it first)")
+    assert finding.message.endswith(
+        "(not fixed because a comment inside it would be lost: move the comment first)"
+    )
     assert result.output is None
 
 

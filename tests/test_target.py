@@ -131,7 +131,7 @@ def test_a_guard_around_what_is_cudas_own_stays(own: str) -> None:
     text = f"import torch\n\nif torch.cuda.is_available():\n    {own}\n"
     for unsafe in (False, True):
         assert "if torch.cuda.is_available():" in after(text, unsafe=unsafe)
-    assert any("guards code that is specific to CUDA on line 4" in message for message in messages(text))
+    assert any("CUDA-specific code that it guards on line 4" in message for message in messages(text))
 
 
 def test_an_answer_that_is_passed_on_is_replaced_only_if_asked_for() -> None:

@@ -100,7 +100,10 @@ def test_an_owner_that_cannot_be_kept_is_an_error(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(os, "fchown", refused)
     other = os.stat_result((0o100644, 0, 0, 1, 4321, 4321, 0, 0, 0, 0))
-    with file.open("rb") as opened, pytest.raises(PermissionError, match="its owner could not be kept"):
+    with (
+        file.open("rb") as opened,
+        pytest.raises(PermissionError, match="the file's owner could not be preserved"),
+    ):
         writing._be_like(file, other, opened.fileno())
 
 

@@ -106,7 +106,7 @@ def test_nothing_is_created_through_links_in_a_cache(run: Cli, target: str) -> N
     assert kept.is_file() and not kept.is_symlink()
     (folder / TAG).unlink()
     (folder / TAG).symlink_to(target)
-    refused(run("check"), "is not a cache of devicefix")
+    refused(run("check"), "is not a devicefix cache")
 
 
 @pytest.mark.parametrize("how", ["key", "option", "variable", "default"])
@@ -122,7 +122,9 @@ def test_a_folder_of_something_else_is_no_cache(run: Cli, how: str) -> None:
         configure('cache-dir = "src"\n' if how == "key" else "")
         options = ["--cache-dir", "src"] if how == "option" else []
         done = run("check", *options, env={"DEVICEFIX_CACHE_DIR": "src"} if how == "variable" else {})
-        refused(done, f"{folder}: it is not a cache of devicefix; choose another folder with --cache-dir")
+        refused(
+            done, f"{folder}: this folder is not a devicefix cache; choose another folder with --cache-dir"
+        )
         assert sorted(folder.iterdir()) == before
 
 
@@ -164,9 +166,7 @@ def test_a_configuration_names_only_its_own_folder(run: Cli, key: str, path: str
     Path("dangling").symlink_to("../new")
     configure(f'{key} = "{path}"\n')
     for command in (["check"], ["check", "--write-baseline"], ["rewrite"], ["report"]):
-        refused(
-            run(*command), "devicefix.toml:1:1: ", f"{key}: must be inside the folder of the configuration"
-        )
+        refused(run(*command), "devicefix.toml:1:1: ", f"{key}: must be inside the configuration's folder")
 
 
 @pytest.mark.parametrize("key", ["baseline", "cache-dir"])
@@ -205,14 +205,16 @@ def test_a_baseline_that_the_user_names_may_be_a_link(run: Cli) -> None:
 def test_a_baseline_is_not_created_through_a_link(run: Cli) -> None:
     Path("link").symlink_to("../new")
     done = run("check", "--baseline", "link", "--write-baseline")
-    refused(done, "link: it is a symbolic link whose target does not exist")
+    refused(done, "link: this is a symbolic link whose target does not exist")
 
 
 @pytest.mark.parametrize("target", ["../victim/file", "../new", "a.py"])
 @pytest.mark.needs("jinja2", "markdown_it")
 def test_a_planted_link_is_no_report(run: Cli, target: str) -> None:
     Path("devicefix-report.html").symlink_to(target)
-    refused(run("report"), "devicefix-report.html: it is a symbolic link; remove it, or name the file")
+    refused(
+        run("report"), "devicefix-report.html: this is a symbolic link; remove it, or specify another file"
+    )
     assert Path("a.py").read_text() == TIED
 
 
@@ -235,7 +237,7 @@ def test_an_output_file_that_the_user_names_may_be_a_link(run: Cli) -> None:
 
 def test_no_output_is_created_through_a_link(run: Cli) -> None:
     Path("link").symlink_to("../new")
-    message = "link: it is a symbolic link whose target does not exist"
+    message = "link: this is a symbolic link whose target does not exist"
     refused(run("check", "--output-file", "link"), message)
     with pytest.raises(FileNotFoundError, match="whose target does not exist"):
         put("link", b"")
@@ -312,7 +314,7 @@ def with_little_memory() -> None:
 
 
 def is_refusal(done: Any, kind: str) -> bool:
-    wanted = f"it is a {kind}; copy its content to a regular file"
+    wanted = f"this is a {kind}; copy its content to a regular file"
     return wanted in done.stderr and "Traceback" not in done.stderr
 
 
@@ -360,7 +362,9 @@ def test_special_files_in_a_folder_are_passed_over(run: Cli, make: Make, git: Gi
 def test_a_configuration_may_name_no_pipe_as_the_baseline(run: Cli) -> None:
     pipe(Path("known.json"))
     configure('baseline = "known.json"\n')
-    refused(run("check", "--write-baseline"), "known.json: it is a pipe; copy its content to a regular file")
+    refused(
+        run("check", "--write-baseline"), "known.json: this is a pipe; copy its content to a regular file"
+    )
 
 
 @pytest.mark.usefixtures("soon")
@@ -376,7 +380,7 @@ def test_a_pipe_in_the_place_of_a_default_file_is_refused(run: Cli) -> None:
     assert kept.is_file()
     (folder / TAG).unlink()
     pipe(folder / TAG)
-    refused(run("check"), "is not a cache of devicefix")
+    refused(run("check"), "is not a devicefix cache")
 
 
 @pytest.mark.usefixtures("soon")
@@ -397,7 +401,7 @@ def test_a_pipe_is_refused_whatever_the_cache_knows_of_its_name(run: Cli) -> Non
 @pytest.mark.needs("jinja2", "markdown_it")
 def test_a_pipe_in_the_place_of_the_report_is_refused(run: Cli) -> None:
     pipe(Path("devicefix-report.html"))
-    refused(run("report"), "devicefix-report.html: it is not a regular file; name the file")
+    refused(run("report"), "devicefix-report.html: this is not a regular file; specify another file")
 
 
 @pytest.mark.usefixtures("soon", "run")
@@ -405,7 +409,7 @@ def test_the_api_refuses_a_pipe() -> None:
     pipe(Path("special.py"))
     report = api.check_paths(["special.py", "a.py"])
     assert [(error.filename, error.message.partition(";")[0]) for error in report.errors] == [
-        ("special.py", "it is a pipe")
+        ("special.py", "this is a pipe")
     ]
     assert len(report.findings) == 1
 

@@ -354,7 +354,7 @@ PROGRAMS = {
     "requests that the CPU answers": Failing(
         Cause.TIE,
         "import torch\nx = getattr(torch.ones(1), 'aduc'[::-1])()\nprint([][0])\n",
-        "the CPU answered",
+        "these requests ran on the CPU instead",
         options={"keep_going": True},
     ),
     # --- differences between CPUs and CUDA
@@ -408,7 +408,7 @@ PROGRAMS = {
     "a copy without an error": Failing(
         Cause.COPY,
         "import torch\nx = torch.zeros(3).cuda()\nold = x.cpu()\nx += 1\nprint(old, x)\n",
-        "add `.clone()` behind `.cpu()`",
+        "add `.clone()` after `.cpu()`",
     ),
     # --- what is missing
     "a data file": Failing(
@@ -526,12 +526,12 @@ PLANTED = {
     "a name that is not defined": Planted(
         "import torch\nx = torch.ones(1).cuda()\n",
         "import torch\nx = torch.ones(1).to(device)\n",
-        "train.py:2 uses `device`, which only the rewritten file has",
+        "train.py:2 uses `device`, which exists only in the rewritten file",
     ),
     "text that does not parse": Planted(
         "import torch\nx = torch.ones(1).cuda()\n",
         "import torch\nx = torch.ones(1).to('cpu'\n",
-        "does not parse after the rewrite",
+        "cannot be parsed after the rewrite",
     ),
     "a lost statement": Planted(
         "import torch\nx = {}\nx['y'] = torch.ones(1).cuda()\nprint(x['y'])\n",
@@ -541,12 +541,12 @@ PLANTED = {
     "a wrong argument": Planted(
         "import torch\nx = torch.ones(1).cuda()\nprint(x.sum())\n",
         "import torch\nx = torch.ones(1).to('cpu', 'x', 1, 2)\nprint(x.sum())\n",
-        "the fix is that at train.py:2 (DF101)",
+        "the fix is at train.py:2 (DF101)",
     ),
     "a device that only a CPU lacks": Planted(
         "import torch\nx = torch.ones(1).cuda()\nprint(x)\n",
         "import torch\nx = torch.ones(1).to('cuda' if torch.cuda.is_available() else 'cqu')\nprint(x)\n",
-        "the original runs on the CPU, too",
+        "the original also runs on the CPU",
     ),
     "a shape": Planted(
         "import torch\nx = torch.ones(2).cuda()\ndef f(x):\n    return x @ torch.ones(2).cuda()\nf(x)\n",
@@ -568,7 +568,7 @@ def test_a_wrong_fix_is_named(name: str, folder: ProgramFolder, verify: Verify) 
     found = verify(rewritten=[module])
     text = click.unstyle(report.text(found))
     assert found.explanation is not None and found.explanation.cause is Cause.FIX, text
-    assert planted.shown in text and "please report it" in text, text
+    assert planted.shown in text and "please report this" in text, text
 
 
 REQUESTS = {
@@ -644,8 +644,8 @@ def test_the_runs_leave_nothing_behind(folder: ProgramFolder, verify: Verify) ->
 @pytest.mark.parametrize(
     ("options", "limit", "why"),
     [
-        ({"explain": False}, {}, "this is off"),
-        ({}, {"_SECONDS": 0.0}, "`--explain` runs it nevertheless"),
+        ({"explain": False}, {}, "these runs are off"),
+        ({}, {"_SECONDS": 0.0}, "use `--explain` to run it anyway"),
         ({}, {"_BYTES": 10}, "its folder is large"),
         ({}, {"_FILES": 0}, "its folder is large"),
     ],
@@ -695,7 +695,7 @@ def test_a_program_that_varies_has_no_known_cause(folder: ProgramFolder, verify:
     folder.write(train=code.replace("MARK", repr(str(folder.path.parent / "mark"))))
     found = verify()
     assert found.explanation is not None and found.explanation.cause is Cause.UNKNOWN
-    assert "the program varies" in found.explanation.evidence[-1]
+    assert "the program's behavior varies" in found.explanation.evidence[-1]
 
 
 def test_a_finding_in_a_notebook_is_found_by_its_cell(folder: ProgramFolder) -> None:
@@ -750,9 +750,9 @@ def test_equal_runs_need_no_explanation() -> None:
 @pytest.mark.parametrize(
     ("fields", "cause", "advice"),
     [
-        ({"on_cuda": ["x.py:1: a", "b"]}, Cause.CHANGES_CUDA, "please report it"),
+        ({"on_cuda": ["x.py:1: a", "b"]}, Cause.CHANGES_CUDA, "please report this"),
         ({"on_cpu": ["a"], "hints": ["look there"]}, Cause.DIFFERS_ON_CPU, "look there"),
-        ({"on_cuda": ["a"], "on_cpu": ["b"]}, Cause.CHANGES_CUDA, "please report it"),
+        ({"on_cuda": ["a"], "on_cpu": ["b"]}, Cause.CHANGES_CUDA, "please report this"),
         ({"failure": "E: no"}, Cause.ORIGINAL_ON_CUDA, "verify without `--compare`"),
         ({"failure": "invalid device ordinal"}, Cause.ORIGINAL_ON_CUDA, "`--gpus N`"),
     ],

@@ -210,7 +210,7 @@ MIXED = {"low": ".bfloat16()", "dtype": "bfloat16"}
 
 @pytest.mark.parametrize(
     ("program", "note"),
-    [(FLOAT32, "in full precision"), (MIXED, ": compared with the CPU in the precision of the CPU")],
+    [(FLOAT32, "in full precision"), (MIXED, ": compared with the CPU in the CPU's precision")],
 )
 def test_autocast(
     program: dict[str, str], note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -257,7 +257,7 @@ def test_long_training_with_autocast_of_the_cpu(
     wrong = program.replace("* 1.0 -", "* (1.0 if device == 'cuda' else 1.001) -") if fault else program
     report = compared(tmp_path, wrong)
     assert report.comparison is not None
-    assert any("compared with the CPU in the precision of the CPU" in n for n in report.comparison.notes)
+    assert any("compared with the CPU in the CPU's precision" in n for n in report.comparison.notes)
     assert report.comparison.compared
     assert report.verdict is (Verdict.FAIL if fault else Verdict.PASS), report.comparison
 
@@ -299,7 +299,7 @@ def test_a_difference_beside_autocast_is_found(tmp_path: Path, monkeypatch: pyte
     [
         (
             "x = torch.ones(1, device='cuda:2').cuda(3)",
-            "4 GPUs are simulated, since program.py:2 requests cuda:2",
+            "4 GPUs are simulated, because program.py:2 requests cuda:2",
         ),
         (
             "x = torch.ones(1)\nif torch.cuda.is_available():\n"

@@ -185,7 +185,7 @@ def test_runs_add_up_in_a_file(folder: ProgramFolder) -> None:
     option = ("--coverage-file", "runs/all.json")
     done = folder.verify(*option, "broken.py")
     assert done.status == 1 and not file.exists()
-    assert done.run["warnings"] == ["runs/all.json: the run was not added, since it did not pass"]
+    assert done.run["warnings"] == ["runs/all.json: the run was not added, because it did not pass"]
     done = folder.verify(*option, "train.py")
     assert done.report["coverage"] == {
         "file": "runs/all.json", "ran": 1, "lines": 3, "modules": 2, "dropped": [],
@@ -195,7 +195,7 @@ def test_runs_add_up_in_a_file(folder: ProgramFolder) -> None:
     shown = devicefix(*command, cwd=folder.path)
     assert shown.returncode == 0, shown.stderr
     assert "in all runs    3 of 3 lines in 2 modules (runs/all.json)" in shown.stdout
-    assert "older runs of ../test.py are dropped, since it or its fixes have changed" in shown.stdout
+    assert "older runs of ../test.py are dropped, because the file or its fixes have changed" in shown.stdout
     assert json.loads(file.read_text())["files"].keys() == {"../net.py", "../test.py"}
     made = devicefix("report", *option, "-o", "-", cwd=folder.path)
     assert "<strong>3 of 3 fixes</strong> ran" in made.stdout, made.stderr

@@ -90,8 +90,8 @@ def test_a_missing_package_is_one_line_of_error(
     done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"Error: verify needs {package}: pip install 'devicefix[verify]'. If torch is in another Python, "
-        "install psutil here, and name that Python with --python\n"
+        f"Error: verify needs {package}: pip install 'devicefix[verify]'. If torch is installed in another"
+        " Python, install psutil here, and select that Python with --python\n"
     )
 
 

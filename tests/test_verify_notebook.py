@@ -96,11 +96,11 @@ def test_a_notebook_is_compared(folder: ProgramFolder) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("x = 1", "nb.ipynb:1: a notebook is JSON, and this is not"),
-        ("{}", "nb.ipynb:1: it is not a Jupyter notebook"),
+        ("x = 1", "nb.ipynb:1: the notebook is not valid JSON"),
+        ("{}", "nb.ipynb:1: this is not a Jupyter notebook"),
         (
             '{"nbformat": 4, "metadata": {"kernelspec": {"language": "R"}}, "cells": []}',
-            "nb.ipynb:1: the language of the notebook is R",
+            "nb.ipynb:1: the notebook's language is R",
         ),
     ],
 )

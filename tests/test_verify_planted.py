@@ -407,7 +407,7 @@ FAULTS = {
         "    return x.sum() if x.is_cuda else x[0]",
         CPU,
         24,
-        "gave 3 on CUDA and 1 on the CPU",
+        "returned 3 on CUDA and 1 on the CPU",
     ),
     "the current GPU is not set": Fault(
         "gpus", "torch.cuda.set_device(1)", "None", CUDA, 8, "on device: cuda:0"
@@ -448,7 +448,7 @@ FAULTS = {
         "gpus", "pin_memory=torch.cuda.is_available()", "pin_memory=True", RUN, 14, NO_CUDA, Cause.FIX
     ),
     "another number at a line that also shows times": Fault(
-        "times", "loss.item() * 2", "loss.item() * 3", CUDA, 5, "`.item()` gave"
+        "times", "loss.item() * 2", "loss.item() * 3", CUDA, 5, "`.item()` returned"
     ),
     "the guard of a stream is inverted": Fault(
         "gpus",
@@ -460,15 +460,15 @@ FAULTS = {
         Cause.FIX,
     ),
     "an autocast block is lost": Fault(
-        "amp", 'with torch.autocast("cuda", dtype=torch.float16):', "if True:", CUDA, 16, "`.item()` gave"
+        "amp", 'with torch.autocast("cuda", dtype=torch.float16):', "if True:", CUDA, 16, "`.item()` returned"
     ),
     "autocast in another dtype": Fault(
-        "amp", "dtype=torch.float16", "dtype=torch.bfloat16", CUDA, 16, "`.item()` gave"
+        "amp", "dtype=torch.float16", "dtype=torch.bfloat16", CUDA, 16, "`.item()` returned"
     ),
     "autocast is disabled": Fault(
-        "amp", "dtype=torch.float16", "dtype=torch.float16, enabled=False", CUDA, 16, "`.item()` gave"
+        "amp", "dtype=torch.float16", "dtype=torch.float16, enabled=False", CUDA, 16, "`.item()` returned"
     ),
-    "autocast is no longer disabled": Fault("amp", ", enabled=False", "", CUDA, 20, "`.item()` gave"),
+    "autocast is no longer disabled": Fault("amp", ", enabled=False", "", CUDA, 20, "`.item()` returned"),
     "autocast on the CPU only": Fault(
         "amp",
         '"cuda", dtype=torch.bfloat16',
@@ -478,13 +478,13 @@ FAULTS = {
         "of bfloat16 in the rewritten",
     ),
     "the loss is not scaled": Fault(
-        "amp", "GradScaler()", "GradScaler(enabled=False)", CUDA, 16, "`.item()` gave"
+        "amp", "GradScaler()", "GradScaler(enabled=False)", CUDA, 16, "`.item()` returned"
     ),
     "autocast is not switched on": Fault(
-        "switched", "torch.set_autocast_enabled(True)", "None", CUDA, 7, "`.item()` gave"
+        "switched", "torch.set_autocast_enabled(True)", "None", CUDA, 7, "`.item()` returned"
     ),
     "autocast is not switched off": Fault(
-        "switched", "torch.set_autocast_enabled(False)", "None", CUDA, 9, "`.item()` gave 3.22171"
+        "switched", "torch.set_autocast_enabled(False)", "None", CUDA, 9, "`.item()` returned 3.22171"
     ),
     "`non_blocking` is lost": Fault(
         "moves",
@@ -540,9 +540,9 @@ FAULTS = {
         10,
         "with memory_format=torch.channels_last in the",
     ),
-    "a copy too few": Fault("moves", ", copy=True", "", CUDA, 14, "gave 3 in the original and 6"),
+    "a copy too few": Fault("moves", ", copy=True", "", CUDA, 14, "returned 3 in the original and 6"),
     "a copy on CUDA only": Fault(
-        "moves", "copy=True", "copy=torch.cuda.is_available()", CPU, 14, "gave 3 on CUDA and 6 on the CPU"
+        "moves", "copy=True", "copy=torch.cuda.is_available()", CPU, 14, "returned 3 on CUDA and 6 on the CPU"
     ),
     "a tensor requires no gradient": Fault(
         "moves", ", requires_grad=True", "", RUN, 16, "does not require grad", Cause.FIX

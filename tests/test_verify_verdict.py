@@ -74,19 +74,19 @@ def fix(line: int, places: int = 1) -> Fixed:
         (PASSED, [PROCESS, request(3)], Verdict.FAIL, "the program still requests CUDA"),
         (
             PASSED, [PROCESS, hazard()], Verdict.FAIL,
-            "copy hazard: memory that CUDA would copy is shared on a CPU, and changed",
+            "copy hazard: memory that CUDA would copy is shared and changed on a CPU",
         ),
         (
             PASSED, [PROCESS, hazard() | {"what": "leaf"}], Verdict.FAIL,
-            "copy hazard: a tensor that is moved stays a leaf on a CPU only",
+            "copy hazard: a moved tensor stays a leaf only on a CPU",
         ),
         (
             PASSED, [PROCESS, event("stopped", steps=3)], Verdict.STOPPED,
-            "the limit on optimizer steps was reached without an error",
+            "the run reached the limit on optimizer steps without an error",
         ),
         (
             Ended(-15, 2.4, "timeout"), [PROCESS, request(3)], Verdict.STOPPED,
-            "the timeout limit was reached after 2 s",
+            "the run reached the timeout limit after 2 s",
         ),
         (Ended(7, 1.0), [PROCESS], Verdict.FAIL, "the program ended with exit status 7"),
         (Ended(1, 1.0), [PROCESS, error("ValueError", "bad\nworse")], Verdict.FAIL, "ValueError: bad"),
@@ -173,9 +173,9 @@ def test_a_failure_of_a_worker_process_is_read_from_the_message(program: Program
     ("status", "text"),
     [
         (3, "the program ended with exit status 3"),
-        (-9, "the program was ended by SIGKILL"),
-        (139, "the program was ended by SIGSEGV"),
-        (-200, "the program was ended by signal 200"),
+        (-9, "the program was terminated by SIGKILL"),
+        (139, "the program was terminated by SIGSEGV"),
+        (-200, "the program was terminated by signal 200"),
     ],
 )
 @pytest.mark.skipif(os.name == "nt", reason="signals")
@@ -216,16 +216,16 @@ def test_the_text_has_every_section(shown: Report) -> None:
     assert click.unstyle(report.text(shown)).splitlines() == [
         "verify: fail in 2.0 s, 1 optimizer step: ValueError: bad",
         "    train.py:2 in step: two",
-        "  why: the memory is exhausted [out-of-memory]",
+        "  why: the program ran out of memory [out-of-memory]",
         "       no memory is left",
         "  do:  try smaller data",
         "  CUDA requests  train.py:1 .cuda() (2 times), by lib: one",
         "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a CPU; "
-        "the shared numpy view is changed at train.py:3 while both sides are in use",
+        "the shared numpy view is changed at train.py:3 while both objects are in use",
         "  fixes run      3 of 7 lines in 2 modules; 1 module with 1 line was not imported",
         "                 train.py: 1 of 5 lines",
         "                 all.py: 2 of 2 lines",
-        "                 `devicefix verify --show-missing` lists those that did not run",
+        "                 `devicefix verify --show-missing` lists the lines that did not run",
         "  differs on the CPU train.py:1: different",
         "  notes          a note",
         "  warnings       could not watch copies: E",
@@ -236,8 +236,8 @@ def test_a_parameter_is_no_shared_memory(shown: Report) -> None:
     parameter = CopyHazard("parameter", ".cuda()", Location("net.py", 1), Location("net.py", 3))
     shown = replace(shown, run=replace(shown.run, copies=[parameter]))
     assert (
-        "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but on CUDA a tensor"
-        " that is not a parameter: the module that gets it at net.py:3 has one parameter less there"
+        "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but a plain tensor on CUDA,"
+        " where the module that receives it at net.py:3 has one parameter fewer"
     ) in click.unstyle(report.text(shown)).splitlines()
 
 
@@ -245,8 +245,8 @@ def test_a_leaf_is_no_shared_memory(shown: Report) -> None:
     leaf = CopyHazard("leaf", ".to(device)", Location("net.py", 1), Location("net.py", 3))
     shown = replace(shown, run=replace(shown.run, copies=[leaf]))
     assert (
-        "  copy hazards   net.py:1 `.to(device)` returns the tensor itself on a CPU, but on CUDA one that is"
-        " computed from it: at net.py:3 the program needs a leaf, with a gradient of its own"
+        "  copy hazards   net.py:1 `.to(device)` returns the tensor itself on a CPU, but a tensor computed from"
+        " it on CUDA: at net.py:3, the program needs a leaf with its own gradient"
     ) in click.unstyle(report.text(shown)).splitlines()
 
 

@@ -26,7 +26,7 @@ _HEADERS = (
     b"Content-Length: x%d\r\n\r\n", b"GET / HTTP/1.1\r\nHost: %d\r\n\r\n", b"\xff\xfe%d\r\n\r\n",
 )  # fmt: skip
 # What is said of bytes that are no frames, and of an error that nothing handles.
-_REFUSED = re.compile(r"^Error: the input is not the language server protocol: .*\s*\Z", re.M)
+_REFUSED = re.compile(r"^Error: the input does not follow the Language Server Protocol: .*\s*\Z", re.M)
 _SIGNS = ("internal error", "Exception in thread", "Exception in callback", "never retrieved")
 
 

@@ -43,13 +43,13 @@ COMMANDS = {
 ALIASES = {"explain": "rule", "rules": "rule"}  # former names, which the help does not list
 
 EPILOG = """\
-Exit status: 0 no findings remain, 1 findings remain, 2 error.
+Exit status: 0 if no findings remain, 1 if findings remain, 2 if an error occurs.
 
-Settings come from the nearest devicefix.toml, or from [tool.devicefix] in the nearest pyproject.toml. Options
-on the command line override them. `devicefix config` shows the settings in force.
+Settings come from the nearest configuration file: a devicefix.toml, or a pyproject.toml with a
+[tool.devicefix] table. Command-line options override them. `devicefix config` shows the current settings.
 
 \b
-To enable completion, add this to your shell's startup file:
+To enable completion, add the line for your shell to its startup file:
   bash  eval "$(_DEVICEFIX_COMPLETE=bash_source devicefix)"
   zsh   eval "$(_DEVICEFIX_COMPLETE=zsh_source devicefix)"
   fish  _DEVICEFIX_COMPLETE=fish_source devicefix | source

@@ -71,12 +71,14 @@ def fix_options(command: Command) -> Command:
     )(command)
     command = click.option("--watch", "-w", is_flag=True, help="Check again whenever files change.")(command)
     command = click.option(
-        "--diff", is_flag=True, help="Show the fixes as a diff, and exit with status 1 if there are any."
+        "--diff",
+        is_flag=True,
+        help="Show the fixes as a diff instead of applying them, and exit with status 1 if there are any.",
     )(command)
     command = click.option(
         "--fix-only",
         is_flag=True,
-        help="Apply fixes, but do not report remaining findings, or exit non-zero for them.",
+        help="Apply fixes, but do not report remaining findings or exit non-zero for them.",
     )(command)
     command = unsafe_option(command)
     return click.option(
@@ -89,9 +91,11 @@ def fix_options(command: Command) -> Command:
 @click.command(cls=GroupedCommand, short_help="Find code that is tied to CUDA.")
 @fix_options
 @common_options
-@click.option("--show-files", is_flag=True, help="Only list the files that would be checked.")
+@click.option("--show-files", is_flag=True, help="List the files that would be checked, and exit.")
 @click.option(
-    "--show-settings", is_flag=True, help="Only show the settings for the first file that would be checked."
+    "--show-settings",
+    is_flag=True,
+    help="Show the settings for the first file that would be checked, and exit.",
 )
 @output_options
 @adoption_options
@@ -121,9 +125,11 @@ def check(
     exit_non_zero_on_fix: bool,
     **given: Any,
 ) -> None:
-    """Find the ties to CUDA in PATHS (files, folders, or - for standard input).
+    """Find the ties to CUDA in PATHS.
 
-    Prints each finding, with [*] if --fix would fix it.
+    PATHS are files or folders, or `-` for standard input. [default: the current folder]
+
+    In the output, [*] marks the findings that --fix would fix.
     """
     fixing = Fixing(fix, fix_only, diff, exit_non_zero_on_fix)
     kind = fixing.option or ("--write-baseline" if write_baseline else "--add-noqa" if add_noqa else None)
@@ -175,7 +181,7 @@ def _show(ctx: click.Context, files: list[Path], source: Source | None) -> None:
         click.echo("".join(f"{printable_path(str(file))}\n" for file in files), nl=False)
     elif files:
         file = Nearest(source.settings, files[0].parent, source.find_in).file
-        click.echo(f"# settings of: {printable_path(str(files[0]))}")
+        click.echo(f"# settings for: {printable_path(str(files[0]))}")
         show(file, list(in_force(ctx, file, source)))
 
 
@@ -240,14 +246,18 @@ def _check_usage(
         UsageError: two of the options contradict each other.
     """
     if add_noqa and STDIN in paths:
-        raise click.UsageError("--add-noqa cannot write to the standard input (-)")
+        raise click.UsageError("--add-noqa cannot be used with standard input (-)")
     given = {"--add-noqa": add_noqa, "--write-baseline": write_baseline}
     for option, is_given in given.items():
         if is_given and option != kind:
             raise click.UsageError(f"{option} and {kind} cannot be used together")
     if fixing.option and diff_base:
-        raise click.UsageError(f"{fixing.option} cannot be used with --diff-base: it fixes whole files")
+        raise click.UsageError(
+            f"{fixing.option} cannot be used with --diff-base, because fixes apply to whole files"
+        )
     if write_baseline and settings.baseline is None:
-        raise click.UsageError("--write-baseline needs --baseline FILE or the key `baseline`")
+        raise click.UsageError("--write-baseline needs --baseline FILE or the `baseline` key")
     if write_baseline and diff_base:
-        raise click.UsageError("--write-baseline cannot be used with --diff-base: it writes all findings")
+        raise click.UsageError(
+            "--write-baseline cannot be used with --diff-base, because a baseline contains all findings"
+        )

@@ -13,7 +13,7 @@ from devicefix.config.printable import printable_path
 @click.command()
 @click.pass_context
 def clean(ctx: click.Context) -> None:
-    """Remove devicefix's caches from the current folder and its subfolders."""
+    """Remove the caches in the current folder and its subfolders."""
     from devicefix.runner import clean as caches
 
     failed = False

@@ -74,14 +74,14 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     ]
 
 
-@click.command(cls=GroupedCommand, short_help="Show the settings in force, or explain one.")
+@click.command(cls=GroupedCommand, short_help="Show the current settings, or explain one.")
 @click.argument("key", required=False, shell_complete=_complete)
 @click.option(
     "--path",
     "start",
     type=click.Path(exists=True, path_type=Path),
     default=".",
-    help="The file or folder whose settings to show. [default: the current folder]",
+    help="Show the settings for this file or folder. [default: the current folder]",
 )
 @text_or_json
 @settings_options
@@ -98,9 +98,9 @@ def config(
     isolated: bool,
     **given: Any,
 ) -> None:
-    """Show the settings in force and their origins, or explain KEY.
+    """Show the current settings and where each one comes from, or explain KEY.
 
-    Accepts the options of the other commands, and shows the resulting settings.
+    To see how the options of other commands change the settings, add them to this command.
     """
     if key is not None and key not in KEYS:
         hint = nearest(key, KEYS, "; `devicefix config` lists all keys")
@@ -217,12 +217,12 @@ def toml(value: Any) -> str:
 
 def page(key: Key, settings: list[Setting]) -> str:
     """Return the page of a key, as Markdown."""
-    lines = "".join(f"- `{toml(setting.value)}`, from: {setting.where}\n" for setting in settings)
+    lines = "".join(f"- `{toml(setting.value)}` (source: {setting.where})\n" for setting in settings)
     details = f"\n{key.details}\n" if key.details else ""
     return (
         f"# {key.name}\n\n{key.summary}\n{details}\n"
         f"- Type: `{key.type}`\n- Default: `{key.default}`\n\n"
-        f"## Example\n\n```toml\n{key.example}\n```\n\n## In force\n\n{lines}"
+        f"## Example\n\n```toml\n{key.example}\n```\n\n## Current value\n\n{lines}"
     )
 
 

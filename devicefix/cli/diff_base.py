@@ -46,7 +46,7 @@ def changes_since(revision: str | None, paths: tuple[Path, ...], stdin_filename:
 
     if STDIN in paths:
         if stdin_filename is None:
-            raise click.UsageError("--diff-base with the standard input (-) needs --stdin-filename FILE")
+            raise click.UsageError("--diff-base with standard input (-) needs --stdin-filename FILE")
         paths = (Path(stdin_filename),)
     try:
         return Since(revision, paths)

@@ -14,7 +14,7 @@ _GROUPS = {
         "environment", "docs",
         "max-file-size", "stdin-filename",
     ),
-    "Configuration, cache and log": (
+    "Miscellaneous": (
         "config", "isolated", "cache-dir", "no-cache", "jobs", "executor", "verbose", "quiet", "color",
         "help",
     ),

@@ -39,7 +39,7 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, resolver: R
     if STDIN not in paths:
         outcomes = check_files(list_files(paths, resolver, unread), resolver, paths)
     elif len(paths) > 1:
-        raise click.UsageError("the standard input (-) cannot be combined with other paths")
+        raise click.UsageError("standard input (-) cannot be combined with other paths")
     else:
         path = stdin_filename or str(STDIN)
         settings = resolver.of(path)

@@ -114,7 +114,7 @@ def rule_options(command: Command) -> Command:
             "--ignore-noqa",
             is_flag=True,
             default=None,
-            help="Also report and fix findings that a `# noqa` comment suppresses.",
+            help="Ignore any `# noqa` comments.",
         ),
         _option("force-exclude"),
         _option("respect-gitignore"),
@@ -124,7 +124,7 @@ def rule_options(command: Command) -> Command:
             multiple=True,
             metavar="FILE|KEY=VALUE",
             help="A configuration file to use for all files, or a TOML `KEY = VALUE` pair that overrides"
-            " this key in configuration files.",
+            " a key in the configuration.",
         ),
         click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
     )
@@ -147,7 +147,7 @@ def executor_option(command: Command) -> Command:
         "--executor",
         metavar="dask://HOST:PORT",
         callback=address,
-        help="Check the files on this dask cluster instead of on this machine's cores.",
+        help="Check the files on this dask cluster instead of on this machine.",
     )(command)
 
 
@@ -163,7 +163,7 @@ def adoption_options(command: Command) -> Command:
         baseline_option,
         click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file."),
         click.option(
-            "--add-noqa", is_flag=True, help="Add `noqa` comments to the files to suppress all findings."
+            "--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings."
         ),
     )
 
@@ -180,7 +180,7 @@ def output_options(command: Command) -> Command:
             envvar="DEVICEFIX_OUTPUT_FILE",
             help="Write the findings to this file.",
         ),
-        click.option("--statistics", is_flag=True, help="Show only counts for each rule with findings."),
+        click.option("--statistics", is_flag=True, help="Show only the number of findings of each rule."),
     )
 
 
@@ -192,6 +192,7 @@ def text_or_json(command: Command) -> Command:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
+        help="The output format.",
     )(command)
 
 
@@ -207,7 +208,7 @@ def color_option(command: Command) -> Command:
         type=click.Choice(["auto", "always", "never"]),
         callback=set_colour,
         expose_value=False,
-        help="Use colours. [default: on a terminal, unless NO_COLOR or FORCE_COLOR is set]",
+        help="When to use colors. [default: auto, which respects NO_COLOR and FORCE_COLOR]",
     )(command)
 
 
@@ -228,7 +229,7 @@ def common_options(command: Command) -> Command:
     )
     command = _with(
         command,
-        click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input (-)."),
+        click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input."),
         click.option(
             "--exit-zero", "-e", is_flag=True, help="Exit with status 0 even if there are findings."
         ),
@@ -317,15 +318,17 @@ class Source:
             if "=" in text and not os.path.exists(text):
                 values |= _inline(text)
             elif file is not None:
-                raise click.UsageError(f"--config names two files: {file} and {text}")
+                raise click.UsageError(f"--config accepts only one file, but was given {file} and {text}")
             else:
                 file = Path(text)
                 if not file.exists() or file.is_dir():
                     wrong = "is a folder" if file.is_dir() else "does not exist"
-                    hint = "name a file, or a TOML `KEY = VALUE`"
+                    hint = "specify a file or a TOML `KEY = VALUE` pair"
                     raise click.BadParameter(f"{text!r} {wrong}; {hint}", param_hint="--config")
         if file is not None and isolated:
-            raise click.UsageError("--isolated ignores configuration files: omit it or --config FILE")
+            raise click.UsageError(
+                "--isolated cannot be used with --config FILE, because it ignores configuration files"
+            )
         options = {
             name: value for name, value in given.items() if name != "no_cache" and value not in (None, ())
         }
@@ -362,13 +365,15 @@ def _inline(text: str) -> dict[str, Any]:
     try:
         values = load.read_table(parse(text.encode())[1], Origin(Path(), known_codes, trusted=True))
     except TomlError as problem:
-        wrong = f"{text!r} is neither a file nor TOML: {problem}"
+        wrong = f"{text!r} is neither a file nor valid TOML: {problem}"
         raise click.BadParameter(wrong, param_hint="--config") from None
     except load.KeyProblem as problem:
         subject = "the configuration " if problem.unknown else ""
         raise click.BadParameter(f"{subject}{problem}", param_hint="--config") from None
     if "extend" in values:
-        raise click.BadParameter("name the file itself: --config FILE", param_hint="--config")
+        raise click.BadParameter(
+            "`extend` cannot be set here; specify the file itself: --config FILE", param_hint="--config"
+        )
     return values
 
 

@@ -109,10 +109,10 @@ def check_default(file: Path) -> None:
     """
     if file.is_symlink():
         raise CommandError(
-            f"{file}: it is a symbolic link; remove it, or name the file to write with --output"
+            f"{file}: this is a symbolic link; remove it, or specify another file with --output"
         )
     if file.exists() and not file.is_file():
-        raise CommandError(f"{file}: it is not a regular file; name the file to write with --output")
+        raise CommandError(f"{file}: this is not a regular file; specify another file with --output")
 
 
 def write_file(file: Path, data: bytes) -> None:

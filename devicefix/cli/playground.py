@@ -11,12 +11,14 @@ from devicefix.cli.errors import CommandError
 
 
 @click.command(short_help="Try devicefix in a browser.")
-@click.option("--port", type=click.IntRange(1024, 65535), help="The port to listen on. [default: a free one]")
+@click.option(
+    "--port", type=click.IntRange(1024, 65535), help="The port to listen on. [default: any free port]"
+)
 def playground(port: int | None) -> None:
-    """Serve a page to try devicefix in a browser on this machine.
+    """Serve a web page where you can try devicefix.
 
-    Paste code, or drop a notebook or a Python file on the page. It shows the findings and the rewritten code
-    side by side. No other machine can open the page, and nothing is written to disk.
+    Paste code, or drop a Python file or notebook on the page. The page shows the findings, and your code
+    before and after the fixes. Only this machine can open the page, and nothing is written to disk.
     """
     from devicefix.playground.serve import ADDRESS, Playground
 

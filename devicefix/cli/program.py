@@ -83,7 +83,7 @@ def _script(program: str) -> Path:
     if path.is_dir() and (path / "__main__.py").is_file():
         return path / "__main__.py"
     if not path.is_file():
-        hint = "use -m for a module" + (", -c for a command line" if _takes_command() else "")
+        hint = "use -m for a module" + (" or -c for a command line" if _takes_command() else "")
         raise click.UsageError(f"{program}: no such file; {hint}")
     return path
 

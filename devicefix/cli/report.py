@@ -34,12 +34,12 @@ FORMATS = ("html", "json", "csv")
     "--output",
     "-o",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    help=f"The file to write, or - for standard output. [default: {NAME}.FORMAT]",
+    help=f"The file to write, or `-` for standard output. [default: {NAME}.FORMAT]",
 )
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
-    help="The report format. [default: from the output file's extension, else html]",
+    help="The report format. [default: based on the output file's extension, else html]",
 )
 @click.option(
     "--since",
@@ -51,8 +51,8 @@ FORMATS = ("html", "json", "csv")
     type=click.Path(dir_okay=False, path_type=Path),
     help="Show which fixes ran, as recorded in this file by `devicefix verify --coverage-file`.",
 )
-@click.option("--title", help="The page title. [default: the folder name]")
-@click.option("--timestamp", is_flag=True, help="Show the time of creation on the page.")
+@click.option("--title", help="The title of the report. [default: the folder's name]")
+@click.option("--timestamp", is_flag=True, help="Include the time of creation in the report.")
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -71,10 +71,12 @@ def report(
     timestamp: bool,
     **given: Any,
 ) -> None:
-    """Write a migration report about PATHS: the ties to CUDA, and which of them a rewrite fixes.
+    """Write a migration report that shows the ties to CUDA in PATHS, and which of them devicefix can fix.
 
-    The report is one HTML file that needs no network or server. --output-format can select JSON or CSV
-    instead. The exit status is 0 even if there are findings.
+    PATHS are files or folders, or `-` for standard input. [default: the current folder]
+
+    By default, the report is a single HTML file that needs no server or network connection. The exit status
+    is 0 even if there are findings.
     """
     from devicefix.report import earlier
     from devicefix.report.migration import About, migration

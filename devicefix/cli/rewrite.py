@@ -27,8 +27,8 @@ UNCHANGED = "Nothing was written; all files are unchanged."
 
 @click.command(cls=GroupedCommand, short_help="Rewrite files, or print a patch.")
 @common_options
-@click.option("--in-place", "-i", is_flag=True, help="Write the files instead of printing a patch.")
-@click.option("--diff", is_flag=True, help="Print the patch even with --in-place or -.")
+@click.option("--in-place", "-i", is_flag=True, help="Rewrite the files instead of printing a patch.")
+@click.option("--diff", is_flag=True, help="Print the patch even with --in-place or standard input (-).")
 @unsafe_option
 @click.option(
     "--verify",
@@ -39,7 +39,9 @@ UNCHANGED = "Nothing was written; all files are unchanged."
 )
 @limit_options
 @click.option(
-    "--require-clean", is_flag=True, help="With --in-place: write nothing if a file is not committed in git."
+    "--require-clean",
+    is_flag=True,
+    help="With --in-place: write nothing unless all files to rewrite are committed in git.",
 )
 @click.pass_context
 def rewrite(
@@ -60,10 +62,11 @@ def rewrite(
     require_clean: bool,
     **given: Any,
 ) -> None:
-    """Rewrite PATHS (files, folders, or - for standard input) to run on any device.
+    """Rewrite the code in PATHS to run on any device.
 
-    Prints a patch for `git apply` unless --in-place is given. Rewritten standard input is written to
-    standard output.
+    PATHS are files or folders, or `-` for standard input. [default: the current folder]
+
+    By default, this command prints a patch for `git apply`. For standard input, it prints the rewritten code.
     """
     _check_usage(paths, in_place, {"--verify": command is not None, "--require-clean": require_clean})
     resolver = resolver_for(paths, stdin_filename, configs, isolated, given).changed(fix=True)
@@ -109,7 +112,7 @@ def _check_usage(paths: tuple[Path, ...], in_place: bool, needing: dict[str, boo
         UsageError: an option is used without one that it needs.
     """
     if STDIN in paths and in_place:
-        raise click.UsageError("--in-place cannot write to the standard input (-)")
+        raise click.UsageError("--in-place cannot be used with standard input (-)")
     for option, given in needing.items():
         if given and not in_place:
             raise click.UsageError(f"{option} needs --in-place")

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @click.option("--all", "explain_all", is_flag=True, help="Explain all rules.")
 @text_or_json
 def rule(name: str | None, explain_all: bool, report_format: str) -> None:
-    """Explain the rule with this CODE or name. Without CODE, list all rules, or explain them with --all."""
+    """Explain the rule whose code or name is CODE.
+
+    Without CODE, list all rules or, with --all, explain them all.
+    """
     from devicefix.rules.pages import as_json, page
     from devicefix.rules.registry import RULES
 

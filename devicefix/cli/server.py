@@ -11,7 +11,8 @@ from devicefix.cli.errors import CommandError, missing_package
 def server() -> None:
     """Run the language server on standard input and output.
 
-    Editors start it themselves. See https://devicefix.github.io/devicefix/editors/ for the setup.
+    Editors start the server themselves. To set up your editor, see
+    https://devicefix.github.io/devicefix/editors/.
     """
     try:
         from devicefix.server.app import serve
@@ -20,4 +21,4 @@ def server() -> None:
             raise
         raise missing_package("server", error.name, "server") from None
     if lost := serve():
-        raise CommandError(f"the input is not the language server protocol: {lost}")
+        raise CommandError(f"the input does not follow the Language Server Protocol: {lost}")

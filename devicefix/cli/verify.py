@@ -26,13 +26,16 @@ if TYPE_CHECKING:
 
 STATUSES = {"pass": 0, "fail": 1, "trouble": 2, "stopped": 3}
 PROGRESS_INTERVAL = 30  # seconds
-_OWN_TORCH = ". If torch is in another Python, install psutil here, and name that Python with --python"
+_OWN_TORCH = (
+    ". If torch is installed in another Python, install psutil here, and select that Python with --python"
+)
 
 EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put devicefix's
 options before SCRIPT. Everything after SCRIPT is passed to the program.
 
-Exit status: 0 pass, 1 fail, 2 error, 3 stopped at a limit without a failure.
+Exit status: 0 if the program passes, 1 if it fails, 2 if devicefix cannot verify it, 3 if the run reaches a
+limit before an error occurs.
 """
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -64,10 +67,16 @@ def limit_options(command: Command) -> Command:
     """Add the options that limit a run."""
     for option in (
         click.option(
-            "--steps", type=click.IntRange(min=1), metavar="N", help="Stop after N optimizer steps."
+            "--steps",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Stop the program after N optimizer steps.",
         ),
         click.option(
-            "--memory", metavar="SIZE", callback=_size, help="Stop at this memory usage, such as 8G."
+            "--memory",
+            metavar="SIZE",
+            callback=_size,
+            help="Stop the program when it uses this much memory, such as 8G.",
         ),
         click.option(
             "--timeout",
@@ -75,7 +84,7 @@ def limit_options(command: Command) -> Command:
             default=600,
             show_default=True,
             metavar="SECONDS",
-            help="Stop after this many seconds.",
+            help="Stop the program after this many seconds.",
         ),
     ):
         command = option(command)
@@ -91,7 +100,7 @@ def limit_options(command: Command) -> Command:
 @click.argument("program", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.option("-m", "as_module", is_flag=True, help="Run SCRIPT as a module, like `python -m`.")
-@click.option("-c", "as_command", is_flag=True, help="Treat SCRIPT as a command line that starts Python.")
+@click.option("-c", "as_command", is_flag=True, help="Run SCRIPT as a command line that starts Python.")
 @limit_options
 @click.option(
     "--compare",
@@ -110,12 +119,14 @@ def limit_options(command: Command) -> Command:
     type=click.IntRange(min=1),
     help="The number of GPUs in the simulated CUDA machine. [default: as many as the program needs]",
 )
-@click.option("--keep-going", is_flag=True, help="Run CUDA requests on the CPU, and list them all.")
+@click.option(
+    "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of failing, and list them all."
+)
 @click.option(
     "--copies/--no-copies",
     default=True,
     show_default=True,
-    help="Detect code that relies on the copies that CUDA makes.",
+    help="Detect code that relies on copies that are made on CUDA but not on a CPU.",
 )
 @click.option(
     "--scratch/--no-scratch",
@@ -126,7 +137,7 @@ def limit_options(command: Command) -> Command:
     "--explain/--no-explain",
     default=None,
     help="If the program fails, also run it on the simulated CUDA machine to find the cause."
-    " [default: only if that is cheap]",
+    " [default: only for short runs in small folders]",
 )
 @click.option(
     "--triton-interpret", is_flag=True, help="Run Triton kernels in Triton's interpreter, on the CPU."
@@ -140,15 +151,22 @@ def limit_options(command: Command) -> Command:
 )
 @click.option(
     "--python",
-    help="The Python interpreter to use. [default: the program's if it has torch, else devicefix's]",
+    help="The Python interpreter to use. [default: the one in the program's environment if it has torch, else"
+    " devicefix's own]",
 )
 @click.option("--show-missing", is_flag=True, help="List the fixed lines that did not run.")
 @click.option(
     "--coverage-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="If the run passes, add the fixed lines that ran to this file.",
+    help="Unless the program fails, add the fixed lines that ran to this file.",
 )
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The output format.",
+)
 @rule_options
 @unsafe_option
 @click.pass_context
@@ -182,8 +200,8 @@ def verify(
 ) -> None:
     """Run SCRIPT on a CPU, with its modules rewritten in memory, and report whether it works.
 
-    devicefix changes no files. The verdict is pass, fail or stopped. The report lists the remaining CUDA
-    requests, and code that relies on copies that only CUDA makes.
+    Your source files stay unchanged. The verdict is pass, fail or stopped. The report lists the remaining
+    CUDA requests, and code that relies on copies that are made on CUDA but not on a CPU.
     """
     check_packages("psutil")
     from devicefix.verify import launch

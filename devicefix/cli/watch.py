@@ -39,7 +39,7 @@ def watch_paths(
         CommandError: watchfiles is not installed.
     """
     if kind is not None or STDIN in paths:
-        raise click.UsageError(f"--watch cannot be used with {kind or 'the standard input (-)'}")
+        raise click.UsageError(f"--watch cannot be used with {kind or 'standard input (-)'}")
     try:
         from watchfiles import DefaultFilter, watch
     except ImportError as error:

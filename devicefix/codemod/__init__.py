@@ -1,4 +1,4 @@
-"""Offer the rewrite as a codemod for LibCST.
+"""Provide the rewrite as a LibCST codemod.
 
 python -m libcst.tool codemod -x devicefix.codemod.DeviceAgnostic src/
 """

@@ -1,1 +1,1 @@
-"""Read the settings; one table defines every key."""
+"""Read the settings, whose keys are all defined in one table."""

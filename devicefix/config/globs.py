@@ -13,7 +13,7 @@ from devicefix.config.patterns import ANY, PART, Automaton, Item, Pattern, check
 Ignores = tuple[tuple[str, tuple[str, ...], Path], ...]  # patterns, codes, and folders
 
 _PART = re.compile(rf"(?:^|(?<=/))\*\*/|\*+|{PART}", re.S)
-_BRACES = "the braces of a pattern must match"
+_BRACES = "the braces in a pattern must match"
 _ANY_FOLDERS = [Item(ANY, repeated=True), *literal("/")]
 
 

@@ -151,7 +151,7 @@ def _values(document: Document, known_codes: KnownCodes) -> dict[str, Any]:
     table = f"{TABLE} " if document.within else ""
     if "tool" in document.table:
         unknown = f"{table or 'the configuration '}has no key 'tool'"
-        hint = f"in a {document.file.name} the keys are at the top level, without {TABLE}"
+        hint = f"in {document.file.name}, keys belong at the top level, without {TABLE}"
         raise ConfigError(f"{document.place('tool')}: {unknown}: {hint}")
     try:
         return read_table(document.table, Origin(document.file.parent, known_codes))

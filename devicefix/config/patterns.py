@@ -36,7 +36,9 @@ class Item(NamedTuple):
 
 Pattern = list[Item]
 
-_TOO_LONG = f"too many or too long patterns: {MOST:,} characters are allowed, all alternatives written out"
+_TOO_LONG = (
+    f"the patterns are too long: with all alternatives written out, at most {MOST:,} characters are allowed"
+)
 
 
 def literal(text: str) -> Pattern:
@@ -64,7 +66,7 @@ def item(part: str, among: Ranges) -> Item:
     if part[0] != "[":
         return literal(part[-1])[0]
     if len(part) == 1:
-        raise ValueError("the bracket [ is not closed; write [[] for the character itself")
+        raise ValueError("the bracket [ is not closed; to match the character itself, write [[]")
     negated = part[1] in "!^"
     spans = []
     for first, last in _SPAN.findall(part[2 if negated else 1 : -1]):

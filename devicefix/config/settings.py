@@ -15,10 +15,10 @@ from devicefix.config.values import Exclusion, Kind, PerFileIgnores
 ACCELERATOR_SINCE = (2, 6)  # the first torch with torch.accelerator
 
 _GLOBS = (
-    "A pattern is matched against both the path, where `*` also matches `/`, and the file name: `tests/*`"
-    " matches every file below `tests`, and `setup.py` every file with that name. `?`, `[a-z]`, `{a,b}` and"
-    " `**/` work as in a shell. A pattern that starts with `!` matches all files that the text after the `!`"
-    " does not match."
+    "devicefix matches each pattern against both the path and the file name, and `*` also matches `/`. For"
+    " example, `tests/*` matches every file below `tests`, and `setup.py` matches every file with this name."
+    " `?`, `[a-z]`, `{a,b}` and `**/` work as in a shell. A pattern that starts with `!` matches every file"
+    " that the rest of the pattern doesn't match."
 )
 
 
@@ -135,9 +135,9 @@ class Settings:
             "Start from the settings of another configuration file.",
             'extend = "../devicefix.toml"',
             details="The path is relative to the configuration's folder. Keys in the configuration override"
-            " those in the extended file, but `ignore` and the keys that begin with `extend-`, such as"
-            " `extend-select`, add to them. Paths and patterns in the extended file stay relative to its own"
-            " folder. The extended file can itself extend another file.",
+            " those in the extended file, except that `ignore` and the keys that begin with `extend-`, such"
+            " as `extend-select`, add to them. Paths and patterns in the extended file stay relative to its"
+            " own folder. The extended file can itself extend another file.",
         ),
     )
     select: tuple[str, ...] = field(
@@ -159,7 +159,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "[]",
-            "Enable these rules in addition to those that are selected or on by default.",
+            "Like --select, but adds to the rules that are already enabled.",
             'extend-select = ["DF001"]',
             details="On the command line, `--extend-select` adds to the rules that the configuration"
             " selects.",
@@ -180,11 +180,11 @@ class Settings:
         metadata=_key(
             values.CODES,
             "all rules",
-            "Fix only the findings of rules with these codes.",
+            "Fix only the findings of rules with these codes or prefixes.",
             'fixable = ["DF1", "DF2"]',
-            details="The findings of other rules are reported, but not fixed. If `fixable` and `unfixable`"
-            " both match a rule, the longer entry wins. On the command line, `--fixable` overrides `fixable`,"
-            " `extend-fixable` and `unfixable` in the configuration.",
+            details="devicefix reports the findings of other rules, but doesn't fix them. If `fixable` and"
+            " `unfixable` both match a rule, the longer entry wins. On the command line, `--fixable`"
+            " overrides `fixable`, `extend-fixable` and `unfixable` in the configuration.",
         ),
     )
     extend_fixable: tuple[str, ...] = field(
@@ -192,7 +192,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "[]",
-            "Fix the findings of these rules in addition to those of the fixable rules.",
+            "Like --fixable, but adds to the fixable rules that are already configured.",
             'extend-fixable = ["DF104"]',
         ),
     )
@@ -201,7 +201,7 @@ class Settings:
         metadata=_key(
             values.CODES,
             "[]",
-            "Report the findings of rules with these codes, but do not fix them.",
+            "Report the findings of rules with these codes or prefixes, but do not fix them.",
             'unfixable = ["DF3"]',
         ),
     )
@@ -210,9 +210,9 @@ class Settings:
         metadata=_key(
             values.PER_FILE,
             "{}",
-            "Disable rules in some files, such as tests/*:DF101.",
+            "Disable rules in files that match a pattern, such as tests/*:DF101.",
             'per-file-ignores = { "tests/*" = ["DF201"], "!src/*" = ["DF7"] }',
-            details="A rule that is ignored for a file stays off in that file, even if it is selected."
+            details="A rule that is disabled for a file stays off in that file, even if you select it."
             f" {_GLOBS}",
         ),
     )
@@ -221,7 +221,7 @@ class Settings:
         metadata=_key(
             values.PER_FILE,
             "{}",
-            "Like --per-file-ignores, but adds to the ignores in the configuration.",
+            "Like --per-file-ignores, but adds to the ignores that are already configured.",
             'extend-per-file-ignores = { "scripts/*" = ["DF101"] }',
         ),
     )
@@ -230,13 +230,13 @@ class Settings:
         metadata=_key(
             values.PATTERNS,
             "[]",
-            "Exclude files that match a pattern (.gitignore syntax).",
+            "Exclude files and folders that match a pattern (.gitignore syntax).",
             'exclude = ["third_party/", "*_pb2.py"]',
-            details="Patterns in a configuration are relative to its folder. On the command line,"
-            " `--exclude` overrides this key, and its patterns are relative to the current folder. Files"
-            " that git ignores, folders such as `.venv` and `node_modules`, and caches with a `CACHEDIR.TAG`"
-            " are excluded as well. A file that is named on the command line is checked even if it is"
-            " excluded; see `force-exclude`.",
+            details="The patterns are relative to the configuration's folder. On the command line,"
+            " `--exclude` overrides this key, and its patterns are relative to the current folder. devicefix"
+            " also excludes files that git ignores, folders such as `.venv` and `node_modules`, and caches"
+            " with a `CACHEDIR.TAG` file. If you name a file or folder on the command line, devicefix checks"
+            " it even if it is excluded, unless you set `force-exclude`.",
         ),
     )
     extend_exclude: tuple[Exclusion, ...] = field(
@@ -244,9 +244,8 @@ class Settings:
         metadata=_key(
             values.EXCLUSIONS,
             "[]",
-            "Also exclude files that match a pattern (.gitignore syntax).",
+            "Like --exclude, but adds to the patterns that are already configured.",
             'extend-exclude = ["legacy/"]',
-            details="On the command line, `--extend-exclude` adds to the configuration's exclusions.",
         ),
     )
     force_exclude: bool = field(
@@ -254,10 +253,10 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "Apply exclusions even to files that are named on the command line.",
+            "Apply exclusions even to files and folders that are named on the command line.",
             "force-exclude = true",
-            details="The pre-commit hooks set it, because pre-commit names the staged files on the command"
-            " line.",
+            details="devicefix's pre-commit hooks set this option, because pre-commit names the staged files"
+            " on the command line.",
         ),
     )
     respect_gitignore: bool = field(
@@ -276,8 +275,8 @@ class Settings:
             "none",
             "Report only findings that are not in this file, which --write-baseline creates.",
             'baseline = "devicefix-baseline.json"',
-            details="The path is relative to the configuration's folder, and must be inside it. The option"
-            " can name a file elsewhere.",
+            details="The path is relative to the configuration's folder, and must be inside that folder. To"
+            " use a file elsewhere, specify it with `--baseline`.",
         ),
     )
     unsafe_fixes: bool = field(
@@ -294,8 +293,8 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "Also check YAML, JSON and TOML files and shell scripts in folders, and shell commands in"
-            " notebooks.",
+            "When checking a folder, also check its YAML, JSON and TOML files and shell scripts. In a"
+            " notebook, also check shell commands.",
             "config-files = true",
         ),
     )
@@ -316,10 +315,11 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "Also check Python code blocks in Markdown and reStructuredText files in folders.",
+            "When checking a folder, also check the Python code blocks in its Markdown and reStructuredText"
+            " files.",
             "docs = true",
-            details="Each block is checked and rewritten as a separate module. A file that is named on"
-            " the command line is always checked.",
+            details="devicefix checks and rewrites each block as a separate module. It always checks files"
+            " that you name on the command line.",
         ),
     )
     target: str = field(
@@ -336,13 +336,12 @@ class Settings:
         default=None,
         metadata=_key(
             values.VERSION,
-            "the newest that devicefix knows",
-            "The oldest torch version that the result must run with. It limits the functions that --target"
-            " accelerator may use.",
+            "the newest version that devicefix supports",
+            "The minimum torch version to support. It limits which functions --target accelerator can use.",
             'torch-version = "2.6"',
-            details="This version also determines which half-precision operations a CPU supports. If the key"
-            " is not set, the operations depend on the version that a `requirements.txt`, `pyproject.toml`,"
-            " `setup.py`, `setup.cfg`, `Pipfile` or `environment.yml` of the project pins.",
+            details="This version also determines which half-precision operations a CPU supports. If this"
+            " key is not set, devicefix uses the version that the project pins in `requirements.txt`,"
+            " `pyproject.toml`, `setup.py`, `setup.cfg`, `Pipfile` or `environment.yml` for this purpose.",
         ),
     )
     max_file_size: str = field(
@@ -350,10 +349,11 @@ class Settings:
         metadata=_key(
             values.SIZE,
             f'"{sizes.LARGEST}"',
-            "The maximum file size (default: 16M). Python code may take up at most an eighth of this size.",
+            "The maximum file size (default: 16M). The limit for Python code is an eighth of this size.",
             'max-file-size = "4M"',
-            details="A larger file is not read and causes an error, because some code needs a thousand times"
-            f" its size in memory. A configuration may set at most {sizes.LARGEST}.",
+            details="devicefix reports an error for a larger file instead of checking it, because checking"
+            " Python code can take a thousand times as much memory as the code itself. In a configuration,"
+            f" the maximum value is {sizes.LARGEST}.",
         ),
     )
     output_format: str | None = field(
@@ -372,13 +372,13 @@ class Settings:
         default=None,
         metadata=_key(
             values.FOLDER,
-            ".devicefix_cache next to the configuration",
-            "The cache folder (default: .devicefix_cache next to the configuration).",
+            ".devicefix_cache next to the configuration file",
+            "The cache folder (default: .devicefix_cache next to the configuration file).",
             'cache-dir = ".cache/devicefix"',
-            details="The path is relative to the configuration's folder, and must be inside it. The"
-            " environment variable `DEVICEFIX_CACHE_DIR` overrides the key, and the option overrides both."
-            " The variable and the option can name a folder elsewhere. An existing folder must be empty or a"
-            " devicefix cache. With `--no-cache`, devicefix neither reads nor writes a cache.",
+            details="The path is relative to the configuration's folder, and must be inside that folder."
+            " The environment variable `DEVICEFIX_CACHE_DIR` overrides the key, and the option overrides"
+            " both. The variable and the option can set a folder elsewhere. If the folder exists, it must be"
+            " empty or a devicefix cache. With `--no-cache`, devicefix neither reads nor writes a cache.",
             variable="DEVICEFIX_CACHE_DIR",
         ),
     )
@@ -386,7 +386,7 @@ class Settings:
         default=None,
         metadata=_key(
             values.COUNT,
-            "one process a core",
+            "one per core",
             "The number of processes (default: one per core).",
             "jobs = 4",
             short="-j",
@@ -397,7 +397,7 @@ class Settings:
         metadata=_key(
             values.FLAG,
             "false",
-            "List the files that are checked.",
+            "Show which configuration file is used and which files are checked.",
             "verbose = true",
             short="-v",
         ),

@@ -35,7 +35,7 @@ def read(path: str | os.PathLike[str], most: int = sys.maxsize - 1, advice: str 
         OSError: it cannot be read, has more bytes, or is a pipe, a socket or a device.
     """
     if what := _special(os.stat(path)):
-        raise OSError(errno.EINVAL, f"it is a {what}; copy its content to a regular file", os.fspath(path))
+        raise OSError(errno.EINVAL, f"this is a {what}; copy its content to a regular file", os.fspath(path))
     with open(path, "rb", buffering=0) as file:  # buffering takes twice as long
         expected = os.fstat(file.fileno()).st_size
         chunks, left = [], most + 1 if expected <= most else 0
@@ -43,7 +43,7 @@ def read(path: str | os.PathLike[str], most: int = sys.maxsize - 1, advice: str 
             chunks.append(chunk)
             left -= len(chunk)
     if left <= 0:
-        raise OSError(errno.EFBIG, f"it is larger than {shown(most)}{advice}", os.fspath(path))
+        raise OSError(errno.EFBIG, f"the file is larger than {shown(most)}{advice}", os.fspath(path))
     return b"".join(chunks)
 
 

@@ -41,7 +41,7 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
         TomlError: the bytes are not UTF-8, or the text is not TOML.
     """
     if len(data) > MOST:
-        raise TomlError(f"it is larger than {MOST // 2**10}K", (1, 1))
+        raise TomlError(f"the text is larger than {MOST // 2**10}K", (1, 1))
     try:
         text = data.decode()
     except UnicodeDecodeError as problem:
@@ -50,11 +50,11 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
         raise TomlError(f"not UTF-8: byte 0x{data[problem.start]:02x}", position) from None
     if deep := _DEEP_KEY.search(text):
         line = text.count("\n", 0, deep.start()) + 1
-        raise TomlError(f"a key of more than {_PARTS} parts", (line, 1))
+        raise TomlError(f"a key has more than {_PARTS} parts", (line, 1))
     try:
         return text, tomllib.loads(text)
     except RecursionError:
-        raise TomlError("nested too deeply", (1, 1)) from None
+        raise TomlError("the text is nested too deeply", (1, 1)) from None
     except tomllib.TOMLDecodeError as problem:
         message = str(problem)
         at = _AT.search(message)

@@ -106,9 +106,7 @@ def read_pairs(words: Iterable[str], origin: Origin) -> tuple[PerFileIgnores, ..
     for pair in (pair for word in words for pair in word.split(",") if pair.strip()):
         pattern, colon, code = (part.strip() for part in pair.rpartition(":"))
         if not (pattern and colon and code):
-            raise ValueError(
-                f'{pair.strip()!r} is not a pair of a pattern and a code, such as "tests/*:DF101"'
-            )
+            raise ValueError(f'{pair.strip()!r} is not a pattern and a code, such as "tests/*:DF101"')
         table.setdefault(pattern, []).append(code)
     return _read_ignores(table, origin)
 
@@ -173,7 +171,7 @@ def _read_flag(value: Any, _origin: Origin) -> bool:
 
 def _read_count(value: Any, _origin: Origin) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError("must be a whole number from 1")
+        raise ValueError("must be a positive integer")
     return value
 
 
@@ -184,9 +182,11 @@ def _read_path(value: Any, origin: Origin) -> Path:
     if not origin.trusted:
         folder, real = map(os.path.realpath, (origin.folder, path))
         if not Path(real).is_relative_to(folder):
-            raise ValueError("must be inside the folder of the configuration; the option can name another")
+            raise ValueError(
+                "must be inside the configuration's folder; use the option to set a path elsewhere"
+            )
         if os.path.islink(path):  # false, too, where no file can have the name
-            raise ValueError("must not be a symbolic link; the option can name one")
+            raise ValueError("must not be a symbolic link; use the option to set one")
     return path
 
 
@@ -203,7 +203,7 @@ def _read_size(value: Any, origin: Origin) -> str:
     if not isinstance(value, str):
         raise ValueError(f'must be a size such as "{LARGEST}"')
     if size(value) > size(LARGEST) and not origin.trusted:
-        raise ValueError(f'must be at most "{LARGEST}"; use --max-file-size for more')
+        raise ValueError(f'must be at most "{LARGEST}"; to allow more, use --max-file-size')
     return value
 
 

@@ -1,1 +1,1 @@
-"""Choose the device that a fix uses, and decide whose method a call reaches."""
+"""Choose the device that a fix uses, and determine whose method a call reaches."""

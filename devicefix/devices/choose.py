@@ -432,7 +432,9 @@ class Devices:
                 return frozenset()
         new = self._imported(module, self.facts.tree.scope(site), site)
         return (
-            new.needs if new.text == module else frozenset({Refused(f"because `{module}` is something else")})
+            new.needs
+            if new.text == module
+            else frozenset({Refused(f"because `{module}` means something else here")})
         )
 
     def _imported(self, module: str, scope: Scope, site: ast.AST | None) -> DeviceExpr:
@@ -455,7 +457,7 @@ class Devices:
         ):
             return DeviceExpr(
                 module,
-                frozenset({Refused(f"because `{module}` may not be imported there: import it at the top")}),
+                frozenset({Refused(f"because `{module}` may not be imported here: import it at the top")}),
             )
         return DeviceExpr(new.alias or module, frozenset({new}))
 

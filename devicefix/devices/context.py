@@ -31,9 +31,9 @@ _NO_PARENTHESES = (
     ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
 )  # fmt: skip
 
-SKIPS = "the calls inside are skipped without CUDA, but may have side effects"
+SKIPS = "without CUDA, the fix skips the calls inside, which may have side effects"
 _OF_OTHERS = (
-    "it may be the index of another accelerator, which the module also serves: use `--target accelerator`"
+    "this may be the index of another accelerator, which the file also supports: use `--target accelerator`"
 )
 
 

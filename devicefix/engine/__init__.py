@@ -1,1 +1,1 @@
-"""Take one file from bytes to result: kind, prefilter, facts, rules, fixes, self-check."""
+"""Process one file from its bytes to the result: kind, prefilter, facts, rules, fixes, self-check."""

@@ -157,7 +157,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
-            sound = sound.unfixed("because TorchScript compiles this: choose the device where it is called")
+            sound = sound.unfixed("because TorchScript compiles this code: choose the device in the caller")
         fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
             if fallback.certain:
@@ -165,9 +165,9 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
             sound = sound.unfixed(f"because the handler on line {fallback.line} is the CPU path")
         bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:
-            sound = sound.unsafe(f"the project replaces `{bypassed}`, and may expect this call")
+            sound = sound.unsafe(f"the project replaces `{bypassed}` and may expect this call")
         elif sound.safety is Safety.SAFE and _is_answered(node, context.facts, patched):
-            sound = sound.unsafe("`torch.cuda.is_available` is replaced here, which is what the fix asks")
+            sound = sound.unsafe("the fix calls `torch.cuda.is_available`, which is replaced here")
         yield sound if string is None else _in_string(context, string, sound)
 
 
@@ -187,7 +187,7 @@ def _in_data(finding: Finding) -> Finding:
     """Return a finding without its fix if that would import torch into a module of plain values."""
     if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
-    return finding.unfixed("in a module of constants: choose it where it is used")
+    return finding.unfixed("in a file of constants: choose the device where it is used")
 
 
 def _unless_refused(finding: Finding) -> Finding:
@@ -274,7 +274,7 @@ def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding
     from devicefix.rewrite.selfcheck import loses_comment
 
     return [
-        finding.unfixed("because a comment inside would be lost: move it first")
+        finding.unfixed("because a comment inside it would be lost: move the comment first")
         if finding.fix and loses_comment(source, finding.fix.edits)
         else finding
         for finding in findings
@@ -297,7 +297,7 @@ def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Findin
         place = source.line_starts[finding.line - 1] + finding.column - 1
         around = [(end - start, safety) for start, end, safety in changed if start <= place < end]
         if not around:
-            return finding.unfixed("because the code around it is not")
+            return finding.unfixed("because the surrounding code is not fixed")
         _, safety = min(around, key=itemgetter(0))
         return replace(finding, fix=replace(finding.fix, safety=safety))
 
@@ -310,5 +310,5 @@ def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Fin
     start, end = map(context.source.position, span)
     if finding.fix and all(edit.start <= span[0] and span[1] <= edit.end for edit in finding.fix.edits):
         return Finding(finding.code, finding.message, *start, *end, finding.fix)
-    finding = finding.unfixed("inside an f-string: take the expression out of it")
+    finding = finding.unfixed("inside an f-string: move the expression out of the f-string")
     return Finding(finding.code, finding.message, *start, *end)

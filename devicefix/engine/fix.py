@@ -281,7 +281,7 @@ def _failure(
     )
     kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
     return (
-        f"the file is unchanged, since a rewrite {kind}{problem}. The cause is {places}; to reproduce"
+        f"the file is unchanged, because a rewrite {kind}{problem}. The cause is {places}; to reproduce"
         f" it: {shlex.join(['devicefix', 'rewrite', *options, '--', devices.path])}"
     )
 

@@ -1,4 +1,4 @@
-"""Collect facts about a module and the project: scopes, values, guards, control flow, copies."""
+"""Collect facts about a module and its project: scopes, values, guards, control flow, copies."""
 
 from devicefix.facts.guards import ASKS, AVAILABLE, COUNTS, VERSION, of_any_count
 from devicefix.facts.module import Facts

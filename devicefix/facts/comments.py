@@ -250,13 +250,13 @@ def unused(
         if idle:
             place = *source.position(directive.start), *source.position(directive.end)
             message = "; ".join(idle.values())
-            yield Finding(UNUSED, f"Unused `noqa`: {message}", *place, _without(source, directive, set(idle)))
+            yield Finding(UNUSED, f"unused `noqa`: {message}", *place, _without(source, directive, set(idle)))
 
 
 def _idle(code: str, line: int, used: set[tuple[int, str]], rules: Mapping[str, bool]) -> str | None:
     """Return why a code does nothing in a line, None if it does or is another tool's."""
     if code in rules:
-        return f"{code} is not found here" if rules[code] and (line, code) not in used else None
+        return f"{code} is not reported here" if rules[code] and (line, code) not in used else None
     return f"no rule has the code {code!r}{nearest(code, rules)}" if _OURS.fullmatch(code) else None
 
 

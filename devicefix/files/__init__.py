@@ -1,1 +1,1 @@
-"""Find, read and write files, and extract the modules in notebooks and documentation."""
+"""Find, read and write files, and extract modules from notebooks and documentation."""

@@ -47,7 +47,7 @@ def commit(changes: Iterable[Change]) -> None:
             check=False,
         )
     if done.returncode or not done.stdout:
-        raise CommitError(f"the process that writes the files ended with {done.returncode}")
+        raise CommitError(f"the process that writes the files ended with status {done.returncode}")
     error = json.loads(done.stdout)
     if error:
         raise CommitError(error)
@@ -86,7 +86,7 @@ def replace_all(changes: list[Change]) -> str:
             with suppress(OSError):
                 os.unlink(temporary)
         kept = [change.path for change in done if not _restored(change)]
-        left = f"; rewritten, since they could not be restored: {', '.join(kept)}" if kept else ""
+        left = f"; rewritten, because they could not be restored: {', '.join(kept)}" if kept else ""
         return f"{problem.filename}: {problem.strerror or problem}{left}"
     for folder in folders:
         settle(folder)

@@ -39,7 +39,7 @@ def refuse_much(length: int, most: int) -> None:
     if length > most:
         needed = -(-CODE * length // 2**20)
         raise TooMuchCode(
-            f"there is more than {shown(most)} of code; exclude it, or use --max-file-size {needed}M"
+            f"the code is larger than {shown(most)}; exclude the file, or use --max-file-size {needed}M"
         )
 
 
@@ -80,7 +80,7 @@ class Source:
                 data = data[len(codecs.BOM_UTF8) :]
             self.text = data.decode(self.encoding)
             if self.encoding not in _FAITHFUL and self.text.encode(self.encoding) != data:
-                raise DecodeError(f"the bytes would change when they are written again in {self.encoding}")
+                raise DecodeError(f"encoding the text in {self.encoding} again would change its bytes")
         except UnicodeDecodeError as problem:
             line = data.count(b"\n", 0, problem.start) + 1
             raise DecodeError(

@@ -109,7 +109,7 @@ def stage(change: Change) -> Staged:
     target = Path(change.path).resolve(strict=True)
     status = target.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", change.path)
+        raise OSError(errno.EINVAL, "this is not a regular file", change.path)
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), change.path)
     refuse_changed(change)
@@ -153,7 +153,7 @@ def refuse_dangling(path: str) -> None:
         OSError: the path is one.
     """
     if os.path.islink(path) and not os.path.exists(path):
-        raise FileNotFoundError(errno.ENOENT, "it is a symbolic link whose target does not exist", path)
+        raise FileNotFoundError(errno.ENOENT, "this is a symbolic link whose target does not exist", path)
 
 
 def refuse_changed(change: Change) -> None:
@@ -212,7 +212,9 @@ def _be_like(target: Path, status: os.stat_result, handle: int) -> None:
             try:
                 os.fchown(handle, status.st_uid, status.st_gid)
             except PermissionError as problem:
-                raise PermissionError(problem.errno, "its owner could not be kept", str(target)) from None
+                raise PermissionError(
+                    problem.errno, "the file's owner could not be preserved", str(target)
+                ) from None
         os.fchmod(handle, stat.S_IMODE(status.st_mode))
     if hasattr(os, "listxattr"):
         for name in _extended_attributes(target):

@@ -1,1 +1,1 @@
-"""Serve a page to try devicefix in a browser."""
+"""Serve a web page where you can try devicefix."""

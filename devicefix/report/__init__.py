@@ -1,4 +1,4 @@
-"""Render findings, one module per output format."""
+"""Render findings, with one module per output format."""
 
 from __future__ import annotations
 

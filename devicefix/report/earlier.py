@@ -13,7 +13,7 @@ from devicefix.config.settings import ConfigError
 VERSION = 1
 LARGEST = "256M"
 _LONGEST = 4096  # characters of a path
-_HINT = "; write it with `devicefix report --output-format json`"
+_HINT = "; create it with `devicefix report --output-format json`"
 
 
 class Entry(NamedTuple):
@@ -66,20 +66,22 @@ def read(file: Path) -> Earlier:
         raise ConfigError(f"{file}: {problem.strerror or problem}{hint}") from None
     except json.JSONDecodeError as problem:
         where = f"{file}:{problem.lineno}:{problem.colno}"
-        raise ConfigError(f"{where}: not a report in JSON: {problem.msg}{_HINT}") from None
+        raise ConfigError(f"{where}: not a JSON report: {problem.msg}{_HINT}") from None
     except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"{file}: not a report in JSON: {problem}{_HINT}") from None
+        raise ConfigError(f"{file}: not a JSON report: {problem}{_HINT}") from None
     try:
         return _earlier(document)
     except ValueError as problem:
-        raise ConfigError(f"{file}: not a report in JSON: {problem}{_HINT}") from None
+        raise ConfigError(f"{file}: not a JSON report: {problem}{_HINT}") from None
 
 
 def _earlier(document: Any) -> Earlier:
     if not isinstance(document, dict) or "version" not in document:
         raise ValueError('it has no "version"')
     if document["version"] != VERSION:
-        raise ValueError(f"its version is {document['version']!r}, but this devicefix reads {VERSION}")
+        raise ValueError(
+            f"its version is {document['version']!r}, but this devicefix supports only version {VERSION}"
+        )
     match document:
         case {
             "devicefix": str(version),
@@ -112,4 +114,4 @@ def _entries(findings: list[Any]) -> Iterator[Entry]:
                 place = (path, cell, line, column, end_line, end_column)
                 yield Entry(None, *place, code, name, fix, message, category, "", (), None, fingerprint)
             case _:
-                raise ValueError(f'"findings"[{number}] is not a finding of a report')
+                raise ValueError(f'"findings"[{number}] is not a valid finding')

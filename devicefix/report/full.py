@@ -21,7 +21,7 @@ CONTEXT = 2  # lines around a finding
 MAX_LINES = 8  # lines of a finding; the middle of a longer one is left out
 TAB = "    "
 SEPARATOR = "-" * 80
-UNSAFE = "This is an unsafe fix and may change what happens with CUDA"
+UNSAFE = "This is an unsafe fix and may change how the program behaves on CUDA"
 
 
 def render(checked: Checked) -> Iterator[str]:

@@ -51,7 +51,7 @@ class Kind(NamedTuple):
 
 SAFE = Kind("safe", "fixed by a rewrite")
 UNSAFE = Kind("unsafe", "fixed with --unsafe-fixes")
-LEFT = Kind("left", "left for people")
+LEFT = Kind("left", "left to fix by hand")
 KINDS = (SAFE, UNSAFE, LEFT)
 
 
@@ -297,11 +297,11 @@ class Migration(Ties):
         left = [file.counts["left"] for file in self.files]
         reviewed = sum(bool(file.counts["unsafe"]) and not file.counts["left"] for file in self.files)
         return [
-            ("only the rewrite", left.count(0) - reviewed),
+            ("only safe fixes", left.count(0) - reviewed),
             ("a review of unsafe fixes", reviewed),
-            ("1 or 2 places by hand", sum(1 <= many <= 2 for many in left)),
-            ("3 to 9 places by hand", sum(3 <= many <= 9 for many in left)),
-            ("10 or more places by hand", sum(many >= 10 for many in left)),
+            ("1 or 2 manual changes", sum(1 <= many <= 2 for many in left)),
+            ("3 to 9 manual changes", sum(3 <= many <= 9 for many in left)),
+            ("10 or more manual changes", sum(many >= 10 for many in left)),
         ]
 
     def _groups(

@@ -117,4 +117,4 @@ class Totals:
 
     @property
     def _failed(self) -> str:
-        return f"; {count(self.failed, 'file')} failed, see the errors" if self.failed else ""
+        return f"; {count(self.failed, 'file')} failed (see the errors)" if self.failed else ""

@@ -1,1 +1,1 @@
-"""Apply edits, with LibCST where statements move, and prove that nothing else changed."""
+"""Apply edits (with LibCST if statements move), and prove that nothing else changed."""

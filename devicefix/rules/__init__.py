@@ -1,4 +1,4 @@
-"""Find ties to CUDA and build their fixes, one module per rule."""
+"""Find ties to CUDA and build their fixes, with one module per rule."""
 
 from __future__ import annotations
 

@@ -123,12 +123,10 @@ class AcceleratorFunction(Rule):
         if name == _DEVICE:
             yield from self._checked(next(iter(call.args), None))
         elif name != CURRENT_ACCELERATOR:
-            message = (
-                f"`{name}()` raises an error on a CPU; call it only if `torch.accelerator.is_available()`"
-            )
+            message = f"`{name}()` raises an error on a CPU; check `torch.accelerator.is_available()` first"
             yield self.finding(call, message, self._only_with_accelerator(call))
         elif self._fails(call):
-            yield self.finding(call, f"`{name}()` is None on a CPU; use `cpu` where there is none")
+            yield self.finding(call, f"`{name}()` returns None on a CPU; fall back to `cpu`")
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         if node.attr in self.attributes:
@@ -149,7 +147,7 @@ class AcceleratorFunction(Rule):
             return
         if not (self.facts.is_guarded(value) or self._is_asked(made) or self._fails(made)):
             code = self.context.source.code(value)
-            message = f"`{code}` is None on a CPU, as `{CURRENT_ACCELERATOR}()` is; use `cpu` there"
+            message = f"`{code}` comes from `{CURRENT_ACCELERATOR}()`, which returns None on a CPU; fall back to `cpu`"
             yield self.finding(value, message)
 
     def _fails(self, call: ast.Call) -> bool:

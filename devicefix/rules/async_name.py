@@ -40,10 +40,10 @@ class AsyncName(Rule):
 
     ## Fix safety
     The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`, where `non_blocking` does what `async` did.
-    It is also safe for a function in the same file if the fix renames its parameter too, or if the function passes its
-    `**kwargs` only to these methods. It is unsafe for any other function, whose parameter may have a different name.
-    There is no fix for attributes, module-level variables or imported names, or if the function already uses the name
-    `non_blocking`.
+    It is also safe for a function in the same file if the fix renames the function's parameter as well, or if the
+    function passes its `**kwargs` only to these methods. However, it is unsafe for any other function, because that
+    function's parameter may have a different name. There is no fix for attributes, module-level variables or imported
+    names, or if the function already uses the name `non_blocking`.
     """
 
     code = "DF814"
@@ -251,7 +251,7 @@ class AsyncName(Rule):
                 variables.setdefault(self._scope(part), []).append(part)
         fixes = {scope: self._renamed(scope, parts) for scope, parts in variables.items()}
         for scope, parts in variables.items():
-            advice = f"call it `{_NEW}`, as PyTorch has since 0.4" if fixes[scope] else "use another name"
+            advice = f"rename it to `{_NEW}`, as PyTorch 0.4 did" if fixes[scope] else "use another name"
             yield self.finding(parts[0], f"{_BROKEN}; {advice}", fixes[scope])
         functions = {
             _name(tree.parents, binding.node)
@@ -274,9 +274,9 @@ class AsyncName(Rule):
             return self.finding(node, f"{_BROKEN}; use another name")
         function = last_name(call.func)
         if function in _METHODS | functions or self._hands_on(function):
-            message = f"{_BROKEN}; use `{_NEW}`, its name in PyTorch since 0.4"
+            message = f"{_BROKEN}; use `{_NEW}`, its name since PyTorch 0.4"
             return self.finding(node, message, self._edited([node], Safety.SAFE))
-        message = f"{_BROKEN}; use the new name of the argument, which is `{_NEW}` in PyTorch since 0.4"
+        message = f"{_BROKEN}; use the argument's new name, which is `{_NEW}` in PyTorch 0.4 and later"
         return self.finding(node, message, self._edited([node], Safety.UNSAFE))
 
     def _hands_on(self, name: str) -> bool:

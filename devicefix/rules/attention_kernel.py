@@ -14,8 +14,8 @@ _OLD_SWITCHES = ("enable_flash", "enable_math", "enable_mem_efficient")  # its p
 _SWITCHES = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_math_sdp")
 _ATTENTION = "scaled_dot_product_attention"
 _DROPOUT = 4  # the position of its dropout
-_NO_DROPOUT = "leaves no attention kernel with dropout for a CPU; allow `MATH` without CUDA"
-_NO_KERNEL = "leaves no scaled dot product attention kernel for a CPU; allow `MATH` without CUDA"
+_NO_DROPOUT = "leaves no CPU kernel for attention with dropout; allow `MATH` if CUDA is not available"
+_NO_KERNEL = "leaves no CPU kernel for scaled dot product attention; allow `MATH` if CUDA is not available"
 
 
 class AttentionKernel(Rule):

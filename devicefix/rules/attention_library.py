@@ -21,8 +21,8 @@ class AttentionLibrary(Rule):
     ## What it does
     Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func`,
     `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func` and `memory_efficient_attention`, including its
-    `LowerTriangularMask`. The `cuda-only-library` rule reports other uses of these libraries, such as the functions for
-    variable-length sequences (`varlen`).
+    `LowerTriangularMask`. The `cuda-only-library` rule reports other imports from these libraries, such as the
+    functions for variable-length sequences (`varlen`).
 
     ## Why it matters
     flash-attn can't be installed without CUDA, and xformers functions fail on a CPU.
@@ -51,16 +51,16 @@ class AttentionLibrary(Rule):
 
     ## Fix safety
     With CUDA, the program imports and calls the library as before. Without CUDA, it calls an equivalent function that
-    the fix adds. The results differ only by rounding, as they do between any two kernels.
+    the fix adds. The results differ only by rounding, as with any two kernels.
 
     The new function accounts for the differences between torch and the libraries. Both libraries expect the sequence
     dimension before the head dimension; torch expects the opposite order. flash-attn allows fewer key heads than query
-    heads, and aligns a causal mask with the last query and key. xformers aligns it with the first.
+    heads, and aligns a causal mask with the last query and key. xformers aligns the mask with the first query and key.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
     the mask may be anything other than `None` or a `LowerTriangularMask`. There is no fix if a call uses a feature that
-    torch lacks (such as `alibi_slopes`, `softcap` or `return_attn_probs`), if a library function is passed as a value,
-    or if another file imports the function from this file.
+    torch lacks (such as `alibi_slopes`, `softcap` or `return_attn_probs`), if the program passes a library function as
+    a value, or if another file imports a library function from this file.
     """
 
     code = "DF417"

@@ -19,13 +19,13 @@ class Bfloat16Question(Rule):
     """
     ## What it does
     Finds code that falls back to float16 if `torch.cuda.is_bf16_supported()` returns `False`, or if
-    `torch.cuda.get_device_capability()` is too low.
+    `torch.cuda.get_device_capability()` returns a capability that is too low.
 
     ## Why it matters
-    Without CUDA, `is_bf16_supported()` returns `False`. `get_device_capability()` raises an error, and the fix for
-    DF401 replaces its result with `(0, 0)`, which is lower than any GPU's capability. In both cases, the program
-    silently computes in float16 instead of bfloat16, with different results and a smaller range of values, although a
-    CPU supports bfloat16.
+    Without CUDA, `is_bf16_supported()` returns `False`. `get_device_capability()` raises an error. The fix for DF401
+    avoids this error by using `(0, 0)` as the capability, which is lower than that of any GPU. In both cases, the
+    program silently computes in float16 instead of bfloat16, with different results and a smaller range of values, even
+    though a CPU supports bfloat16.
 
     ## Example
     ```python
@@ -180,8 +180,8 @@ class Bfloat16Question(Rule):
         if not guarded and any(map(_HALF.search, chain.from_iterable(map(self._if_not, questions)))):
             yield self.finding(
                 call,
-                "the answer is no on a CPU, so the program computes in float16 instead of bfloat16; use bfloat16 without"
-                " CUDA, too",
+                "this check is false on a CPU, so the program computes in float16 instead of bfloat16; use bfloat16 on a"
+                " CPU, too",
             )
 
     def _has_default(self, call: ast.Call) -> bool:

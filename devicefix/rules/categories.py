@@ -17,7 +17,7 @@ CATEGORIES = (
     Category("DF0", "Suppression comments", "A `noqa` comment suppresses nothing."),
     Category("DF1", "Moves", "Tensors and modules are moved to a GPU."),
     Category("DF2", "Devices as values", "A CUDA device is named, passed on or selected."),
-    Category("DF3", "Typed tensors", "Types that only exist for CUDA, such as `torch.cuda.FloatTensor`."),
+    Category("DF3", "Typed tensors", "Types that exist only for CUDA, such as `torch.cuda.FloatTensor`."),
     Category("DF4", "Functions of torch.cuda", "Calls that raise an error without CUDA, streams and events."),
     Category("DF5", "Checkpoints", "A checkpoint saved on a GPU is loaded where there may be none."),
     Category("DF6", "Distributed training", "NCCL, device IDs and synchronization between GPUs."),

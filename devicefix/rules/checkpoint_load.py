@@ -41,8 +41,8 @@ class CheckpointLoad(Rule):
     `None`.
 
     ## Why it matters
-    Without CUDA, loading a checkpoint that was saved on a GPU raises an error unless `map_location` moves its tensors
-    to the CPU: "Attempting to deserialize object on a CUDA device".
+    Without CUDA, loading a checkpoint that was saved on a GPU raises the error "Attempting to deserialize object on a
+    CUDA device" unless `map_location` moves its tensors to the CPU.
 
     ## Example
     ```python
@@ -57,11 +57,12 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, every tensor is loaded to the same device as before. If the call has no `map_location`,
-    the fix passes `None` rather than `device`, because `device` would also move tensors that were saved on the CPU.
+    The fix is safe: with CUDA, every tensor is loaded onto the same device as before. If the call has no
+    `map_location`, the fix passes `None` rather than `device`, because `device` would also move tensors that were saved
+    on the CPU.
 
-    The rule ignores a file that the same function saved earlier, a cache of tensors that are always on the CPU, and a
-    file in a test's temporary folder.
+    The rule ignores calls that load a file saved earlier by the same function, a cache of tensors that are always on
+    the CPU, or a file in a test's temporary folder.
     """
 
     code = "DF501"
@@ -472,9 +473,7 @@ class CheckpointLoad(Rule):
             yield from self._nowhere(node, given)
         elif self._may_be_left_out(given):
             if not self.facts.is_guarded(node):
-                yield self.finding(
-                    given, f"{_NOWHERE}, where callers pass nothing", self._unless_given(given)
-                )
+                yield self.finding(given, f"{_NOWHERE} if the caller does not", self._unless_given(given))
         elif (safety := self._safety(given)) and not self.facts.is_guarded(node):
             self.context.mark_handled(given)
             yield self.finding(

@@ -9,15 +9,15 @@ from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses
 
-_MIXED = "the value may be an option that the user gives, whose error should stay"
+_MIXED = "the user may set this value, and should then still get an error without CUDA"
 
 
 class ConfiguredDevice(Rule):
     """
     ## What it does
     Finds code that reads a device from one of the project's configuration files, if that file selects CUDA. The file
-    must be in YAML, JSON or TOML, and its path must appear in the code, for example as an argument, as an option's
-    default, or in Hydra's `config_name`.
+    must be in YAML, JSON or TOML format, and its path must appear in the code, for example as an argument, as an
+    option's default, or in Hydra's `config_name`.
 
     ## Why it matters
     The program uses the value as is, so moving anything to the device fails without CUDA.
@@ -36,13 +36,13 @@ class ConfiguredDevice(Rule):
 
     ## Fix safety
     The fix is safe: it replaces only the value that the project's own file contains, and only without CUDA, where the
-    program would have failed. Any other value stays the same, so a device that the user chooses, such as `cuda:1` or
-    `mps`, still raises an error if it does not exist.
+    program would have failed. Any other value stays the same: if the user chooses a device that does not exist, such as
+    `cuda:1` or `mps`, the program still raises an error.
 
     The fix is unsafe if command-line options can override the value, as with Hydra, or if the program merges or changes
-    the configuration: the user may then have chosen the device, and should still get an error if it does not exist. It
-    is also unsafe if the program reads the device index from the value, or stops if the value is the CPU. There is no
-    fix with `--target accelerator`.
+    the configuration. In these cases, the user may have chosen the device, and should still get an error if it does not
+    exist. The fix is also unsafe if the program reads the device index from the value, or stops if the device is the
+    CPU. There is no fix with `--target accelerator`.
     """
 
     code = "DF207"
@@ -73,9 +73,7 @@ class ConfiguredDevice(Rule):
         code = self.context.source.code(value)
         places = ", ".join(f"{file}, line {line}" for file, line, _ in found)
         texts = sorted({text for _, _, text in found})
-        message = (
-            f"`{code}` is `{texts[0]}` ({places}), which may not exist; use the CPU instead without CUDA"
-        )
+        message = f"`{code}` is `{texts[0]}` ({places}), which may not exist; without CUDA, use the CPU"
         if self.context.accelerator is not None:
             return self.finding(value, message)
         available = self.devices.available(value)

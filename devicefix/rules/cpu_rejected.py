@@ -19,7 +19,7 @@ class CpuRejected(Rule):
 
     The rule ignores a check that applies only if the user requests a GPU, as in
     `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check if a handler in the same
-    function catches its error and continues on a CPU. Finally, it ignores a check before a call to a Triton kernel,
+    function catches the error and continues on a CPU. Finally, it ignores a check before a call to a Triton kernel,
     because `cuda-only-library` already reports the Triton import.
 
     ## Why it matters
@@ -387,10 +387,10 @@ class CpuRejected(Rule):
     def _needed(self, test: ast.expr) -> str:
         """Return the message for a check that is false wherever CUDA is not available."""
         if any(isinstance(part, ast.expr) and self._checks.counts(part) for part in ast.walk(test)):
-            return f"{MESSAGE}, or with too few GPUs; check only if CUDA is available"
+            return f"{MESSAGE} or there are too few GPUs; check the number only if CUDA is available"
         if asks_tensor(test):
             return "rejects CPU tensors; add a CPU path"
-        return f"{MESSAGE}; add a path for the CPU"
+        return f"{MESSAGE}; add a CPU path"
 
     def _before_kernel(self, node: ast.stmt) -> bool:
         """Return whether the function of a check starts a kernel below it: its library is reported."""

@@ -41,8 +41,8 @@ class CreatedThenMoved(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it changes only calls that create the same bits on every device (`zeros`, `ones`, `empty`, `full`,
-    `eye`, `arange` with integers, and `tensor` with a literal).
+    The fix is safe: it changes only calls whose results are bit-identical on every device (`zeros`, `ones`, `empty`,
+    `full`, `eye`, `arange` with integers, and `tensor` with a literal).
 
     The rule ignores random tensors, because another device's generator draws different numbers. It also ignores
     `linspace`, and `arange` with fractions, because they round differently on a GPU. Finally, it ignores tensors with

@@ -22,9 +22,9 @@ _ADVICE = {
     "manual_seed_all": "use `torch.manual_seed`, which seeds every device",
     "seed": "use `torch.seed`, which seeds every device",
     "seed_all": "use `torch.seed`, which seeds every device",
-    "OutOfMemoryError": "use `torch.OutOfMemoryError`, which every device raises (torch 2.5)",
-    "amp.custom_fwd": 'use `torch.amp.custom_fwd(device_type="cuda")` (torch 2.4)',
-    "amp.custom_bwd": 'use `torch.amp.custom_bwd(device_type="cuda")` (torch 2.4)',
+    "OutOfMemoryError": "use `torch.OutOfMemoryError`, which every device raises (torch 2.5 and later)",
+    "amp.custom_fwd": 'use `torch.amp.custom_fwd(device_type="cuda")` (torch 2.4 and later)',
+    "amp.custom_bwd": 'use `torch.amp.custom_bwd(device_type="cuda")` (torch 2.4 and later)',
 }
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 
@@ -32,12 +32,13 @@ _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_
 class CudaApi(Rule):
     """
     ## What it does
-    With `--target accelerator`, finds every use of `torch.cuda`, including aliases, functions that are not called, and
-    uses that are harmless on a CPU.
+    Finds every use of `torch.cuda`, including aliases, functions that are not called, and uses that are harmless on a
+    CPU. This rule applies only with `--target accelerator`.
 
     ## Why it matters
     CUDA is only one of several accelerators that torch supports. A program that uses `torch.accelerator`,
-    `torch.Stream` and `torch.Event` (torch 2.6) also runs on other accelerators, without separate code for each.
+    `torch.Stream` and `torch.Event` (torch 2.6 or later) also runs on other accelerators, without separate code for
+    each of them.
 
     ## Example
     ```python
@@ -58,20 +59,21 @@ class CudaApi(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
-    error without an accelerator, even where the `torch.cuda` function does nothing, so the fix puts these calls under a
-    guard. The fix passes `"cuda"` to `torch.amp.autocast` and `torch.amp.GradScaler`, because another device would
-    change the results on a CPU. The fix replaces either all streams and events in a file or none of them, because a
-    function that receives one may accept only CUDA streams and events.
+    error without an accelerator, even where the corresponding `torch.cuda` function does nothing, so the fix puts these
+    calls under a guard. The fix passes `"cuda"` to `torch.amp.autocast` and `torch.amp.GradScaler`, because another
+    device would change the results on a CPU. The fix replaces either all streams and events in a file or none of them,
+    because a function that receives one may accept only CUDA streams and events.
 
     The fix replaces `torch.cuda.is_available()` if devicefix knows all the code that depends on the result, and if this
     code works with any accelerator. Devices and moves in this code then use the accelerator too. If the check guards
-    code that is specific to CUDA (a tensor type, NCCL, or a checkpoint that loads to the device it was saved from),
-    there is no fix, because another accelerator must not run that code. For the same reason, the fix is unsafe if the
-    program stores the result in an attribute, passes it to a function or returns it. Even then, nothing changes with
-    CUDA or on a CPU.
+    code that is specific to CUDA, there is no fix, because another accelerator must not run that code. For example, the
+    code may use a CUDA tensor type or NCCL, or load a checkpoint onto the device from which it was saved. If the
+    program stores the check's result in an attribute, passes it to a function or returns it, the fix is unsafe, because
+    code that is specific to CUDA may depend on the result. Even then, nothing changes with CUDA or on a CPU.
 
-    There is no fix if `torch.accelerator` has no counterpart, or if the counterpart needs a newer torch than
-    `--torch-version`. There is also no fix for an import of `torch.cuda`, which you can remove once nothing uses it.
+    There is no fix if `torch.accelerator` has no counterpart, or if the counterpart needs a newer version of torch than
+    `--torch-version` specifies. There is also no fix for an import of `torch.cuda`, which you can remove once nothing
+    uses it.
 
     Some accelerators do not support the memory statistics in `torch.accelerator`.
     """
@@ -304,10 +306,10 @@ class CudaApi(Rule):
         elif short in QUESTIONS:
             fix, reason = self._question(node, counterpart)
             advice = reason or f"use `torch.{counterpart.name}`"
-            yield self.finding(node, f"`{name}` only checks for CUDA; {advice}", fix)
+            yield self.finding(node, f"`{name}` checks only for CUDA; {advice}", fix)
         else:
             fix = self._fix(node, short, counterpart)
-            advice = "" if fix else " under a guard, and add a path without an accelerator"
+            advice = "" if fix else " under a guard, and add a CPU path"
             yield self.finding(
                 node, f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}", fix
             )
@@ -318,9 +320,9 @@ class CudaApi(Rule):
             version = "{}.{}".format(*known[-1].since)
             return f"use `torch.{known[-1].name}`, which needs torch {version}"
         if short.endswith("Tensor"):
-            return "use a dtype and a device"
+            return "specify a dtype and a device instead"
         if known:
-            return f"`torch.{known[0].name}` can replace it, but not as it is used here"
+            return f"adapt this code so that it can use `torch.{known[0].name}`"
         return _ADVICE.get(short, _ELSE)
 
     # -- calls ---------------------------------------------------------------------------------------
@@ -418,7 +420,7 @@ class CudaApi(Rule):
                     where = f" on line {line}" if line else ""
                     return (
                         None,
-                        f"it guards code that is specific to CUDA{where}, which another accelerator must not run",
+                        f"first change the CUDA-specific code that it guards{where}",
                     )
                 if change.edits and part not in self.planned and part not in planned:
                     planned.add(part)

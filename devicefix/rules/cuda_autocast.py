@@ -16,17 +16,20 @@ from devicefix.model import Edit, Finding, Fix, Need, Safety
 from devicefix.rules.base import Example, Rule
 
 _OFF = (
-    "autocast for CUDA is off on a CPU, where low-precision and float32 operands then have different dtypes;"
+    "CUDA autocast is off on a CPU, so operations there mix low-precision and float32 operands;"
     " use `torch.autocast(device.type, ...)`"
 )
 _KEPT = (
     f"{_OFF.rpartition(';')[0]}; use `functools.partial(torch.autocast, device.type, dtype=torch.float16)`"
 )
 _NO_FLOAT32 = (
-    "autocast on a CPU does not support {dtype} and is off, so low-precision and float32 operands have different"
-    " dtypes; convert them to {dtype}"
+    "autocast on a CPU does not support {dtype} and is off, so operations mix low-precision and float32 operands;"
+    " convert the operands to {dtype}"
 )
-_STILL_ON = "this disables autocast for CUDA only, but the code around it uses autocast for the device; pass that device"
+_STILL_ON = (
+    "this disables autocast only for CUDA, but the surrounding code uses autocast for the program's device;"
+    " pass that device's type"
+)
 # https://github.com/pytorch/pytorch/pull/112484, of November 2023; it works with torch 2.2
 _FLOAT16_SINCE = (2, 2)
 _ATTENTION_SINCE = (2, 2)  # measured by `benchmarks/half_on_cpu.py --autocast`
@@ -78,8 +81,8 @@ class CudaAutocast(Rule):
 
     ## Why it matters
     On a CPU, CUDA autocast disables itself. This is harmless if everything is in float32. Otherwise, the program may
-    need autocast to cast the operands of a matrix product or a convolution to one dtype. Without it, passing a bfloat16
-    tensor to a float32 layer raises an error: "mat1 and mat2 must have the same dtype".
+    need autocast to cast the operands of a matrix product or a convolution to the same dtype. Without it, passing a
+    bfloat16 tensor to a float32 layer raises an error: "mat1 and mat2 must have the same dtype".
 
     ## Example
     ```python
@@ -102,15 +105,15 @@ class CudaAutocast(Rule):
     [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) shows how much the results on a CPU
     differ from those of an emulated GPU.
 
-    If devicefix finds no such operation, the fix is unsafe: if everything under autocast is in float32, the results on
-    a CPU are more accurate without autocast. Even if an operation would fail without autocast, the fix is unsafe if
-    part of the program disables only CUDA autocast, if devicefix doesn't know the dtype, or if the program trains in
-    float16, because the gradient scaler is disabled on a CPU.
+    If devicefix finds no such operation, the fix is unsafe: everything under autocast may be in float32, and the
+    results on a CPU are then more accurate without autocast. Even if an operation would fail without autocast, the fix
+    is unsafe if part of the program disables only CUDA autocast, or if devicefix doesn't know the dtype. It is also
+    unsafe if the program trains in float16, because the gradient scaler is disabled on a CPU.
 
     The rule reports autocast with `enabled=flag` only if the code under it fails without autocast or uses a
     low-precision tensor, or if the program also uses the flag to convert a tensor or module to low precision. Autocast
-    to float32 is reported without a fix, regardless of its device: with CUDA, it casts low precision to float32, but on
-    a CPU, it disables itself with a warning (torch 2.13).
+    to float32 is reported without a fix, regardless of its device: with CUDA, it casts low-precision tensors to
+    float32, but on a CPU, it disables itself with a warning (torch 2.13).
 
     `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. If the program uses CPU autocast, the fix
     therefore changes the device in this call too. This is safe, because nothing changes with CUDA.
@@ -789,20 +792,20 @@ class CudaAutocast(Rule):
         """Return why autocast for the CPU may not compute the numbers of the GPU, empty if it does."""
         source = self.context.source
         if not shown:
-            return "the numbers on a CPU change if everything is in float32 there"
+            return "if everything is in float32 on a CPU, the fix changes the results there"
         if self.context.project.stops_autocast(self.devices.path) or source.holds("custom_fwd"):
-            return "another part of the program switches it off for CUDA only"
+            return "another part of the program disables autocast only for CUDA"
         dtype = call.arguments.get("dtype")
         name = _name_of_low(self.facts, dtype) if dtype is not None else "float16"
         if name is None:
-            return "the dtype is not known, and may be one that autocast for the CPU does not support"
+            return "the dtype is not known, and CPU autocast may not support it"
         version = self.context.options.runs_with
         if name == "float16" and version is not None and version < _FLOAT16_SINCE:
-            return "autocast for the CPU has no float16 before torch 2.2"
+            return "CPU autocast does not support float16 before torch 2.2"
         if version is not None and version < _ATTENTION_SINCE and source.holds("ttention"):
-            return "autocast for the CPU does not cast the operands of attention before torch 2.2"
+            return "CPU autocast does not cast attention operands before torch 2.2"
         if name == "float16" and source.holds("backward("):
-            return "small gradients vanish in float16 without a scaler, which is off on a CPU: use one for the device"
+            return "small float16 gradients vanish without a scaler, and a CUDA scaler is off on a CPU: use a scaler for the device"
         return ""
 
     def _fix(self, call: _Autocast, safety: Safety) -> Fix | None:

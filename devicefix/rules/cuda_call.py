@@ -20,9 +20,9 @@ from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rewrite.lines import alone
 from devicefix.rules.base import Example, Rule
 
-_SKIPPED = "on a CPU it skips anything else that the project's own `cuda` does"
+_SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
-_IN_GRAPH = "the graph that this class runs may change a tensor in place that only a GPU copies"
+_IN_GRAPH = "the graph that this class runs may change in place a tensor that is copied only on a GPU"
 _TRIES = (ast.Try, ast.TryStar) if sys.version_info >= (3, 11) else (ast.Try,)
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
@@ -51,12 +51,12 @@ class CudaCall(Rule):
 
     ## Fix safety
     The fix is safe: like `.cuda()`, `torch.device("cuda")` without an index refers to the current CUDA device. If the
-    call has an index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`. If a function uses the same variable as
-    the device of several moves, the fix defines the device only once.
+    call has an index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`. If several moves in a function use the
+    same variable as their device, the fix defines the device only once.
 
-    If devicefix can't tell which device the argument is, or if the object may have a custom `cuda` method, the fix
-    keeps the call but runs it only if CUDA is available. This fix is unsafe if a custom method or a call in the
-    arguments may do more than move or return a value, because the program then skips that call on a CPU.
+    If devicefix can't tell which device the argument specifies, or if the object may have a custom `cuda` method, the
+    fix keeps the call but runs it only if CUDA is available. This fix is unsafe if a custom method or a call in the
+    arguments may do more than move or return a value, because the program skips that method or call on a CPU.
 
     The fix is also unsafe in a subclass of `torch.fx.Interpreter`: the graph may change a tensor in place, and the move
     copies the tensor on a GPU but not on a CPU. There is no fix for `.cuda(*args)`.
@@ -619,7 +619,7 @@ class CudaCall(Rule):
         if imported is not None and not self._is_assigned(receiver):
             if self._is_value(imported):
                 yield self.finding(
-                    node, "`.cuda()` needs CUDA, and what it moves is from another module; use `.to(device)`"
+                    node, "`.cuda()` needs CUDA, and the value comes from another module; use `.to(device)`"
                 )
             return
         own = custom_cuda(self.context, receiver)
@@ -629,15 +629,18 @@ class CudaCall(Rule):
             not keyword.arg for keyword in node.keywords
         ):
             yield self.finding(
-                node, "`.cuda(...)` needs CUDA; pass its arguments one by one, so that it can be rewritten"
+                node, "`.cuda(...)` needs CUDA; pass its arguments one by one instead of unpacking them"
             )
         elif node.args and self.facts.kinds.of(node.args[0]).are({Kind.TENSOR}):
             yield self.finding(
                 node,
-                "`.cuda` is called with a tensor, so it is not torch's; check that it works without CUDA",
+                "`.cuda` is called with a tensor, so it is not torch's own method; check that it works without CUDA",
             )
         elif shows_class(self.context, node):
-            message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
+            message = (
+                "`.cuda()` needs CUDA, and the code handles an AttributeError that `.to(device)` may not raise; check"
+                " the type of the object instead"
+            )
             yield self.finding(node, message)
         else:
             finding = self._of_project(node) if own is CustomCuda.MAYBE else self._move(node)
@@ -653,13 +656,11 @@ class CudaCall(Rule):
     def _of_project(self, node: ast.Call) -> Finding:
         """Return the finding for a call that may be one of a method of the project."""
         if self._may_be_super(node):
-            message = (
-                "`.cuda()` needs CUDA and may be a method of `super()`; call it only if CUDA is available"
-            )
+            message = "`.cuda()` needs CUDA and may be called on `super()`; call it only if CUDA is available"
             return self.finding(node, message)
         message = (
-            "`.cuda()` needs CUDA, and this may be an object of a class of the project with its own `cuda` or "
-            "`to`, for which `.to(device)` differs; call it only if CUDA is available"
+            "`.cuda()` needs CUDA, and the object's class may define its own `cuda` or `to`, so `.to(device)` may do"
+            " something else; call `.cuda()` only if CUDA is available"
         )
         fix = _kept(self.context, node)
         if fix is not None and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
@@ -696,13 +697,11 @@ class CudaCall(Rule):
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
         if _is_storage(self.context, node):
-            message = (
-                "`.cuda()` needs CUDA, and a storage has no `.to(device)`; call it only if CUDA is available"
-            )
+            message = "`.cuda()` needs CUDA, and storages have no `.to(device)`; call `.cuda()` only if CUDA is available"
             return self.finding(node, message, fix)
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
-            return self.finding(node, f"{message}; make it a `torch.device`, and use `.to(device)`")
+            return self.finding(node, f"{message}; make the argument a `torch.device`, and use `.to(device)`")
         return self.finding(node, "`.cuda()` needs CUDA; use `.to(device)`", fix)
 
 

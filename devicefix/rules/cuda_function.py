@@ -34,8 +34,9 @@ class CudaFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the call is a whole statement. It is also safe if the call returns the current device, the GPU's
-    name or its capability, and if every use of the result also accepts the value that the fix uses on a CPU.
+    The fix is safe if the call is a statement on its own. It is also safe if the call returns the current device, or
+    the GPU's name or capability, and if every use of the result also accepts the value that the fix substitutes on a
+    CPU.
 
     The fix is unsafe if the call returns the current device or a random state, and devicefix doesn't know every use of
     the result. It is also unsafe if the guard encloses a line that prints other values too, because the program then
@@ -570,7 +571,9 @@ class CudaFunction(Rule):
             yield from self._statistics(node)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
-            advice = "call it only with CUDA" if fix else "put it under a guard, and add a CPU path"
+            advice = (
+                "call it only if CUDA is available" if fix else "put it under a guard, and add a CPU path"
+            )
             yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:

@@ -42,12 +42,12 @@ class CudaOnlyLibrary(Rule):
     DCNv2 and others), imports of the project's compiled CUDA extensions, and code that builds such extensions. The rule
     reports each library once per file.
 
-    The rule ignores an import under a guard, in a function that is only called under a guard, or in a `try` statement
-    whose `except ImportError` continues without the library. However, it reports uses of the library that do not check
-    whether the import succeeded, and code that stops the program without the library.
+    The rule ignores an import under a guard, in a function that is called only under a guard, or in a `try` statement
+    whose `except ImportError` continues without the library. However, it does report code that uses the library without
+    checking whether the import succeeded, and code that stops the program if the library is missing.
 
-    xformers can be installed without CUDA, but its attention functions then fail. The rule therefore also reports a
-    call to these functions if the program only checks whether the import succeeded.
+    xformers can be installed without CUDA, but its attention functions fail on a CPU. The rule therefore also reports a
+    call to one of these functions if the program checks only whether the import succeeded.
 
     A compiled extension counts as a CUDA extension if it has a name such as `nms_cuda`, or if the project's `setup.py`
     builds it as a `CUDAExtension`, without a `CppExtension` as an alternative. The rule also reports a call to
@@ -727,7 +727,7 @@ class CudaOnlyLibrary(Rule):
     def _unasked(self, statement: ast.Import | ast.ImportFrom, library: str, advice: str) -> Finding | None:
         """Return the finding for an import that may fail, and whose use needs the library or CUDA, None if it copes."""
         if (use := self._libraries.unasked(statement, library)) is not None:
-            missing = f", may be missing (line {statement.lineno}), and is used here without a check"
+            missing = f", may be missing (see line {statement.lineno}), and is used here without a check"
             return self._missing(use, library, missing, advice)
         if (test := self._libraries.refusal(statement, library)) is not None:
             return self._missing(test, library, "", advice)
@@ -738,7 +738,7 @@ class CudaOnlyLibrary(Rule):
         """Return the finding for a call that only asks whether a library is installed."""
         package = library.partition(".")[0]
         message = (
-            f"`{last_name(call)}` fails on a CPU, where `{package}` can also be installed (line {statement.lineno});"
+            f"`{last_name(call)}` fails on a CPU even if `{package}` is installed (see line {statement.lineno});"
             " call it only if CUDA is available"
         )
         flag = self._libraries.flag(statement)
@@ -746,13 +746,13 @@ class CudaOnlyLibrary(Rule):
             return self.finding(call, message)
         fix = self.context.replace(flag, self.devices.available(flag, of_cuda=True), Safety.UNSAFE)
         return self.finding(
-            call, message, replace(fix, why="the path without the library may compute something else")
+            call, message, replace(fix, why="the path without the library may compute different results")
         )
 
     def _missing(self, node: ast.expr | ast.stmt, library: str, how: str, advice: str) -> Finding:
         """Return the finding for a library, with what the module itself may have for a CPU."""
         own = next(self._alternatives(library), "")
-        hint = f"; perhaps {own} of this module helps" if own else ""
+        hint = f"; this file's {own} may also help" if own else ""
         return self.finding(node, f"`{library}` needs CUDA{how}; {advice}{hint}")
 
     def _alternatives(self, library: str) -> Iterator[str]:

@@ -16,12 +16,12 @@ _PLANS = "torch.backends.cuda.cufft_plan_cache"
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds torch settings that work only with CUDA: optimizers with `capturable=True`, profilers that record only CUDA,
-    and the cuFFT plan cache.
+    Finds torch settings that work only with CUDA: optimizers with `capturable=True`, profilers that record only CUDA
+    activity, and the cuFFT plan cache.
 
     ## Why it matters
-    Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError` (torch 2.13). The plan cache
-    and a profiler that records only CUDA raise an `AssertionError` too.
+    Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError` (torch 2.13). Using the plan
+    cache or a profiler that records only CUDA activity also raises an `AssertionError`.
 
     ## Example
     ```python
@@ -34,10 +34,10 @@ class CudaOnlySetting(Rule):
     ```
 
     ## Fix safety
-    For `capturable`, the fix is safe: with CUDA, the value is still `True`. On a CPU, the optimizer then uses float64
-    for the corrections in each step, whereas a GPU uses float32, so the results differ only by rounding. With
-    `foreach`, the fix is unsafe if the learning rate may be a tensor, because torch accepts this combination only if
-    the optimizer is capturable.
+    For `capturable`, the fix is safe: with CUDA, the value is still `True`. On a CPU, the optimizer then computes the
+    corrections in each step in float64 instead of float32, so the results differ from those on a GPU only by rounding.
+    With `foreach`, the fix is unsafe if the learning rate may be a tensor, because torch accepts this combination only
+    if the optimizer is capturable.
 
     For a statement that uses the plan cache, the fix is safe: it puts the statement under a guard. A profiler is
     reported without a fix.
@@ -45,7 +45,7 @@ class CudaOnlySetting(Rule):
 
     code = "DF411"
     name = "cuda-only-setting"
-    summary = "A torch setting only works with CUDA"
+    summary = "A torch setting works only with CUDA"
     references = (*CAPTURABLE, _PROFILER, _PLANS)
     words = (b"capturable", b"ProfilerActivity.CUDA", b"cufft_plan_cache")
     common_words = (b"profile",)

@@ -22,7 +22,7 @@ class CudaRequired(Rule):
 
     The rule ignores a check that applies only if the user requests a GPU, as in
     `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check if a handler in the same
-    function catches its error and continues on a CPU.
+    function catches the error and continues on a CPU.
 
     ## Why it matters
     The check has no effect with CUDA and only prevents the program from running on a CPU. Once the rest of the program
@@ -47,8 +47,8 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    The fix removes the check. This is safe if the check runs whenever the file does, and if nothing catches its error:
-    with CUDA, an assertion always holds, and an error branch never runs.
+    The fix removes the check. This is safe if the check runs whenever the file runs, and if nothing catches the error:
+    with CUDA, the assertion always holds, and the error branch never runs.
 
     The fix is unsafe if the check depends on another condition, which may be a request for a GPU. It is also unsafe if
     devicefix doesn't know every caller of the function that contains the check, because a caller may catch the error or

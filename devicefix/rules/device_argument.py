@@ -28,7 +28,7 @@ _OFF_BY_THEMSELVES = (
     "torch.amp.GradScaler",
     "torch.amp.autocast_mode.autocast",
 )
-_NUMBERED = "the program adds a number to it, and a CPU has none"
+_NUMBERED = "the program adds an index to it, and a CPU has no index"
 # Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
     "torch.device",
@@ -66,8 +66,8 @@ class DeviceArgument(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function gets the
-    same string or number as before. The fix is unsafe if that function adds an index to the name, as in
+    The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function receives
+    the same string or number as before. However, the fix is unsafe if such a function adds an index to the name, as in
     `torch.device(device, 1)`, because the CPU has no index.
     """
 
@@ -473,7 +473,7 @@ class DeviceArgument(Rule):
             if fix is None:
                 continue  # the rule for torch.device checks it, or the parts of which it is composed
             self.context.mark_handled(value)
-            what = "the number of a GPU" if dotted(value) is not None else "a CUDA device"
+            what = "the index of a GPU" if dotted(value) is not None else "a CUDA device"
             finding = self.finding(
                 value,
                 f"`{self.context.source.code(value)}` is {what}, which may not exist;"
@@ -497,7 +497,7 @@ class DeviceArgument(Rule):
             return
         if Use.UNPACKED in self.context.destinations.of(value):
             code = self.context.source.code(value)
-            yield self.finding(value, f"`{code}` is the number of a GPU, which may not exist; use a device")
+            yield self.finding(value, f"`{code}` is the index of a GPU, which may not exist; use a device")
 
     def _gets_number(self, value: ast.expr) -> bool:
         """Return whether the name of a device without a number gets one: `torch.device(name, 1)`."""

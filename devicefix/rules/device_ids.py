@@ -44,15 +44,15 @@ class DeviceIds(Rule):
     You can omit `output_device`, which defaults to the device in `device_ids`.
 
     ## Fix safety
-    The fix is safe: with CUDA, the call uses the same GPUs as before. It is unsafe for a dictionary of options if the
-    program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after a call to
+    The fix is safe: with CUDA, the call uses the same GPUs as before. However, the fix is unsafe for a dictionary of
+    options if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after a call to
     `torch.cuda.is_available()`. It is also unsafe for `devices` that may belong to another accelerator. The rule
     ignores `DataParallel`, which calls the model directly on a CPU.
     """
 
     code = "DF602"
     name = "device-ids"
-    summary = "`DistributedDataParallel` gets device IDs"
+    summary = "`DistributedDataParallel` receives device IDs"
     words = (b"DistributedDataParallel", b"init_process_group", b"fork_rng")
     common_words = (b"device",)
     INVALID = (
@@ -422,9 +422,7 @@ class DeviceIds(Rule):
         edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
         edits += (self._without(node, repeated),) if repeated is not None else ()
         needs = frozenset().union(*(fix.needs for fix in fixes))
-        message = (
-            f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass it only with CUDA"
-        )
+        message = f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass GPUs only if CUDA is available"
         yield self.finding(node, message, Fix(edits, safety, needs))
 
     def _repeated(self, node: ast.expr) -> ast.expr | None:

@@ -14,7 +14,7 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CPU_LACKS, OF_MEMORY
 
 _DEPTH = 3  # how many names to follow
-_TWICE = "the test calls it once more"
+_TWICE = "the check evaluates the module a second time"
 
 
 class DeviceNamespace(Rule):
@@ -41,10 +41,10 @@ class DeviceNamespace(Rule):
     ```
 
     ## Fix safety
-    The fix is safe for statements that only manage GPU memory: it calls the function only if the module has it. It is
-    unsafe if the program gets the module from a function that may have other effects, because the fix calls that
-    function twice. Calls to other functions are reported without a fix: how to replace them on a CPU depends on the
-    program.
+    The fix is safe for statements that only manage GPU memory: the program then calls the function only if the module
+    has it. However, the fix is unsafe if the program gets the module from a function that may have other effects,
+    because the program then calls that function twice. Calls to other functions are reported without a fix: how to
+    replace them on a CPU depends on the program.
     """
 
     code = "DF421"

@@ -33,7 +33,7 @@ class DeviceValue(Rule):
     parameter or command-line option.
 
     ## Why it matters
-    Without CUDA, moving anything to the device fails.
+    Without CUDA, moving anything to such a device fails.
 
     ## Example
     ```python
@@ -50,7 +50,7 @@ class DeviceValue(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the same file or another file of the project uses the value as a device. A string stays a string,
+    The fix is safe if the same file or another file in the project uses the value as a device. A string stays a string,
     and a value from the user still overrides the default. With CUDA, the value is the same as before. Without CUDA, the
     program would have failed.
 
@@ -58,8 +58,8 @@ class DeviceValue(Rule):
 
     - Only the name of the variable, option or key, or a `"cpu"` next to the value, suggests that the value is a device.
     - The value is an argument to a function from another library.
-    - The value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, the value may then
-      equal another element.
+    - The value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, the value may equal
+      another element.
     - The program reads an index from the value, as in `device.split(":")[1]`. The CPU has no index.
     - The program adds an index to the value, as in `torch.device(device, 1)`. A tensor's device is never `cpu:1`.
     - The program stops if the value is the CPU, as in `assert device == "cuda"`.
@@ -1224,7 +1224,7 @@ class DeviceValue(Rule):
         use = self.context.destinations.of(value)
         if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
             yield self._report(
-                value, Safety.UNSAFE, ", but the program adds a number to it, and a CPU has none"
+                value, Safety.UNSAFE, "; the program adds an index to it, and a CPU has no index"
             )
         elif Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
             yield self._report(value, self.devices.safety(value))
@@ -1233,7 +1233,7 @@ class DeviceValue(Rule):
         ):
             yield self._report(value, Safety.UNSAFE)
         elif Use.UNKNOWN in use and self._may_be_device(value) and is_passed_on(self.facts, value):
-            message = f"{self._is_device(value)}, if it is used as a device"
+            message = f"`{self.context.source.code(value)}` may be used as a device, which may not exist"
             yield self.finding(value, f"{message}; use it only if CUDA is available")
 
     def _may_be_device(self, value: ast.expr) -> bool:
@@ -1280,7 +1280,7 @@ class DeviceValue(Rule):
         advice = f"use it only if CUDA is available{more}"
         if (reason := collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
-            advice += f", and mind that {reason}"
+            advice += f"; note that {reason}"
         fix = (
             self._of_argument(value, safety)
             or self._shared(value, safety)

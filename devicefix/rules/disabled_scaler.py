@@ -45,8 +45,8 @@ class DisabledScaler(Rule):
 
     ## Fix safety
     For the scale, the fix is safe even if the object is not a `GradScaler`: if the object's state contains `"scale"`,
-    the value is the same. The fix is unsafe in a `try` statement, which may expect the `KeyError`. Any other access is
-    reported without a fix.
+    the value is the same as before. However, the fix is unsafe in a `try` statement, because a handler may expect the
+    `KeyError`. Any other access is reported without a fix.
 
     The rule also treats an object as a `GradScaler` if the name of its class contains "scaler". If the class is
     unknown, the rule checks the object's own name instead.
@@ -205,7 +205,7 @@ class DisabledScaler(Rule):
         if not self._is_on(node):
             yield self.finding(
                 node,
-                f"a `GradScaler` is off without CUDA, and has no `{node.attr}`; check `is_enabled()` first",
+                f"a `GradScaler` is disabled without CUDA and has no `{node.attr}`; check `is_enabled()` first",
             )
 
     def _item(self, state: ast.expr) -> Iterator[Finding]:
@@ -219,7 +219,7 @@ class DisabledScaler(Rule):
                 and not self._is_asked_for(item, key)
             ):
                 advice = "use 1.0 instead" if key == "scale" else "check `is_enabled()` first"
-                message = f"the state of a `GradScaler` is empty without CUDA, which has no `{key}`; {advice}"
+                message = f"the state of a `GradScaler` is empty without CUDA, so it has no `{key}`; {advice}"
                 yield self.finding(item, message, self._get(item) if key == "scale" else None)
 
     def _is_asked_for(self, item: ast.Subscript, key: str) -> bool:

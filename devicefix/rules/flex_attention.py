@@ -116,7 +116,7 @@ class FlexAttention(Rule):
         elif not (self._has_no_gradients(node) or Asking(self.facts, "flex").before(node)):
             yield self.finding(
                 node,
-                "`flex_attention` has no gradients on a CPU; train with"
+                "`flex_attention` does not support gradients on a CPU; train with"
                 " `torch.nn.functional.scaled_dot_product_attention` there",
             )
 
@@ -132,7 +132,9 @@ class FlexAttention(Rule):
         device = self.devices.current(call)
         fix = self.context.edit(call, with_keyword("device", device.text), device, self.devices.safety(call))
         yield self.finding(
-            node, "`create_block_mask` makes a mask on `cuda` before torch 2.10; pass a device", fix
+            node,
+            "before torch 2.10, `create_block_mask` creates masks on `cuda` by default; pass a device",
+            fix,
         )
 
     def _has_no_gradients(self, node: ast.expr) -> bool:

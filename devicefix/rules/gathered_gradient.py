@@ -19,8 +19,8 @@ class GatheredGradient(Rule):
 
     ## Why it matters
     NCCL bypasses autograd. gloo, the backend for CPUs, copies the tensors with torch operators in another thread.
-    Depending on timing, the call fails with "A view was created in no_grad mode and is being modified inplace", or the
-    result requires a gradient, which it does not with NCCL.
+    Depending on timing, the call then fails with "A view was created in no_grad mode and is being modified inplace", or
+    the result requires a gradient, unlike with NCCL.
 
     ## Example
     ```python
@@ -36,7 +36,7 @@ class GatheredGradient(Rule):
 
     ## Fix safety
     There is no fix: whether a tensor requires a gradient is known only at run time. The rule reports tensors that a
-    module returns outside of `torch.no_grad()`, and tensors on which the program calls `requires_grad_()`.
+    module returns outside `torch.no_grad()`, and tensors on which the program calls `requires_grad_()`.
     """
 
     code = "DF604"

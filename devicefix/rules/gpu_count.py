@@ -20,8 +20,8 @@ class GpuCount(Rule):
     """
     ## What it does
     Finds code that uses `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a number of chunks,
-    a size, or the length of a list whose elements it uses. The rule follows the count through variables, arguments and
-    options.
+    a size, or the length of a list whose elements the program uses. The rule follows the count through variables,
+    arguments and options.
 
     ## Why it matters
     Without CUDA, the count is 0. A program that starts 0 processes does nothing and exits successfully, a batch size
@@ -44,8 +44,8 @@ class GpuCount(Rule):
 
     If the program also checks whether the count is 0, the fix leaves the count unchanged and changes only the
     expressions that compute with it. Such a fix is unsafe if the number in these expressions may also come from
-    elsewhere, for example from a user who chose 0 on a machine with CUDA. If the program always stops when the count is
-    0, the fix removes that check and makes the count at least 1.
+    elsewhere, for example from a user who chose 0 on a machine with CUDA. If the check for 0 always stops the program,
+    the fix removes the check and makes the count at least 1.
 
     The fix is also unsafe if the program computes a GPU index from the count and passes the index to other code, or if
     the count only decides between one GPU and several.
@@ -836,7 +836,7 @@ class GpuCount(Rule):
             return
         if not self.facts.is_guarded(node):
             yield self.finding(
-                node, f"`{name}` returns 0 without CUDA; check that the code that uses it works without a GPU"
+                node, f"`{name}` returns 0 without CUDA; check that the code using it works without a GPU"
             )
 
     def _check(self, count: ast.expr) -> Iterator[Finding]:
@@ -850,8 +850,8 @@ class GpuCount(Rule):
         if count in harmed and self._counts.is_checked(count):
             yield self.finding(
                 count,
-                "the number of GPUs is 0 without CUDA, so the list made from it is empty; the program checks for that, "
-                "but also uses its elements",
+                "the number of GPUs is 0 without CUDA, so the list built from it is empty; the program checks for an"
+                " empty list, but also uses the list's elements",
             )
             return
         if whole:
@@ -865,9 +865,7 @@ class GpuCount(Rule):
                 sure = harm is not Harm.SEVERAL and known(use)
                 yield self._found(use, Safety.SAFE if sure else Safety.UNSAFE)
         if any(self._counts.escapes(use) for use in self._counts.follow(count).uses if use not in harmed):
-            message = (
-                "the number of GPUs is 0 without CUDA; check that the code that uses it works without a GPU"
-            )
+            message = "the number of GPUs is 0 without CUDA; check that the code using it works without a GPU"
             yield self.finding(count, message)
 
     def _found(self, node: ast.expr, safety: Safety = Safety.SAFE, removed: Sequence[Edit] = ()) -> Finding:

@@ -42,7 +42,7 @@ class GuardedMove(Rule):
 
     code = "DF702"
     name = "guarded-move"
-    summary = "A guard only moves something"
+    summary = "A guard contains only a move"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (
@@ -226,12 +226,12 @@ class GuardedMove(Rule):
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         fix = self._moves.of_guard(node)
         if fix is not None:
-            yield self.finding(node.test, "this check only guards a move; use `.to(device)`", fix)
+            yield self.finding(node.test, "this check guards only a move; use `.to(device)`", fix)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
         fix = self._moves.of_choice(node)
         if fix is not None:
-            yield self.finding(node, "this expression only moves something; use `.to(device)`", fix)
+            yield self.finding(node, "this condition guards only a move; use `.to(device)`", fix)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         """Check the value of `torch.cuda.is_available() and x.cuda()`, which is False without CUDA."""
@@ -242,7 +242,9 @@ class GuardedMove(Rule):
         if call is None or last_name(call.func) not in ("cuda", "to") or not moves(self.facts, last):
             return
         if any(map(self.facts.guards.implies, tests)):
-            yield self.finding(node, "without CUDA this is false instead of a tensor; use `.to(device)`")
+            yield self.finding(
+                node, "without CUDA, this value is false instead of a tensor; use `.to(device)`"
+            )
 
     def _is_asked(self, node: ast.expr) -> bool:
         """Return whether an expression is only a statement or a test, or has another value if it is false."""

@@ -43,7 +43,7 @@ class GuardedName(Rule):
 
     code = "DF703"
     name = "guarded-name"
-    summary = "A name is only defined with CUDA, but used without it"
+    summary = "A name is defined only with CUDA, but used without it"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (
@@ -338,15 +338,17 @@ class GuardedName(Rule):
         for name, place in self._names.bound(node.body):
             use = self._names.use(name, node)
             if use is not None:
-                message = f"`{name}` is only defined with CUDA, but used on line {use.lineno}"
+                message = (
+                    f"`{name}` is defined only with CUDA, but line {use.lineno} also uses it without CUDA"
+                )
                 where = place if self.facts.tree.statement(place) in assigned else node.test
-                yield self.finding(where, f"{message}; define it for the CPU too")
+                yield self.finding(where, f"{message}; define it for the CPU, too")
         inside = (each for statement in node.body for each in ast.walk(statement))
         for statement in (each for each in inside if isinstance(each, ast.Assign)):
             use = self._names.unwrapped(statement, node)
             if use is not None:
                 code = self.context.source.code(use)
-                message = f"`{code}` only exists with CUDA, but is used on line {use.lineno}"
+                message = f"`{code}` exists only with CUDA, but line {use.lineno} also uses it without CUDA"
                 yield self.finding(node.test, f"{message}; check for the wrapper there")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
@@ -360,8 +362,8 @@ class GuardedName(Rule):
             use = self._names.use(name, guard)
             if use is not None:
                 flag = self.context.source.code(guard.test)
-                message = f"`{name}` is only defined if `{flag}` is true, but used on line {use.lineno}"
-                yield self.finding(place, f"{message}; define it for the CPU too")
+                message = f"`{name}` is defined only if `{flag}` is true, but line {use.lineno} also uses it otherwise"
+                yield self.finding(place, f"{message}; define it for the CPU, too")
 
 
 def _moves(node: ast.AST) -> bool:

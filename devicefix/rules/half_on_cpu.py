@@ -32,8 +32,8 @@ class HalfOnCpu(Rule):
 
     Which operations are missing depends on the torch version. Set `torch-version` to the oldest version that your
     program must support. By default, devicefix uses the version that your project pins, or else the newest version, in
-    which few operations are missing. In float16, a CPU lacks `layer_norm` and `interpolate` before torch 2.3, and
-    matrix products and convolutions before torch 2.2.
+    which few operations are missing. In float16, a CPU does not support `layer_norm` and `interpolate` before torch
+    2.3, or matrix products and convolutions before torch 2.2.
     [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) lists the missing operations by version.
 
     ## Why it matters
@@ -199,7 +199,9 @@ class HalfOnCpu(Rule):
             if dtype and half_facts.fails(dtype, name, self._version) and not self._is_cast(node):
                 since = half_facts.since(dtype, name, self._version)
                 when = f" before torch {since[0]}.{since[1]}" if since is not None else ""
-                yield self.finding(node, f"`{name}` has no {dtype} on a CPU{when}; use float32 there")
+                yield self.finding(
+                    node, f"`{name}` does not support {dtype} on a CPU{when}; use float32 there"
+                )
                 return
 
     def _dtype(self, operand: ast.expr) -> str:

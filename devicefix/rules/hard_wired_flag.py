@@ -680,8 +680,8 @@ class HardWiredFlag(Rule):
                 )
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 code = self.context.source.code(keyword.value)
-                message = f"`{keyword.arg}={code}` is the number of a GPU"
-                yield self.finding(node, f"{message}; pass what the library takes for the CPU without CUDA")
+                message = f"`{keyword.arg}={code}` is the index of a GPU"
+                yield self.finding(node, f"{message}; without CUDA, pass the library's value for the CPU")
 
     def _switched(self, name: str, keyword: ast.keyword) -> Fix | None:
         """Return the fix of an argument that selects the GPU if it is true, and else the CPU; None if it may not."""
@@ -701,7 +701,7 @@ class HardWiredFlag(Rule):
                     code = self.context.source.code(keyword.value)
                     yield self.finding(
                         keyword.value,
-                        f"`num_gpus={code}` waits forever where no machine of the cluster has a GPU",
+                        f"`num_gpus={code}` waits forever if no machine in the cluster has a GPU; request no GPU in that case",
                     )
 
     @cached_property
@@ -772,7 +772,7 @@ class HardWiredFlag(Rule):
                 advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
             elif name == "max_memory" and isinstance(leaf, ast.Dict):
                 if any(key is not None and integer(key) for key in leaf.keys):
-                    advice = "names GPUs by their numbers; leave them out without CUDA"
+                    advice = "refers to GPUs by index; without CUDA, leave them out"
             elif name.endswith("attn_implementation") and isinstance(leaf, ast.Constant):
                 if str(leaf.value).startswith(ATTENTIONS):
                     advice = 'needs flash-attn, which needs CUDA; without CUDA, use "sdpa"'
@@ -836,7 +836,7 @@ class HardWiredFlag(Rule):
             or any(each.arg == fact.unless for each in node.keywords)
         ):
             return
-        yield self.finding(node, f"`{last}` of {library} needs CUDA; use it only if CUDA is available")
+        yield self.finding(node, f"`{last}` from {library} needs CUDA; use it only if CUDA is available")
 
     def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> str | None:
         """Return what is wrong with an argument of a known library that needs CUDA, None if nothing is."""
@@ -850,7 +850,7 @@ class HardWiredFlag(Rule):
                     else None
                 )
             if option == "devices" and not self._counts(value) and self._is_automatic(call):
-                return "needs CUDA; without CUDA, use `1`, since a CPU takes only a number"
+                return "needs CUDA; without CUDA, use `1`, because a CPU accepts only a number of devices"
         if option == "cuda_device" and integer(value) and self._foreign(call.func):
             return "needs CUDA; without CUDA, use -1"
         for fact in _ARGUMENTS.get(option or "", ()):
@@ -883,10 +883,10 @@ class HardWiredFlag(Rule):
         if devices is None or (isinstance(devices, ast.Constant) and self._counts(devices)):
             return ", which uses a GPU if there is one"
         code = self.context.source.code(devices)
-        return f" and `devices={code} if torch.cuda.is_available() else 1`, since a CPU takes only a number"
+        return f" and `devices={code} if torch.cuda.is_available() else 1`, because a CPU accepts only a number of devices"
 
     def _message(self, setting: str) -> str:
-        return f"`{setting}` makes the library need CUDA; use `torch.cuda.is_available()`"
+        return f"`{setting}` makes the library use CUDA; set it to `torch.cuda.is_available()`"
 
     def _is_number(self, call: ast.Call, keyword: ast.keyword) -> bool:
         """Return whether a keyword is the number of a GPU, such as `device_id=0` or `gpu_id=options.gpu_id`.

@@ -35,7 +35,7 @@ class KeptState(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy.
+    The fix is unsafe: with CUDA, the program makes a second copy, although the results stay the same.
     """
 
     code = "DF801"
@@ -236,7 +236,7 @@ class KeptState(Rule):
                 line = getattr(held.change, "lineno", None)
                 training = f"line {line} changes" if line else "training changes"
                 message = (
-                    f"`{code}` only copies on a GPU: on a CPU `{held.holder}` holds the parameters of"
-                    f" `{held.source.path}` themselves, which {training}; add {remedy(held)}"
+                    f"`{code}` copies only on a GPU: on a CPU, `{held.holder}` shares memory with the parameters of"
+                    f" `{held.source.path}`, which {training}; add {remedy(held)}"
                 )
                 yield self.finding(held.outer, message, copied(self.context, held))

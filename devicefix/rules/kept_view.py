@@ -40,7 +40,7 @@ class KeptView(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy.
+    The fix is unsafe: with CUDA, the program makes a second copy, although the results stay the same.
     """
 
     code = "DF802"
@@ -290,14 +290,14 @@ class KeptView(Rule):
         code = self.context.source.code(held.call)
         if held.reverse:
             line = getattr(held.change, "lineno", None)
-            used = f"is used after that (line {held.use})" if held.use else "may be used again"
-            change = f"line {line} changes" if line else "training changes"
+            path = held.source.path
+            used = f"line {held.use} uses `{path}` after that" if held.use else f"`{path}` may be used again"
+            change = f"line {line} also changes" if line else "training also changes"
             return (
-                f"`{code}` only copies on a GPU: on a CPU {change} `{held.source.path}` itself,"
-                f" which {used}; add {remedy(held)}"
+                f"`{code}` copies only on a GPU: on a CPU, {change} `{path}`, and {used}; add {remedy(held)}"
             )
         return (
-            f"`{code}` only copies on a GPU: on a CPU `{held.holder}` is `{held.source.path}` itself,"
+            f"`{code}` copies only on a GPU: on a CPU, `{held.holder}` shares memory with `{held.source.path}`,"
             f" {changed_and_used(held)}; add {remedy(held)}"
         )
 
@@ -306,13 +306,14 @@ def changed_and_used(held: Held) -> str:
     """Return a clause about the change of the source, and the use of the copy after it."""
     change = getattr(held.change, "lineno", None)
     words = f"which line {change} changes in place" if change else "which is changed in place later"
-    return f"{words}, and is used after that" + (f" (line {held.use})" if held.use else "")
+    used = f"line {held.use} uses `{held.holder}`" if held.use else f"`{held.holder}` is used"
+    return f"{words}, and {used} after that"
 
 
 def remedy(held: Held) -> str:
     """Return the code that makes a copy on every device, in backticks."""
     if isinstance(held.outer, ast.Call) and last_name(held.outer.func) == "state_dict":
-        return "`copy.deepcopy(...)` around it"
+        return "`copy.deepcopy(...)` around the call"
     return "`.clone()`" if held.source.buffer is False and _array(held) is None else "`.copy()`"
 
 

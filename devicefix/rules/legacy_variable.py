@@ -19,7 +19,7 @@ class LegacyVariable(Rule):
     Finds calls to `torch.autograd.Variable`. This rule is off by default.
 
     ## Why it matters
-    Since PyTorch 0.4, tensors do everything that a `Variable` did. The call still has an effect, though: like
+    In PyTorch 0.4 and later, tensors do everything that a `Variable` did. The call still has an effect, though: like
     `x.detach()`, it returns a tensor that shares its data with `x` but is detached from the autograd graph.
 
     ## Example
@@ -177,7 +177,7 @@ class LegacyVariable(Rule):
             return self.finding(node, "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`", fix)
         return self.finding(
             node,
-            "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`, or `x.detach()` if `x` has a history",
+            "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`, or `x.detach()` if `x` has an autograd history",
         )
 
     def _unwrapped(self, node: ast.Call) -> Fix:

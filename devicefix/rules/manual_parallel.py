@@ -144,7 +144,7 @@ class ManualParallel(Rule):
                 yield self.finding(
                     call,
                     f"`{called}(...)` distributes work over GPUs and raises an error without CUDA; call the model"
-                    " directly if there are fewer than two GPUs, or use `DataParallel`, which does that",
+                    " directly if there are fewer than two GPUs, or use `DataParallel`, which does this automatically",
                 )
 
     def _renamed(self) -> Iterator[str]:

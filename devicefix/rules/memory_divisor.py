@@ -163,7 +163,9 @@ class MemoryDivisor(Rule):
     def _found(self, divisor: ast.expr, name: str) -> Finding:
         safety = Safety.SAFE if self._is_shown(divisor) else Safety.UNSAFE
         fix = self.context.when_cuda(divisor, "1", safety, of_cuda=True)
-        return self.finding(divisor, f"`{name}` is 0 without CUDA; divide by it only with CUDA", fix)
+        return self.finding(
+            divisor, f"`{name}` returns 0 without CUDA; divide by it only if CUDA is available", fix
+        )
 
     def _divisors(self, figure: ast.expr) -> Iterator[ast.expr]:
         """Yield the expressions that something is divided by, and that are 0 where a figure is."""

@@ -23,14 +23,14 @@ class MovedParameter(Rule):
     """
     ## What it does
     Finds `nn.Parameter(x).cuda()` and `nn.Parameter(x).to(device)`. Also finds tensors that are created with
-    `requires_grad=True` and moved in the same expression, if the program reads their gradients, passes them to an
-    optimizer or changes them in place. Finally, finds parameters that are registered as buffers and changed in place.
+    `requires_grad=True` and moved in the same expression, if the program passes them to an optimizer, changes them in
+    place or reads their gradients. Finally, finds parameters that are registered as buffers and changed in place.
 
     ## Why it matters
     On a GPU, the move makes a copy that is neither a parameter nor a leaf of the graph: the copy is not in
-    `state_dict()` or `parameters()`, and has no `.grad`. On a CPU, the move returns the parameter itself: it is trained
-    and saved, and changing it in place raises an error. Moving a module has the same effect on a parameter that is
-    registered as a buffer.
+    `state_dict()` or `parameters()`, and has no `.grad`. On a CPU, the move returns the parameter itself: the parameter
+    is trained and saved, and changing it in place raises an error. Moving a module has the same effect on a parameter
+    that is registered as a buffer.
 
     ## Example
     ```python
@@ -302,8 +302,8 @@ class MovedParameter(Rule):
             return
         if self.facts.call(made, *_PARAMETER):
             message = (
-                f"`Parameter(...).{moved}(...)` is only a parameter on a CPU, since a move to a GPU copies"
-                " it; move the tensor before it becomes a parameter, or make it a plain tensor"
+                f"`Parameter(...).{moved}(...)` is a parameter only on a CPU, because a move to a GPU returns a plain"
+                " tensor; move the tensor before it becomes a parameter, or use a plain tensor"
             )
             yield self.finding(node, message, self._inside(node, made))
         elif self._leaf(made):
@@ -311,7 +311,7 @@ class MovedParameter(Rule):
             if why:
                 yield self.finding(
                     node,
-                    f"this tensor is only a leaf on a CPU, since `.{moved}(...)` copies it to a GPU; {why}",
+                    f"this tensor is a leaf only on a CPU, because `.{moved}(...)` copies it to a GPU, {why}",
                 )
 
     def _buffer(self, node: ast.Call) -> Iterator[Finding]:
@@ -328,7 +328,7 @@ class MovedParameter(Rule):
         if changed is None:
             return
         message = (
-            f"the buffer `{name.value}` only stays a parameter on a CPU, since a module copies it to a GPU; line"
+            f"the buffer `{name.value}` stays a parameter only on a CPU, because a module copies it to a GPU, and line"
             f" {changed.lineno} changes it in place, which raises an error for a parameter; register the tensor itself"
         )
         yield self.finding(made, message, self._unwrapped(made, name.value))
@@ -346,7 +346,7 @@ class MovedParameter(Rule):
             return None
         read = self.context.project.is_read_elsewhere(self.devices.path, f"self.{name}")
         if read or not is_only_counted(self.facts, name):
-            return Fix(edits, Safety.UNSAFE, why="a gradient may flow to it, which is lost")
+            return Fix(edits, Safety.UNSAFE, why="the fix loses any gradient that flows to it")
         return Fix(edits, Safety.SAFE)
 
     def _there(self, made: ast.Call) -> bool:
@@ -396,19 +396,25 @@ class MovedParameter(Rule):
         for child in ast.walk(around):
             match child:
                 case ast.Attribute(attr="grad", value=value) if path_of(value) == path:
-                    return f"`{path}.grad` (line {child.lineno}) is None on a GPU. Move it first, then call `requires_grad_()`"
+                    return (
+                        f"so `{path}.grad` on line {child.lineno} is None on a GPU; move the tensor first, then call"
+                        " `requires_grad_()`"
+                    )
                 case ast.AugAssign(target=ast.Name() | ast.Attribute() as target) if (
                     path_of(target) == path and child.lineno > statement.lineno
                 ):
                     return (
-                        f"line {child.lineno} changes it in place, which raises an error for a leaf. Remove"
+                        f"and line {child.lineno} changes it in place, which raises an error for a leaf; remove"
                         " `requires_grad=True`, or write `x = x + ...`"
                     )
                 case ast.Call() if (self.facts.resolve(child.func) or "").startswith("torch.optim."):
                     if any(
                         path_of(inner) == path for argument in child.args[:1] for inner in ast.walk(argument)
                     ):
-                        return f"the optimizer on line {child.lineno} only takes leaves. Move it first, then call `requires_grad_()`"
+                        return (
+                            f"but the optimizer on line {child.lineno} accepts only leaves; move the tensor first, then"
+                            " call `requires_grad_()`"
+                        )
         return None
 
     def _inside(self, node: ast.Call, made: ast.Call) -> Fix | None:

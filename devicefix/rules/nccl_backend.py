@@ -18,14 +18,14 @@ _NCCL = "torch.distributed.Backend.NCCL"
 _MESHES = ("init_device_mesh", "DeviceMesh")
 # HParams: https://www.tensorflow.org/versions/r1.15/api_docs/python/tf/contrib/training/HParams
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "HParams"}
-_UNSEEN = "it may not be the backend of a process group"
+_UNSEEN = "this value may not be the backend of a process group"
 
 
 class NcclBackend(Rule):
     """
     ## What it does
-    Finds `"nccl"` used as the backend of distributed training, whether it is passed to `init_process_group` or is the
-    value of a default, an option, a variable or a setting. Also finds CUDA device meshes, which need NCCL.
+    Finds `"nccl"` used as the backend of distributed training, whether it is passed to `init_process_group`, serves as
+    a default, or is stored in an option, a variable or a setting. Also finds CUDA device meshes, which need NCCL.
 
     ## Why it matters
     NCCL works only with GPUs. In builds of torch without CUDA, `init_process_group` raises an error: "Distributed
@@ -42,14 +42,14 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the value reaches a function that creates a process group, or if the program already has gloo as
+    The fix is safe if the value reaches a function that creates a process group, or if the program already uses gloo as
     the alternative: with CUDA, the backend is the same as before. A value from the command line still overrides a
-    default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6).
+    default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6 or later).
 
     The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after a call
     to `torch.cuda.is_available()`. It is also unsafe if only a name suggests that the value is a backend. There is no
-    fix if the program compares this name with `"nccl"` but never with `"gloo"`. There is also no fix for a dictionary
-    value whose key does not contain `backend`, or for a device mesh whose device type is in a variable.
+    fix if the program compares a value of this name with `"nccl"` but never with `"gloo"`. There is also no fix for a
+    dictionary value whose key does not contain `backend`, or for a device mesh whose device type is in a variable.
     """
 
     code = "DF601"
@@ -447,7 +447,9 @@ class NcclBackend(Rule):
                 if text_of(kind) == "cuda":
                     self.context.mark_handled(kind)
                     fix = self.context.when_cuda(kind, '"cpu"', self.devices.safety(kind))
-                message = "a mesh of CUDA devices needs NCCL; use one of type `cpu`, and `gloo`, without CUDA"
+                message = (
+                    "a mesh of CUDA devices needs NCCL; without CUDA, use a mesh of type `cpu` and `gloo`"
+                )
                 yield self.finding(node, message, fix)
 
     def _needs_cuda(self, node: ast.expr) -> Finding:
@@ -483,7 +485,8 @@ class NcclBackend(Rule):
             )
         elif names:
             yield self.finding(
-                node, f"the `nccl` backend needs CUDA, and `{names[0]}` is never compared with `gloo`; add it"
+                node,
+                f"the `nccl` backend needs CUDA, and `{names[0]}` is never compared with `gloo`; add that case",
             )
         elif self._may_reach_group(node):
             yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; without CUDA, use `gloo`")

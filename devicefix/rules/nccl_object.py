@@ -30,12 +30,12 @@ class NcclObject(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the code that uses the object has to change too.
+    There is no fix: the code that uses the class or the hook has to change too.
     """
 
     code = "DF416"
     name = "nccl-object"
-    summary = "A part of distributed training only works with CUDA"
+    summary = "A part of distributed training works only with CUDA"
     references = tuple(DISTRIBUTED)
     INVALID = (
         Example(

@@ -9,7 +9,7 @@ from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import defined_as_device, passed_as_device
 
-_BY_NAME = "only the name of the function says where it goes"
+_BY_NAME = "only the function's name suggests that it expects a device"
 
 
 class NumberAsDevice(Rule):
@@ -39,8 +39,9 @@ class NumberAsDevice(Rule):
     ## Fix safety
     The fix is safe if the program only uses the variable as a device, passes it to `torch.cuda` functions or prints it:
     with CUDA, the variable has the same value as before. The fix is unsafe if the program passes the variable to a
-    function in another file or to a model, as in `model(batch, device)`, because only a name suggests that the value is
-    used as a device. If the variable has any other use, `DF102` and `DF202` fix the uses one by one instead.
+    function in another file or to a model, as in `model(batch, device)`, because only the name suggests that the value
+    is used as a device. If the program uses the variable in any other way, the rules `DF102` and `DF202` fix each use
+    separately instead.
     """
 
     code = "DF205"
@@ -201,7 +202,7 @@ class NumberAsDevice(Rule):
         self._found.add(value)
         self.context.mark_handled(value)
         code = self.context.source.code(name)
-        message = f"`{code}` is the number of a GPU and is used as a device; use the CPU without CUDA"
+        message = f"`{code}` is the index of a GPU and is used as a device; without CUDA, use the CPU"
         yield self.finding(value, message, self.context.when_cuda(value, '"cpu"'))
 
     def _check_passed(self, name: ast.expr) -> Iterator[Finding]:
@@ -212,6 +213,6 @@ class NumberAsDevice(Rule):
         self._found.add(value)
         self.context.mark_handled(value)
         code = self.context.source.code(name)
-        message = f"`{code}` is the number of a GPU and is passed on as a device; use the CPU without CUDA"
+        message = f"`{code}` is the index of a GPU and is passed on as a device; without CUDA, use the CPU"
         fix = self.context.when_cuda(value, '"cpu"', Safety.UNSAFE)
         yield self.finding(value, message, replace(fix, why=_BY_NAME))

@@ -205,14 +205,16 @@ class PinMemory(Rule):
             for keyword in node.keywords:
                 if keyword.arg == "pin_memory" and self._true(keyword.value):
                     yield self.finding(
-                        node, f"{MESSAGE}; pin it only with CUDA", self._only_with_cuda(keyword.value)
+                        node,
+                        f"{MESSAGE}; pin it only if CUDA is available",
+                        self._only_with_cuda(keyword.value),
                     )
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
             fix = self._fix(node, node.func.value)
             advice = (
-                "pin it only with CUDA"
+                "pin it only if CUDA is available"
                 if fix
-                else "assign the tensor to a name, and pin it under `if torch.cuda.is_available():`"
+                else "assign the tensor to a variable, and pin it under `if torch.cuda.is_available():`"
             )
             yield self.finding(node, f"{MESSAGE}; {advice}", fix)
 

@@ -34,10 +34,10 @@ class PreferredLibrary(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it puts the call under a guard. It is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later,
-    because the variable has no effect after the guard calls `torch.cuda.is_available()`. There is no fix if the program
-    uses the function's return value. The rule ignores calls without an argument or with a value that every build
-    accepts, such as `"default"`.
+    The fix is safe: it puts the call under a guard. However, the fix is unsafe if the program sets
+    `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after the guard calls `torch.cuda.is_available()`.
+    There is no fix if the program uses the function's return value. The rule ignores calls without an argument or with
+    a value that every build accepts, such as `"default"`.
     """
 
     code = "DF406"
@@ -208,9 +208,9 @@ class PreferredLibrary(Rule):
         if all(isinstance(value, ast.Constant) and value.value in _WORKS_ON_CPU[name] for value in values):
             return
         statement = self.facts.tree.parents[call]
-        message = f"`{name}` raises an error in builds without CUDA"
+        message = f"`{name}` raises an error in builds without CUDA; call it only if CUDA is available"
         if isinstance(statement, ast.Expr):
             fix = self.context.put_under_guard(statement, self.devices.safety(call))
             yield self.finding(call, message, fix)
         else:
-            yield self.finding(call, f"{message}; call it under a guard")
+            yield self.finding(call, message)

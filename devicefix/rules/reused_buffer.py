@@ -35,7 +35,7 @@ class ReusedBuffer(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy.
+    The fix is unsafe: with CUDA, the program makes a second copy, although the results stay the same.
     """
 
     code = "DF803"
@@ -160,9 +160,9 @@ class ReusedBuffer(Rule):
                 what = changed_and_used(held)
                 if held.reverse:
                     line = getattr(held.change, "lineno", None)
-                    what = f"is changed on line {line}, and the array is used after that (line {held.use})"
+                    what = f"line {line} changes the tensor, and line {held.use} uses the array after that"
                 message = (
-                    f"this tensor is only a copy on a GPU: on a CPU `{held.holder}` shares the memory of"
+                    f"this tensor is a copy only on a GPU: on a CPU, `{held.holder}` shares memory with"
                     f" `{held.source.path}`, {what}; pass `{held.source.path}.copy()`"
                 )
                 yield self.finding(held.outer, message, copied(self.context, held))

@@ -19,8 +19,8 @@ class ScalarIndex(Rule):
     Finds `loss.data[0]`, including variants with `.cpu()` or `.numpy()`. This rule is off by default.
 
     ## Why it matters
-    A loss has had no dimensions since PyTorch 0.4, and indexing it has raised an error since PyTorch 0.5: "invalid
-    index of a 0-dim tensor. Use `tensor.item()`".
+    In PyTorch 0.4 and later, a loss is a 0-dim tensor. Indexing a 0-dim tensor raises an error in PyTorch 0.5 and
+    later: "invalid index of a 0-dim tensor. Use `tensor.item()`".
 
     ## Example
     ```python
@@ -33,16 +33,16 @@ class ScalarIndex(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the tensor is the result of a `torch.nn` loss, `.mean()` or `.sum()`: the tensor then has no
-    dimensions, so the original line always fails. The fix is unsafe if the same function calls the tensor's
-    `backward()` method: the tensor is then a single number but may still have a dimension, and `.item()` returns a
-    number rather than a tensor. Otherwise, `x.data[0]` may be the first row of a batch, so the rule reports it only if
-    the tensor's name contains "loss", and offers no fix.
+    The fix is safe if the tensor is the result of a `torch.nn` loss, `.mean()` or `.sum()`: the tensor is then 0-dim,
+    so the original line always fails. The fix is unsafe if the same function calls the tensor's `backward()` method:
+    the tensor then has a single element, but it may have a dimension. In that case, indexing returns a tensor, whereas
+    `.item()` returns a number. For any other tensor, `x.data[0]` may be the first row of a batch, so the rule reports
+    it only if the tensor's name contains "loss", and offers no fix.
     """
 
     code = "DF813"
     name = "scalar-index"
-    summary = "`loss.data[0]` has failed since PyTorch 0.5"
+    summary = "`loss.data[0]` raises an error in PyTorch 0.5 and later"
     default = False
     words = (b".data[",)
     common_words = (b".data",)
@@ -165,7 +165,7 @@ class ScalarIndex(Rule):
         tensor = _tensor(node.value)
         if tensor is None or (self.facts.torch_name(node) is None and not self.context.source.holds("torch")):
             return
-        message = "indexing a tensor without dimensions has failed since PyTorch 0.5; use `.item()`"
+        message = "indexing a 0-dim tensor raises an error in PyTorch 0.5 and later; use `.item()`"
         if self._scalar(tensor):
             yield self.finding(node, message, self._item(node, tensor))
         elif self._goes_back(tensor):

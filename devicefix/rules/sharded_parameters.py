@@ -19,8 +19,8 @@ class ShardedParameters(Rule):
     `sync_module_states=True`.
 
     ## Why it matters
-    Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. To synchronize the module's states,
-    it always needs one.
+    Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True`, it
+    always needs one.
 
     ## Example
     ```python
@@ -38,7 +38,7 @@ class ShardedParameters(Rule):
 
     code = "DF415"
     name = "sharded-parameters"
-    summary = "Parameters can only be sharded over GPUs"
+    summary = "Parameters can be sharded only over GPUs"
     references = (_FSDP,)
     INVALID = (
         Example(

@@ -53,7 +53,7 @@ class SiblingDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: an operation uses both tensors, so they must already be on the same device. The tensor is still
+    The fix is safe: an operation uses both tensors, so they must already be on the same device. The new tensor is still
     created on the CPU, so its random numbers stay the same. The rule ignores tensors that are not combined with an
     argument, and arguments that the function itself moves.
     """

@@ -8,7 +8,7 @@ from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.streams import Streams
 
-_ADVICE = "not all of its uses are known; put them under one `if torch.cuda.is_available():`"
+_ADVICE = "devicefix cannot find all of its uses; put them under one `if torch.cuda.is_available():`"
 
 
 class CudaStream(Rule):
@@ -565,11 +565,11 @@ class CudaStream(Rule):
                 return  # a variable: the reference is where it gets its value
             fix = self._streams.of_maker(node)
             name = self.facts.resolve(node.func)
-            advice = "; create it only with CUDA" if fix else f", and {_ADVICE}"
+            advice = "; call it only if CUDA is available" if fix else f", and {_ADVICE}"
             yield self.finding(node, f"`{name}` needs CUDA{advice}", fix)
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
             if fix is not None:
                 yield self.finding(
-                    node, "this stream or event does not exist without CUDA; put its use under a guard", fix
+                    node, "this stream or event does not exist without CUDA; put this code under a guard", fix
                 )

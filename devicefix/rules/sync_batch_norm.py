@@ -24,7 +24,7 @@ _HOLDERS = (ast.keyword, ast.arguments, ast.Assign, ast.IfExp, ast.Return, ast.L
 class SyncBatchNorm(Rule):
     """
     ## What it does
-    Finds calls to `torch.nn.SyncBatchNorm.convert_sync_batchnorm`, and `torch.nn.SyncBatchNorm` layers.
+    Finds `torch.nn.SyncBatchNorm` layers and calls to `torch.nn.SyncBatchNorm.convert_sync_batchnorm`.
 
     ## Why it matters
     In distributed training on CPUs, these layers raise an error: "SyncBatchNorm layers only work with GPU modules".
@@ -177,7 +177,9 @@ class SyncBatchNorm(Rule):
         fix = None
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
-        yield self.finding(node, "`SyncBatchNorm` needs CUDA; convert the model only with CUDA", fix)
+        yield self.finding(
+            node, "`SyncBatchNorm` needs CUDA; convert the model only if CUDA is available", fix
+        )
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.parents.get(node)

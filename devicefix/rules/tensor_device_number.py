@@ -13,7 +13,7 @@ from devicefix.rules.base import Example, Rule
 class TensorDeviceNumber(Rule):
     """
     ## What it does
-    Finds code that uses a tensor's device index in arithmetic or as a list index, and code that reads the number from a
+    Finds code that uses a tensor's device index in arithmetic or as a list index, and code that reads the index from a
     device name.
 
     ## Why it matters
@@ -157,7 +157,7 @@ class TensorDeviceNumber(Rule):
             code = self.context.source.code(name)
             yield self.finding(
                 node,
-                f"this reads a number from `{code}`, but the name of the CPU has none; check for it first",
+                f"this reads the device index from `{code}`, but `cpu` has no index; check for the CPU first",
             )
 
     def _check(self, node: ast.expr, without: str) -> Iterator[Finding]:

@@ -35,8 +35,8 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the device is the same as before. It is unsafe if only a variable's name suggests that
-    the variable contains a GPU index.
+    The fix is safe: with CUDA, the device is the same as before. However, the fix is unsafe if only a variable's name
+    suggests that the variable contains a GPU index.
     """
 
     code = "DF102"
@@ -308,7 +308,7 @@ class ToCuda(Rule):
             self.context.mark_handled(target)
             message = f"`.to({self.context.source.code(target)})` needs CUDA"
             if dotted(target) is not None:
-                message += ", since it is a GPU index; without CUDA, use the CPU"
+                message += f", because `{dotted(target)}` is a GPU index; without CUDA, use the CPU"
             else:
                 message += "; use `.to(device)`"
             yield self.finding(node, message, fix)

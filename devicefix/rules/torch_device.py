@@ -38,9 +38,9 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the device is the same as before. It is unsafe if the program uses the device's index,
-    as in `device.index + 1`, because the CPU has no index. It is also unsafe if a check may stop the program when the
-    device is the CPU, as in `assert device.type == "cuda"` or `assert device.type == args.type`.
+    The fix is safe: with CUDA, the device is the same as before. However, the fix is unsafe if the program uses the
+    device's index, as in `device.index + 1`, because the CPU has no index. It is also unsafe if a check may stop the
+    program when the device is the CPU, as in `assert device.type == "cuda"` or `assert device.type == args.type`.
 
     The rule ignores a device if the program only compares it or its type, as in `x.device == torch.device("cuda")`,
     because the comparison is also correct on a CPU. It also ignores a device that only `torch.cuda` functions use.
@@ -421,7 +421,7 @@ class TorchDevice(Rule):
         """Return the fix of a device, unsafe for a key of a dictionary: two equal keys are one."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Dict) and node in parent.keys:
-            return replace(fix, safety=Safety.UNSAFE, why="a dictionary keeps equal devices once")
+            return replace(fix, safety=Safety.UNSAFE, why="equal devices become a single dictionary key")
         return fix
 
     def _needs_nothing(self, node: ast.Call) -> bool:

@@ -37,8 +37,8 @@ class TypeName(Rule):
     The fix is safe: with CUDA, the string is the same as before.
 
     A comparison with `"torch.cuda.FloatTensor"` checks whether the tensor is on a GPU, not which dtype it has. The rule
-    reports the comparison only if the same file moves the tensor to a GPU, because with CUDA, the result is then always
-    the same. There is no fix: compare the dtype instead.
+    reports the comparison only if the same file moves the tensor to a GPU. In that case, the comparison always has the
+    same result with CUDA, and the opposite result on a CPU. There is no fix: compare the dtype instead.
     """
 
     code = "DF302"
@@ -133,7 +133,7 @@ class TypeName(Rule):
             return
         if asks_where(self.facts, node, match[1]):
             if asks_about_moved(self.facts, node):
-                yield self.finding(node, f"no tensor on a CPU is a `{node.value}`; compare the dtype")
+                yield self.finding(node, f"a CPU tensor is never a `{node.value}`; compare the dtype")
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
         fix = self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")

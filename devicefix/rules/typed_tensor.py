@@ -46,14 +46,14 @@ class TypedTensor(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the tensor has the same type and device, and random numbers are drawn on the same
-    device. If devicefix can't tell whether the argument is a size or data, the fix keeps the call and makes only the
-    type depend on CUDA.
+    The fix is safe: with CUDA, the tensor has the same type and device as before, and random numbers are drawn on the
+    same device. If devicefix can't tell whether the argument is a size or data, the fix keeps the call and makes only
+    the type depend on CUDA.
     """
 
     code = "DF301"
     name = "typed-tensor"
-    summary = "A tensor type that only exists for CUDA, such as `torch.cuda.FloatTensor`"
+    summary = "A tensor type that exists only for CUDA, such as `torch.cuda.FloatTensor`"
     words = (b"cuda",)
     common_words = (b"tensor",)
     references = tuple(f"torch.cuda.{part}{kind}Tensor" for part in ("", "sparse.") for kind in DTYPES)
@@ -271,7 +271,7 @@ class TypedTensor(Rule):
             return
         if self._asked_for(node, kind):
             if asks_about_moved(self.facts, node):
-                yield self.finding(node, f"no tensor on a CPU is a `{name}`; compare the dtype")
+                yield self.finding(node, f"a CPU tensor is never a `{name}`; compare the dtype")
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
@@ -282,7 +282,7 @@ class TypedTensor(Rule):
             fix = self._constructed(parent, kind)
         torch = self.devices.torch(node)
         fix = fix or self._with_torch(self.context.when_cuda(node, f"{torch.text}.{kind}"), torch)
-        yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; use a dtype and a device", fix)
+        yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; specify a dtype and a device instead", fix)
 
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
         """Return whether the type is only compared or named, which is also right on a CPU."""

@@ -240,7 +240,7 @@ class UncalledCuda(Rule):
             assert isinstance(node.func, ast.Call)
             (receiver, *_) = node.func.args
             if may_be_storage(self.context, receiver):
-                message = '`getattr(..., "cuda")` needs CUDA, and a storage has no `.to(device)`'
+                message = '`getattr(..., "cuda")` needs CUDA, and storages have no `.to(device)`'
                 yield self.finding(node, f"{message}; call it only if CUDA is available")
                 return
             own = (
@@ -256,7 +256,9 @@ class UncalledCuda(Rule):
             own = self.context.project.has_own_cuda() or shows_class(self.context, node)
             alone = len(node.args) == 1 and not own and not self._in_parentheses(node.args[0], node.func)
             fix = self.context.edit(node.args[0], text, device) if alone else None
-            yield self.finding(node, '`methodcaller("cuda")` needs CUDA; use `"to", device`', fix)
+            yield self.finding(
+                node, '`methodcaller("cuda")` needs CUDA; use `methodcaller("to", device)`', fix
+            )
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         parent = self.facts.tree.parents.get(node)

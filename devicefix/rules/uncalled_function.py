@@ -262,7 +262,7 @@ class UncalledFunction(Rule):
             code = self.context.source.code(node)
             yield self.finding(
                 node,
-                f"`{code}` may need CUDA; look it up only if `torch.cuda.is_available()`, and add a CPU path",
+                f"`{code}` may need CUDA; look it up only if CUDA is available, and add a CPU path",
             )
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
@@ -312,13 +312,13 @@ class UncalledFunction(Rule):
 
     def _looked_up(self, node: ast.expr) -> Finding:
         code = self.context.source.code(node)
-        return self.finding(
-            node, f"`{code}` may need CUDA; use its functions only if `torch.cuda.is_available()`"
-        )
+        return self.finding(node, f"`{code}` may need CUDA; use its functions only if CUDA is available")
 
     def _found(self, node: ast.expr, name: str) -> Finding:
         fix = self._fix(node, name.removeprefix("torch.cuda."))
-        advice = "store it only with CUDA" if fix else "put the calls under a guard, and add a CPU path"
+        advice = (
+            "store it only if CUDA is available" if fix else "put the calls under a guard, and add a CPU path"
+        )
         return self.finding(node, f"calling `{name}` later raises an error without CUDA; {advice}", fix)
 
     def _fix(self, node: ast.expr, short: str) -> Fix | None:

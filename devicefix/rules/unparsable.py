@@ -16,9 +16,9 @@ class Unparsable(Rule):
     Finds files that are not valid Python 3, and reports the line and the cause of the error.
 
     ## Why it matters
-    devicefix neither checks nor rewrites a file that it cannot parse. Many old PyTorch programs are written in Python
-    2; in that case, the message points this out. If the file uses syntax that is newer than the Python version that
-    runs devicefix, the message gives the version that you need. devicefix still checks a file that contains
+    devicefix neither checks nor rewrites a file that it cannot parse. If the file is written in Python 2, as many old
+    PyTorch programs are, the message says so. If the file uses syntax from a newer Python version than the one that
+    runs devicefix, the message tells you which version you need. devicefix still checks a file that contains
     `x.cuda(async=True)`: see `async-name`.
 
     ## Example
@@ -33,7 +33,7 @@ class Unparsable(Rule):
 
     ## Fix safety
     There is no fix: convert the file to Python 3 first, for example with `python3.12 -m lib2to3 --write train.py`. The
-    `lib2to3` module is part of Python 3.12 and older versions.
+    `lib2to3` module is part of Python 3.12 and earlier versions.
     """
 
     code = "DF901"
@@ -74,7 +74,7 @@ _PYTHON_2 = (
     (re.compile(r"\braise\s+[\w.]+\s*,"), "`raise E, text`"),
     (re.compile(r"`"), "backticks"),
     (re.compile(r"<>"), "`<>`"),
-    (re.compile(r"\b(?:0\d+|\d+[lL]|0[xX][\da-fA-F]+[lL])\b"), "an old form of number"),
+    (re.compile(r"\b(?:0\d+|\d+[lL]|0[xX][\da-fA-F]+[lL])\b"), "an old number literal"),
     (re.compile(r"\b[uU][rR]['\"]"), "a `ur` string"),
     (re.compile(r"\blambda\s*\(|\bdef\s+\w+\s*\(([^()]*,)?\s*\("), "a tuple as a parameter"),
 )
@@ -90,7 +90,7 @@ def _of_newer_python(data: bytes, problem: SyntaxError) -> str | None:
         return None
     newer, older = (".".join(map(str, version)) for version in (needed, running))
     return (
-        f"it uses syntax of Python {newer}, but devicefix runs on Python {older}; run devicefix on Python {newer} "
+        f"it uses Python {newer} syntax, but devicefix runs on Python {older}; run devicefix on Python {newer} "
         f"or newer, for example with `uvx --python {newer} devicefix`"
     )
 
@@ -104,7 +104,7 @@ def _of_python_2(data: bytes, problem: SyntaxError) -> str | None:
         form = next((name for pattern, name in _PYTHON_2 if pattern.search(code)), None)
     if form is None:
         return None
-    return f"this is Python 2 ({form}); convert it to Python 3 first, for example with `2to3` of Python 3.12 or older"
+    return f"this is Python 2 ({form}); convert it to Python 3 first, for example with `2to3` from Python 3.12 or older"
 
 
 def _line(data: bytes, number: int) -> str:

@@ -1,1 +1,1 @@
-"""Run the engine over many files: processes, a cluster, the cache, the baseline, git."""
+"""Run the engine on many files, using processes, a cluster, the cache, the baseline and git."""

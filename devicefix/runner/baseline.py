@@ -57,7 +57,9 @@ def _entries(document: Any) -> Iterable[Entry]:
     if not isinstance(document, dict) or "version" not in document:
         raise ValueError('it has no "version"')
     if document["version"] != VERSION:
-        raise ValueError(f"its version is {document['version']!r}, but this devicefix reads {VERSION}")
+        raise ValueError(
+            f"its version is {document['version']!r}, but this devicefix supports only version {VERSION}"
+        )
     for path, codes in _table(document.get("findings"), '"findings"').items():
         for code, lines in _table(codes, f'"findings", {path!r}').items():
             if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):

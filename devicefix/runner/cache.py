@@ -216,13 +216,13 @@ def _refuse_foreign(folder: Path) -> None:
     Raises:
         ConfigError: there is such a folder.
     """
-    other = "choose another folder with --cache-dir, or none with --no-cache"
+    other = "choose another folder with --cache-dir, or disable the cache with --no-cache"
     for part in (folder, folder / __version__):
         if os.path.islink(part):  # false, too, where no file can have the name
             raise ConfigError(f"{part}: a cache must not be a symbolic link; remove it, or {other}")
     try:
         if folder.is_dir() and not _is_ours(folder):
-            raise ConfigError(f"{folder}: it is not a cache of devicefix; {other}")
+            raise ConfigError(f"{folder}: this folder is not a devicefix cache; {other}")
     except OSError as problem:
         raise ConfigError(f"{folder}: {problem.strerror or problem}; {other}") from None
 

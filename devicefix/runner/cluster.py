@@ -108,7 +108,9 @@ class Cluster:
         except (ImportError, AttributeError):
             raise ClusterError(f"{self.address}: a worker does not have {identity()}") from None
         except (CancelledError, OSError, _killed()) as problem:
-            raise ClusterError(f"{self.address}: the workers are lost ({_short(problem)})") from None
+            raise ClusterError(
+                f"{self.address}: lost the connection to the workers ({_short(problem)})"
+            ) from None
         finally:
             for future in waiting:
                 future.cancel()
@@ -153,7 +155,9 @@ def work(expected: str, work: bytes, *shared: bytes) -> bytes:
     if identity() != expected:
         from distributed import get_worker
 
-        raise OtherWorkerError(f"the worker {get_worker().address} has {identity()}, but {expected} is here")
+        raise OtherWorkerError(
+            f"the worker {get_worker().address} has {identity()}, but this machine has {expected}"
+        )
     function, items = pickle.loads(work)
     first = [_loaded(value) for value in shared]
     return pickle.dumps([function(*first, *item) for item in items])

@@ -166,14 +166,16 @@ def _parsed(file: Path, data: bytes) -> dict[str, Entry]:
     try:
         return {path: _entry(path, value) for path, value in _entries(document)}
     except ValueError as problem:
-        raise ConfigError(f"{file}: not a coverage file: {problem}; delete it to start anew") from None
+        raise ConfigError(f"{file}: not a coverage file: {problem}; delete it to start over") from None
 
 
 def _entries(document: Any) -> Collection[tuple[str, Any]]:
     if not isinstance(document, dict) or "version" not in document:
         raise ValueError('it has no "version"')
     if document["version"] != VERSION:
-        raise ValueError(f"its version is {document['version']!r}, but this devicefix reads {VERSION}")
+        raise ValueError(
+            f"its version is {document['version']!r}, but this devicefix supports only version {VERSION}"
+        )
     entries = document.get("files")
     if not isinstance(entries, dict):
         raise ValueError('"files" must be an object')
@@ -196,7 +198,7 @@ def _seen(path: str, value: Any) -> Seen:
     match value:
         case [int(line), int(column), str(code), list(ran)] if all(isinstance(part, bool) for part in ran):
             return Seen(line, column, code, tuple(ran))
-    raise ValueError(f'"files", {path!r}, "fixes" must hold lists such as [1, 5, "DF101", [true]]')
+    raise ValueError(f'"files", {path!r}, "fixes" must contain lists such as [1, 5, "DF101", [true]]')
 
 
 def written(entries: Mapping[str, Entry]) -> bytes:

@@ -17,9 +17,9 @@ def internal_error(problem: Exception) -> str:
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     plugin = _plugin_at({frame.filename for frame in frames})
     what = (
-        f"error in the plugin {plugin}, please report it there"
+        f"error in the plugin {plugin}; please report it to its author"
         if plugin
-        else "internal error, please report it"
+        else "internal error; please report it"
     )
     return f"{what}: {type(problem).__name__}: {problem}{where}"
 

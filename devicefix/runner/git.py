@@ -79,9 +79,9 @@ class _Base:
         if git_program() is None:
             raise DiffBaseError("git is not installed")
         if self._git("rev-parse", "--git-dir") is None:
-            raise DiffBaseError(f"git does not accept {top}; see: git -C {top} status")
+            raise DiffBaseError(f"git refuses to use {top}; for the reason, run: git -C {top} status")
         if self._git("rev-parse", "--verify", "HEAD^{commit}") is None:
-            raise DiffBaseError(f"{top} has no commit yet")
+            raise DiffBaseError(f"{top} has no commits yet")
         named = self._git("rev-parse", "--verify", f"{revision}^{{commit}}")
         if not named:
             raise DiffBaseError(f"there is no revision {revision!r} in {top}{self._fetch()}")
@@ -98,7 +98,9 @@ class _Base:
             return None
         data = self._git("cat-file", "blob", blob)
         if data is None:
-            raise DiffBaseError(f"git does not have {path} as it was in {self.commit[:12]}{self._fetch()}")
+            raise DiffBaseError(
+                f"git does not have the content of {path} at commit {self.commit[:12]}{self._fetch()}"
+            )
         return data
 
     @cached_property
@@ -122,7 +124,8 @@ class _Base:
         """Return the end of a message: what to do about a shallow clone."""
         if self._git("rev-parse", "--is-shallow-repository") != b"true\n":
             return ""
-        return ", whose history is cut short: git fetch --unshallow (or fetch-depth: 0 of actions/checkout)"
+        advice = "run git fetch --unshallow, or set fetch-depth: 0 for actions/checkout"
+        return f", which is a shallow clone: {advice}"
 
 
 class _Changes:

@@ -43,8 +43,8 @@ class Task(NamedTuple):
 
 R = TypeVar("R")
 
-_TOO_LARGE = "; exclude it, or allow more with --max-file-size"
-_OTHER = "not checked: it is neither Python nor a notebook, documentation or configuration file"
+_TOO_LARGE = "; exclude it, or raise the limit with --max-file-size"
+_OTHER = "not checked: the file is neither Python code nor a notebook, documentation or configuration file"
 
 
 def find_files(paths: Iterable[Path], resolver: Resolver, onerror: Callable[[OSError], None]) -> list[Path]:
@@ -274,7 +274,11 @@ class Projects:
 
 def too_large(data: bytes, settings: Settings) -> str:
     """Return why content is too large to be checked; empty if it is not."""
-    return f"it is larger than {settings.max_file_size}{_TOO_LARGE}" if len(data) > settings.largest else ""
+    return (
+        f"the file is larger than {settings.max_file_size}{_TOO_LARGE}"
+        if len(data) > settings.largest
+        else ""
+    )
 
 
 def _tasks(files: Iterable[Path], resolver: Resolver) -> dict[str, Task]:

@@ -149,7 +149,7 @@ def actions(
         for code in dict.fromkeys(finding.code for finding in here):
             same = [finding for finding in fixable if finding.code == code]
             if len(same) > 1:
-                every = f"devicefix ({code}): Fix all {len(same)} in this file"
+                every = f"devicefix ({code}): Fix all {len(same)} findings in this file"
                 yield Action(every, types.CodeActionKind.QuickFix, "rule", same[0])
         if here and fixable:
             yield Action(_ALL, types.CodeActionKind.QuickFix, "all")
@@ -187,7 +187,7 @@ _ALL = "devicefix: Apply all safe fixes in this file"
 
 def _fix(finding: Finding) -> Action:
     safe = finding.safety is Safety.SAFE
-    warning = "" if safe else " (unsafe: may change a run on CUDA)"
+    warning = "" if safe else " (unsafe: may change how the program behaves on CUDA)"
     text = f"devicefix ({finding.code}): {title(finding)}{warning}"
     return Action(text, types.CodeActionKind.QuickFix, "fix", finding, safe)
 

@@ -439,7 +439,7 @@ class Server(LanguageServer):
         """Return an action with its edit."""
         data: Any = offered.data
         if not isinstance(data, dict) or not isinstance(data.get("uri"), str):
-            raise JsonRpcInvalidParams("this is not an action of devicefix")
+            raise JsonRpcInvalidParams("this is not a devicefix action")
         document = self.document(data["uri"])
         inspection, now = await self.check(document) if document else (None, None)
         action = actions.restored(data, inspection) if inspection else None

@@ -109,7 +109,7 @@ class Inspection:
         """
         added = add(encoded(self.text), [finding])
         if added.left:
-            raise FixError(f"no comment can silence {finding.code} on line {finding.line}")
+            raise FixError(f"no comment can suppress {finding.code} on line {finding.line}")
         return Source(added.data).text
 
 

@@ -53,7 +53,7 @@ class Protocol(LanguageServerProtocol):
             raise error
         method = getattr(message, "method", types.INITIALIZE)
         if self._workspace is None and method not in (types.INITIALIZE, types.EXIT):
-            early = JsonRpcServerNotInitialized(f"{method} comes before {types.INITIALIZE}")
+            early = JsonRpcServerNotInitialized(f"{method} was sent before {types.INITIALIZE}")
             if hasattr(message, "id"):
                 self._send_response(message.id, error=early.to_response_error())
             raise early

@@ -164,7 +164,7 @@ class Workspace:
             origin = Origin(Path(start), known_codes, trusted=True)
             settings = load.with_values(settings, self.options, origin)
         except ConfigError as problem:
-            self._tell(f"{problem}; the settings of the editor are ignored")
+            self._tell(f"{problem}; the editor's settings are ignored")
         self._valid[file] = settings
         return settings
 

@@ -146,7 +146,7 @@ class CudaComparison:
                 break
             self._task = replace(self._task, gpus=more.count)
             place = f"{relative(more.file)}:{more.line}"
-            found.notes[:] = [f"{more.count} GPUs are simulated, since {place} requests cuda:{more.index}"]
+            found.notes[:] = [f"{more.count} GPUs are simulated, because {place} requests cuda:{more.index}"]
             result = self._run(self._original, f"original on {more.count} GPUs", machine)
         return result
 
@@ -171,7 +171,7 @@ class CudaComparison:
         lines = {(relative(file), line) for sizes in unlike.values() for (file, line, _), _ in sizes}
         places = ", ".join(f"{file}:{line}" for file, line in sorted(lines))
         found.notes.append(
-            f"not compared, since two runs of the original differ as well: {count} observations at {places}"
+            f"not compared, because two runs of the original also differ: {count} observations at {places}"
         )
         return unlike
 
@@ -191,14 +191,16 @@ class CudaComparison:
             alike = self._run(self._program, "as on a CPU", "simulated", autocast=_uses(other, "cpu"))
             low = _dtypes(other, "cpu")
             if failure := _failure(alike, self._program):
-                precision = "in the precision of the CPU" if low else "without autocast"
-                found.notes.append(f"not compared with the CPU, since it fails {precision}: {failure}")
+                precision = "in the CPU's precision" if low else "without autocast"
+                found.notes.append(
+                    f"not compared with the CPU, because the program fails {precision}: {failure}"
+                )
                 return
             one = alike.events
-            on_the_cpu = f", and in {low} for other operations on a CPU" if low else " only"
-            precision = "the precision of the CPU" if low else "full precision"
+            on_cuda = f"on CUDA, and in {low} for other operations on a CPU" if low else "only on CUDA"
+            precision = "the CPU's precision" if low else "full precision"
             found.notes.append(
-                f"autocast computes in {lowered} on CUDA{on_the_cpu}: compared with the CPU in {precision}"
+                f"autocast computes in {lowered} {on_cuda}: compared with the CPU in {precision}"
             )
         tolerance = self._task.tolerance
         unlike = differences(one, other, same_machine=False, tolerance=tolerance, ignored=self._ignored)
@@ -222,7 +224,7 @@ class CudaComparison:
         """
         simulated = self._run(self._program, "simulated", "simulated")
         if failure := _failure(simulated, self._program):
-            found.notes.append(f"not compared with the CPU, since the simulation fails: {failure}")
+            found.notes.append(f"not compared with the CPU, because the simulation fails: {failure}")
             return None
         unlike = differences(real.events, simulated.events, same_machine=False, tolerance=ALIKE)
         found.notes += [

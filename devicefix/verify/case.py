@@ -136,7 +136,9 @@ class Case:
         if finding.safety is None:
             return f"there is no automatic fix; see `devicefix rule {code}`"
         if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
-            return "the fix is unsafe, since it may change a run on CUDA; review it and add `--unsafe-fixes`"
+            return (
+                "the fix is unsafe, because it may change a run on CUDA; review it, then add `--unsafe-fixes`"
+            )
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"
         return f"see `devicefix rule {code}`"

@@ -38,22 +38,22 @@ class Cause(str, Enum):
 
 _SUMMARIES = {
     Cause.ORIGINAL: "the original program fails in the same way; the rewrite is not the cause",
-    Cause.TIE: "a tie to CUDA is left",
+    Cause.TIE: "a tie to CUDA remains",
     Cause.FIX: "a fix is wrong",
-    Cause.CPU: "CPUs and CUDA differ here, which no fix can change",
+    Cause.CPU: "CPUs and CUDA differ here, and no fix can change that",
     Cause.COPY: "the program relies on a copy that only CUDA makes",
     Cause.DATA: "data is missing",
     Cause.PACKAGE: "a package is missing",
     Cause.ENVIRONMENT: "the environment lacks something that the program needs",
-    Cause.MEMORY: "the memory is exhausted",
-    Cause.TRITON: "Triton needs a GPU, or its interpreter",
+    Cause.MEMORY: "the program ran out of memory",
+    Cause.TRITON: "Triton needs a GPU or its interpreter",
     Cause.LIMIT: "the run reached a limit",
-    Cause.ENDED: "a signal from outside ended the program",
+    Cause.ENDED: "an external signal ended the program",
     Cause.UNWATCHED: "devicefix could not watch the run",
     Cause.CHANGES_CUDA: "the rewrite changes what the program does on CUDA",
-    Cause.DIFFERS_ON_CPU: "the rewritten program does on CUDA what the original does, but not on the CPU",
+    Cause.DIFFERS_ON_CPU: "the rewritten program matches the original on CUDA, but not on the CPU",
     Cause.ORIGINAL_ON_CUDA: "the original program fails on CUDA, so there is nothing to compare with",
-    Cause.UNKNOWN: "the cause is not known",
+    Cause.UNKNOWN: "the cause is unknown",
 }
 
 

@@ -38,18 +38,18 @@ def _not_run_to_its_end(case: Case) -> Explanation | None:
     if case.run.verdict is Verdict.TROUBLE:
         return Explanation(
             Cause.UNWATCHED,
-            "name a command that starts Python, without `-E` or `-I`, and with the environment that it gets",
+            "use a command that starts Python without `-E` or `-I` and passes on its environment variables",
             ("no Python process reported to devicefix",),
         )
     if case.run.verdict is not Verdict.STOPPED:
         return None
     limit = case.run.limit
     advice = {
-        "steps": "raise `--steps`, or leave it out, to verify the rest of the program",
-        "memory": "raise `--memory`, or use smaller data",
+        "steps": "to verify the rest of the program, raise or omit `--steps`",
+        "memory": "raise `--memory`, or use less data",
         "timeout": "raise `--timeout`, use less data, or add `--steps N`",
     }[limit or "timeout"]
-    return Explanation(Cause.LIMIT, advice, (f"`--{limit}` ended the run before an error did",))
+    return Explanation(Cause.LIMIT, advice, (f"`--{limit}` ended the run before any error occurred",))
 
 
 def _without_error(case: Case) -> Explanation | None:
@@ -70,9 +70,9 @@ def _ended_from_outside(case: Case) -> Explanation | None:
         name = "SIGINT"
     if name not in _FROM_OUTSIDE:
         return None
-    killed = " (Linux sends it where memory is exhausted)" if name == "SIGKILL" else ""
-    advice = "run it again, with smaller data if memory is exhausted" if killed else "run it again"
-    return Explanation(Cause.ENDED, advice, (f"the program was ended by {name}{killed}",))
+    killed = " (Linux sends it if memory runs out)" if name == "SIGKILL" else ""
+    advice = "run it again, with less data if memory ran out" if killed else "run it again"
+    return Explanation(Cause.ENDED, advice, (f"the program was terminated by {name}{killed}",))
 
 
 def _signal(status: int) -> str:
@@ -93,9 +93,9 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
     machine = "the simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
     if comparison.failure:
         rewritten = "fails in the same way" if comparison.alike else "does not fail in the same way"
-        advice = "correct the original if it fails on a GPU, too"
+        advice = "correct the original program if it also fails on a GPU"
         if "invalid device ordinal" in comparison.failure:
-            advice = "pass the number of GPUs that the program needs with `--gpus N`"
+            advice = "use `--gpus N` to simulate as many GPUs as the program needs"
         elif comparison.machine == "simulated":
             advice += "; if it does not, the simulation differs from CUDA: verify without `--compare`"
         return Explanation(
@@ -105,14 +105,14 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
         )
     if comparison.on_cuda:
         advice = (
-            "leave out `--unsafe-fixes`, or review these fixes"
+            "omit `--unsafe-fixes`, or review the unsafe fixes"
             if settings.unsafe_fixes
-            else "please report it, with the lines above; meanwhile add `# noqa` to the line of the fix"
+            else "please report this, including the lines above; meanwhile, add `# noqa` to the fixed line"
         )
         return Explanation(Cause.CHANGES_CUDA, advice, (f"on {machine}, {_first_of(comparison.on_cuda)}",))
     if comparison.on_cpu:
-        hint = comparison.hints[0] if comparison.hints else "look at the line above"
-        evidence = f"on {machine} both programs are equal; {_first_of(comparison.on_cpu)}"
+        hint = comparison.hints[0] if comparison.hints else "check the line above"
+        evidence = f"on {machine}, both programs behave the same; {_first_of(comparison.on_cpu)}"
         return Explanation(Cause.DIFFERS_ON_CPU, hint, (evidence,))
     return None
 

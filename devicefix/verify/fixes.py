@@ -30,7 +30,7 @@ def blamed(case: Case, explanation: Explanation | None) -> Explanation | None:
     places = [at for at in _places(case) if case.fixed(at) and (_remains(case, at) or _chooses(case, at))]
     if not places:
         return explanation
-    evidence = f"{shown(places[0])} still requests CUDA after its fix, whatever the program chooses"
+    evidence = f"{shown(places[0])} still requests CUDA after its fix, regardless of the chosen device"
     return wrong_fix(case, explanation.evidence[0], evidence, at=places)
 
 

@@ -40,8 +40,8 @@ TRITON = (
     _known(
         r"0 active drivers|cannot be accessed from Triton|from the CPU with Triton",
         Cause.TRITON,
-        "the program runs a Triton kernel, and Triton compiles for GPUs only",
-        f"{INTERPRETER}; or call a PyTorch function instead where there is no CUDA",
+        "the program runs a Triton kernel, and Triton compiles only for GPUs",
+        f"{INTERPRETER}; or, if CUDA is not available, call a PyTorch function instead",
     ),
 )
 
@@ -52,8 +52,8 @@ MEMORY = (
         r"|unable to (mmap|allocate shared memory)|is killed by signal: (Killed|Bus error)"
         r"|insufficient shared memory|Unable to allocate [\d.]+ [KMGTP]iB",
         Cause.MEMORY,
-        "memory could not be allocated",
-        "use smaller data or a smaller batch, or a machine with more memory",
+        "the program could not allocate memory",
+        "use less data, a smaller batch size or a machine with more memory",
     ),
 )
 
@@ -69,8 +69,8 @@ NEITHER = (
         rf'"({_ON_NEITHER})[\w.]*" not implemented for \'(Half|BFloat16)\'|Low precision dtypes not supported'
         r"|(Unsupported dtype|support tensors of type:) BFloat16",
         Cause.ORIGINAL,
-        "neither CPUs nor CUDA have this operator for this dtype",
-        "convert to float32 for this operator",
+        "neither the CPU nor CUDA supports this operator for this dtype",
+        "use float32 for this operator",
     ),
 )
 
@@ -80,8 +80,8 @@ CPU = (
         r'"[\w.]+" not implemented for \'(Half|BFloat16|ComplexHalf)\''
         r"|(Unsupported dtype|support tensors of type:) Half",
         Cause.CPU,
-        "the CPU does not have this operator for this dtype",
-        "use float32 where there is no CUDA, as in `dtype = torch.float16 if torch.cuda.is_available() else"
+        "the CPU does not support this operator for this dtype",
+        "use float32 if CUDA is not available, as in `dtype = torch.float16 if torch.cuda.is_available() else"
         " torch.float32`; DF412 reports such operators",
     ),
     _known(
@@ -90,21 +90,21 @@ CPU = (
         r"|not implemented for '?CPU'?\b|no CPU implementation",
         Cause.CPU,
         "the CPU has no implementation of this operator",
-        "use an operator that the CPU has where `torch.cuda.is_available()` is false",
+        "if CUDA is not available, use an operator that the CPU supports",
     ),
     _known(
         r"does not have a deterministic implementation",
         Cause.CPU,
-        "this operator has a deterministic implementation on CUDA only, or on neither",
-        "pass `warn_only=True` to `torch.use_deterministic_algorithms()`, or leave it out on a CPU",
+        "this operator has a deterministic implementation only on CUDA, or on neither device",
+        "pass `warn_only=True` to `torch.use_deterministic_algorithms()`, or skip this call on a CPU",
     ),
     _known(
         r"lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse)|nv|nccl|ATen_cuda|c10_cuda)\w*\.so"
         r"|CUDA_HOME|CUDA_PATH|'nvidia-smi'|'nvcc'|nvidia-smi: not found|NVML|cudaError|CUDA_ERROR_"
         r"|CUDARuntimeError|CudaSupportError|CUDA driver",
         Cause.CPU,
-        "the program uses a part of CUDA outside of PyTorch, which this machine does not have",
-        "use it only where `torch.cuda.is_available()` is true, and something else elsewhere",
+        "the program uses a part of CUDA that is not in PyTorch and is missing on this machine",
+        "use it only if `torch.cuda.is_available()` is true; otherwise, use something else",
     ),
     _known(
         r"^(\w+\.)*(Runtime|Value|Assertion|NotImplemented|Import|OS|System)Error: (?!Expected one of)"
@@ -113,7 +113,7 @@ CPU = (
         r"|(?i:\b(cuda|gpus?)\b[^\n]{0,40}\b(only|required|needed)))",
         Cause.CPU,
         "a library refuses to work without CUDA",
-        "call it only where `torch.cuda.is_available()` is true, and use something else elsewhere",
+        "call it only if `torch.cuda.is_available()` is true; otherwise, use something else",
     ),
 )
 
@@ -124,7 +124,7 @@ PACKAGE = (
         r"|^(\w+\.)*ImportError\b.*cannot open shared object file",
         Cause.PACKAGE,
         "the import fails",
-        "install it in the program's environment, or name another environment with `--python`",
+        "install the package in the program's environment, or choose another environment with `--python`",
     ),
 )
 
@@ -141,7 +141,7 @@ ENVIRONMENT = (
         r"|Name or service not known|Temporary failure in name resolution|Max retries exceeded",
         Cause.ENVIRONMENT,
         "the program uses the network",
-        "run it where the network can be reached, or download what it needs first",
+        "run it with network access, or first download what it needs",
     ),
     _known(
         r"Address already in use|EADDRINUSE",
@@ -153,19 +153,19 @@ ENVIRONMENT = (
         r"No space left on device|Disk quota exceeded",
         Cause.ENVIRONMENT,
         "the disk is full",
-        "free some space, or set TMPDIR to a folder on another disk",
+        "free up some space, or set TMPDIR to a folder on another disk",
     ),
     _known(
         r"^(\w+\.)*PermissionError\b|Read-only file system",
         Cause.ENVIRONMENT,
-        "the program may not use a file",
-        "change the permissions of the file, or its path",
+        "the program has no permission to use a file",
+        "change the file's permissions, or use another path",
     ),
     _known(
         r"^(\w+\.)*EOFError: EOF when reading a line",
         Cause.ENVIRONMENT,
-        "the program reads the standard input, which is empty",
-        "provide it, as in `devicefix verify SCRIPT < FILE`",
+        "the program reads from standard input, which is empty",
+        "provide the input, as in `devicefix verify SCRIPT < FILE`",
     ),
 )
 
@@ -174,7 +174,7 @@ DATA = (
         r"^(\w+\.)*(FileNotFoundError|NotADirectoryError)\b|No such file or directory|Dataset not found",
         Cause.DATA,
         "a file or folder does not exist",
-        "provide it, or name another path; relative paths start at the current folder",
+        "provide it, or use another path; relative paths start at the current folder",
     ),
 )
 

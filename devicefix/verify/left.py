@@ -15,7 +15,9 @@ from devicefix.verify.verdict import Location, Request
 def request(case: Case) -> Explanation | None:
     """Explain an error that a request for CUDA raised, or that its answer may have led to."""
     if case.task.keep_going and case.requests:
-        return tie_left(case, case.requests, "the CPU answered, which the error may come from")
+        return tie_left(
+            case, case.requests, "these requests ran on the CPU instead, which may have caused the error"
+        )
     if case.run.failure is None:
         return None
     errors = {case.failure.error, *case.failure.before}
@@ -49,29 +51,31 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         *more: further evidence.
     """
     places = [request.place for request in requests]
-    evidence = [f"{shown(r.place)} requests CUDA by `{r.call}`: {source(r.place)}" for r in requests[:SHOWN]]
+    evidence = [
+        f"{shown(r.place)} requests CUDA with `{r.call}`: {source(r.place)}" for r in requests[:SHOWN]
+    ]
     if written := [at.file for at in places if at.file in case.run.written]:
         return _written(shown_path(written[0]), *evidence, *more)
     ties = case.ties([*places, *case.frames])
     if ties:
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, *more), ties)
     if any(case.fixed(place) for place in places):
-        evidence.append("the line is rewritten, but the device that it gets is still CUDA")
+        evidence.append("the line is rewritten, but still receives a CUDA device")
     if words := [word for word in case.task.command[1:] if re.search(r"\bcuda\b", word)]:
-        evidence.append(f"the program's arguments name CUDA: `{' '.join(words)}`")
+        evidence.append(f"the program's arguments request CUDA: `{' '.join(words)}`")
         return Explanation(Cause.TIE, "pass `cpu` instead of `cuda`", (*evidence, *more))
     ties = case.ties_in(place.file for place in places)
     evidence.append("the device may come from the lines below" if ties else "no finding explains the device")
     advice = (
-        "find where the device comes from, such as a default, a file or an environment variable, and choose"
-        " it by `torch.cuda.is_available()`; `devicefix check --config-files` reports files"
+        "find out where the device comes from, such as a default, a file or an environment variable, and use"
+        " it only if CUDA is available; to check configuration files, run `devicefix check --config-files`"
     )
     return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
 
 
 def _written(file: str, *evidence: str) -> Explanation:
-    why = f"the program writes {file} while it runs; only files that exist before are rewritten"
-    advice = f"make the text that the program writes to {file} device-agnostic"
+    why = f"the program writes {file} while it runs, but devicefix rewrites only files that already exist"
+    advice = f"make the code that the program writes to {file} device-agnostic"
     return Explanation(Cause.TIE, advice, (*evidence, why))
 
 
@@ -80,5 +84,5 @@ def _library(case: Case, at: Location, name: str) -> Explanation:
     evidence = (f"{shown(at)} calls {name}, which requests CUDA: {source(at)}",)
     if ties:
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
-    advice = f"look for a setting of {name} for its device, or call it only where there is CUDA"
+    advice = f"check whether {name} has a setting for its device, or call it only if CUDA is available"
     return Explanation(Cause.CPU, advice, evidence)

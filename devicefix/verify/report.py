@@ -122,7 +122,7 @@ def _fixes_run(run: Run, show_missing: bool) -> Iterator[str]:
     if len(rows) > _SHOWN:
         yield _entry("", f"and {_count(len(rows) - _SHOWN, 'more module')}")
     if incomplete or others:
-        yield _entry("", "`devicefix verify --show-missing` lists those that did not run")
+        yield _entry("", "`devicefix verify --show-missing` lists the lines that did not run")
 
 
 def _coverage(total: Total) -> Iterator[str]:
@@ -130,7 +130,9 @@ def _coverage(total: Total) -> Iterator[str]:
     shown = f"{total.ran:,} of {_count(total.lines, 'line')} in {_count(total.modules, 'module')}"
     yield _entry("in all runs", f"{shown} ({printable(total.file)})")
     for path in total.dropped:
-        yield _entry("", f"older runs of {printable(path)} are dropped, since it or its fixes have changed")
+        yield _entry(
+            "", f"older runs of {printable(path)} are dropped, because the file or its fixes have changed"
+        )
 
 
 def _module(module: Module, missing: str = "") -> str:
@@ -160,7 +162,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "observation")
         if comparison.compared is not None and comparison.compared < comparison.observations:
-            seen = f"{comparison.compared:,} of {seen}; the others are made on CUDA only"
+            seen = f"{comparison.compared:,} of {seen}; the others are made only on CUDA"
         runs = f"the original on {machine}, the rewritten program there and on the CPU"
         yield _entry("numbers", f"equal: {runs} ({seen})")
     yield from _section(f"differs on {machine}", comparison.on_cuda, if_empty=None)
@@ -193,17 +195,17 @@ def _hazard(hazard: CopyHazard) -> str:
     where = f"at {place(hazard.changed)}" if hazard.changed else "later"
     if hazard.what == "parameter":
         return (
-            f"{place(hazard.moved)} `{hazard.move}` returns the parameter itself on a CPU, but on CUDA "
-            f"a tensor that is not a parameter: the module that gets it {where} has one parameter less there"
+            f"{place(hazard.moved)} `{hazard.move}` returns the parameter itself on a CPU, but a plain "
+            f"tensor on CUDA, where the module that receives it {where} has one parameter fewer"
         )
     if hazard.what == "leaf":
         return (
-            f"{place(hazard.moved)} `{hazard.move}` returns the tensor itself on a CPU, but on CUDA one "
-            f"that is computed from it: {where} the program needs a leaf, with a gradient of its own"
+            f"{place(hazard.moved)} `{hazard.move}` returns the tensor itself on a CPU, but a tensor "
+            f"computed from it on CUDA: {where}, the program needs a leaf with its own gradient"
         )
     return (
         f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; "
-        f"the shared {hazard.what} is changed {where} while both sides are in use"
+        f"the shared {hazard.what} is changed {where} while both objects are in use"
     )
 
 

@@ -105,7 +105,7 @@ def _add(report: Report, program: Program, file: Path) -> None:
     if report.verdict in (Verdict.PASS, Verdict.STOPPED):
         report.coverage = add(file, program, report.run)
     else:
-        report.run.warnings.append(f"{file}: the run was not added, since it did not pass")
+        report.run.warnings.append(f"{file}: the run was not added, because it did not pass")
 
 
 def _conclude(report: Report, comparison: Comparison, settings: Settings) -> None:

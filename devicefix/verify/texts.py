@@ -29,9 +29,9 @@ def syntax(case: Case) -> Explanation | None:
         return None
     at = case.frames[0]
     if os.path.realpath(at.file) not in case.program.rewritten:
-        evidence = f"{shown(at)} does not parse, and devicefix does not change that file"
+        evidence = f"{shown(at)} cannot be parsed, and devicefix does not change this file"
         return Explanation(Cause.ORIGINAL, "correct the original file first", (evidence,))
-    return wrong_fix(case, f"{shown(at)} does not parse after the rewrite")
+    return wrong_fix(case, f"{shown(at)} cannot be parsed after the rewrite")
 
 
 def name_of_a_fix(case: Case) -> Explanation | None:
@@ -43,7 +43,7 @@ def name_of_a_fix(case: Case) -> Explanation | None:
     new = case.program.rewritten.get(os.path.realpath(at.file))
     if new is None or name in _names(Path(at.file)) or name not in _names(Path(new)):
         return None
-    return wrong_fix(case, f"{shown(at)} uses `{name}`, which only the rewritten file has")
+    return wrong_fix(case, f"{shown(at)} uses `{name}`, which exists only in the rewritten file")
 
 
 def _match(case: Case, pattern: re.Pattern[str]) -> re.Match[str] | None:
@@ -87,8 +87,8 @@ def _import(case: Case) -> Explanation | None:
     explanation = _of(case, found)
     needs_cuda = [tie for tie in case.ties(case.frames[:1]) if tie.finding.code == "DF902"]
     if needs_cuda or "cuda" in name.lower():
-        evidence = f"{name or 'the package'} is built with CUDA only"
-        advice = "import it only where `torch.cuda.is_available()` is true, and use something else elsewhere"
+        evidence = f"{name or 'the package'} is built only with CUDA"
+        advice = "import it only if `torch.cuda.is_available()` is true; otherwise, use something else"
         return Explanation(Cause.CPU, advice, (*explanation.evidence, evidence), tuple(needs_cuda))
     return explanation
 
@@ -141,5 +141,5 @@ def precision(case: Case) -> Explanation | None:
     if case.run.failure is None or not (_match(case, _LOW_PRECISION) and _match(case, _DTYPES)):
         return None
     ties = tuple(tie for tie in case.ties_in(at.file for at in case.frames) if tie.finding.code == "DF407")
-    evidence = f"autocast for CUDA is off on a CPU, and the dtypes differ: {case.failure.error}"
+    evidence = f"CUDA autocast is off on a CPU, and the dtypes differ: {case.failure.error}"
     return Explanation(Cause.TIE, ties[0].advice, (evidence,), ties) if ties else None

@@ -48,11 +48,15 @@ class Trials:
     def refused(self) -> str:
         """Why the program is not run again; empty if it is."""
         if self._task.explain is not None:
-            return "" if self._task.explain else "this is off; `devicefix verify --explain` does it"
+            return (
+                ""
+                if self._task.explain
+                else "these runs are off; to make them, use `devicefix verify --explain`"
+            )
         if self._failed.seconds > _SECONDS:
-            return f"the failure took longer than {_SECONDS:.0f} s; `--explain` runs it nevertheless"
+            return f"the failed run took more than {_SECONDS:.0f} s; use `--explain` to run it anyway"
         if not is_small(self._task.root, _FILES, _BYTES):
-            return "its folder is large; `--explain` copies and runs it nevertheless"
+            return "its folder is large; use `--explain` to copy and run it anyway"
         return ""
 
     def original(self) -> Run:

@@ -33,19 +33,19 @@ def tried(case: Case) -> Explanation:
         return _unknown(case, f"the original was not run on the simulated CUDA machine: {refused}")
     original = trials.original()
     if original.limit and not passed(original):
-        return _unknown(case, "the original ran into a limit on the simulated CUDA machine")
+        return _unknown(case, "the original reached a limit on the simulated CUDA machine")
     if passed(original):
         return _on_this_machine(case)
     if _mixes_devices(case.run, original):
-        there = f"the original fails at this line on the simulated CUDA machine, too: {original.reason}"
+        there = f"the original also fails at this line on the simulated CUDA machine: {original.reason}"
         return Explanation(Cause.ORIGINAL, "correct the original program first", (there,))
     if not alike(case.run, original):
-        other = f"the original fails otherwise on the simulated CUDA machine: {original.reason}"
+        other = f"the original fails differently on the simulated CUDA machine: {original.reason}"
         return _unknown(case, other)
-    error = "the same error" if case.run.failure else f"exit status {case.run.status}, too,"
-    evidence = f"the original ends with {error} on the simulated CUDA machine ({trials.seconds:.1f} s)"
+    error = "the same error" if case.run.failure else f"exit status {case.run.status}"
+    evidence = f"the original also ends with {error} on the simulated CUDA machine ({trials.seconds:.1f} s)"
     if not _is_simulated(case):
-        blind = ["the simulation computes on the CPU, so that CUDA may differ"] if case.run.failure else []
+        blind = ["the simulation computes on the CPU, so CUDA may differ"] if case.run.failure else []
         return _unknown(case, evidence, *blind)
     return Explanation(Cause.ORIGINAL, "correct the original program first", (evidence,))
 
@@ -74,26 +74,28 @@ def _on_this_machine(case: Case) -> Explanation:
     rewritten = case.trials.rewritten()
     time = f"({case.trials.seconds:.1f} s for both)"
     if not passed(rewritten) and not rewritten.limit:
-        return wrong_fix(case, f"{ran}, and the rewritten program fails there {time}: {rewritten.reason}")
+        return wrong_fix(case, f"{ran}, but the rewritten program fails there {time}: {rewritten.reason}")
     evidence = (f"{ran}, and so does the rewritten program {time}",)
     if case.run.copies:
         return copy(case.run.copies[0], *evidence)
     if ties := case.ties(case.frames[:1]):
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
     if passed(case.trials.again()):
-        return _unknown(case, *evidence, "a second run on the CPU has no error, so the program varies")
+        return _unknown(
+            case, *evidence, "a second run on the CPU has no error, so the program's behavior varies"
+        )
     if _suspects(case) and works(case.trials.answered()):
-        answered = "the original runs on the CPU, too, where that answers its requests for CUDA"
+        answered = "the original also runs on the CPU if the CPU handles its requests for CUDA"
         return wrong_fix(case, *evidence, answered)
     if ties := case.ties(case.frames):
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
     advice = (
-        "look for what depends on the device in the lines above; if they name CUDA or a GPU, please report"
-        " them: no finding covers them"
+        "in the lines above, look for code that depends on the device; if it refers to CUDA or a GPU, please"
+        " report it, because no finding covers it"
     )
     if case.requests:
         return tie_left(case, case.requests, *evidence)
-    return Explanation(Cause.TIE, advice, (*evidence, "no finding is left at the lines of the error"))
+    return Explanation(Cause.TIE, advice, (*evidence, "no findings remain on the lines of the error"))
 
 
 def copy(hazard: CopyHazard, *more: str) -> Explanation:
@@ -105,14 +107,14 @@ def copy(hazard: CopyHazard, *more: str) -> Explanation:
     """
     at = shown(hazard.moved)
     if hazard.what == "parameter":
-        evidence = f"{at} moves a parameter, and the result is only a parameter on a CPU"
-        advice = "make the parameter of the tensor that is moved: `nn.Parameter(x.to(device))`"
+        evidence = f"{at} moves a parameter, and the result is a parameter only on a CPU"
+        advice = "create the parameter from the moved tensor: `nn.Parameter(x.to(device))`"
     elif hazard.what == "leaf":
-        evidence = f"{at} moves a tensor that requires a gradient, and the result is a leaf on a CPU only"
-        advice = "let the result of the move require the gradient: `x.to(device).requires_grad_()`"
+        evidence = f"{at} moves a tensor that requires a gradient, and the result is a leaf only on a CPU"
+        advice = "make the result of the move require a gradient: `x.to(device).requires_grad_()`"
     else:
-        evidence = f"{at} shares memory on a CPU, which is changed later"
-        advice = f"add `.clone()` behind `{hazard.move}`, or `.copy()` where the memory becomes NumPy's"
+        evidence = f"{at} shares memory on a CPU, and the program later changes that memory"
+        advice = f"add `.clone()` after `{hazard.move}`, or `.copy()` if the result is a NumPy array"
     return Explanation(Cause.COPY, advice, (*more, evidence))
 
 
@@ -132,9 +134,9 @@ def wrong_fix(case: Case, *evidence: str, at: Sequence[Location] = ()) -> Explan
     file = shown(fixes[0][0]).rpartition(":")[0]
     return Explanation(
         Cause.FIX,
-        f"please report it, with the output of `devicefix rewrite --select {','.join(codes)} {file}`;"
-        f" meanwhile add `--ignore {','.join(codes)}`, or a `# noqa` comment to the line",
-        (*evidence, f"the fix is {'that' if len(fixes) == 1 else 'one of those'} at {where}"),
+        f"please report this, including the output of `devicefix rewrite --select {','.join(codes)} {file}`;"
+        f" meanwhile, use `--ignore {','.join(codes)}` or add a `# noqa` comment to the line",
+        (*evidence, f"the fix is {'' if len(fixes) == 1 else 'one of those '}at {where}"),
     )
 
 
@@ -155,7 +157,7 @@ def _suspects(case: Case) -> list[tuple[Location, str]]:
 
 
 def _unknown(case: Case, *evidence: str) -> Explanation:
-    advice = "run the original on a machine with CUDA: if it fails in the same way, correct it first"
+    advice = "run the original program on a machine with CUDA; if it fails in the same way, correct it first"
     if case.run.failure is None:
-        advice = "read the program's own output above; " + advice
+        advice = "check the program's own output above; " + advice
     return Explanation(Cause.UNKNOWN, advice, evidence)

@@ -209,7 +209,7 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
 
 def _verdict(run: Run, ended: Ended) -> tuple[Verdict, str]:
     if ended.limit:
-        return Verdict.STOPPED, f"the {ended.limit} limit was reached after {ended.seconds:.0f} s"
+        return Verdict.STOPPED, f"the run reached the {ended.limit} limit after {ended.seconds:.0f} s"
     if ended.status:
         raised = run.failure is not None and run.failure.kind != EXIT
         return Verdict.FAIL, run.failure.error if run.failure and raised else ended_by(ended.status)
@@ -218,14 +218,14 @@ def _verdict(run: Run, ended: Ended) -> tuple[Verdict, str]:
     if run.copies:
         return Verdict.FAIL, _copied(run.copies)
     if run.limit:
-        return Verdict.STOPPED, "the limit on optimizer steps was reached without an error"
+        return Verdict.STOPPED, "the run reached the limit on optimizer steps without an error"
     return Verdict.PASS, ""
 
 
 def _copied(hazards: list[CopyHazard]) -> str:
     if all(hazard.what in ("leaf", "parameter") for hazard in hazards):
-        return f"copy hazard: a tensor that is moved stays a {hazards[0].what} on a CPU only"
-    return "copy hazard: memory that CUDA would copy is shared on a CPU, and changed"
+        return f"copy hazard: a moved tensor stays a {hazards[0].what} only on a CPU"
+    return "copy hazard: memory that CUDA would copy is shared and changed on a CPU"
 
 
 def ended_by(status: int) -> str:
@@ -241,9 +241,9 @@ def ended_by(status: int) -> str:
     if status >= 0:
         return f"the program ended with exit status {status}"
     try:
-        return f"the program was ended by {signal.Signals(-status).name}"
+        return f"the program was terminated by {signal.Signals(-status).name}"
     except ValueError:
-        return f"the program was ended by signal {-status}"
+        return f"the program was terminated by signal {-status}"
 
 
 def _failure(events: list[dict[str, Any]], program: Program) -> Failure | None:

@@ -125,12 +125,12 @@ def _read(data: bytes) -> tuple[str, dict[int, str]]:
         text = data.decode()
         return text, _python_cells(text)
     except json.JSONDecodeError as problem:
-        why = f"a notebook is JSON, and this is not: {problem.msg.removesuffix(' at')}"
+        why = f"the notebook is not valid JSON: {problem.msg.removesuffix(' at')}"
         raise NotANotebook(why, (problem.lineno, problem.colno)) from None
     except UnicodeDecodeError:
-        raise NotANotebook("a notebook is UTF-8, and this is not") from None
+        raise NotANotebook("the notebook is not valid UTF-8") from None
     except RecursionError:
-        raise NotANotebook("nested too deeply") from None
+        raise NotANotebook("the notebook is nested too deeply") from None
     except NotANotebook:
         raise
     except ValueError:
@@ -145,17 +145,17 @@ def _python_cells(text: str) -> dict[int, str]:
     """
     notebook = json.loads(text.removeprefix(_BOM))
     if not isinstance(notebook, dict) or not isinstance(notebook.get("nbformat"), int):
-        raise NotANotebook("it is not a Jupyter notebook")
+        raise NotANotebook("this is not a Jupyter notebook")
     if notebook["nbformat"] < 4:
         raise NotANotebook(
-            f"the notebook is of format {notebook['nbformat']}: open and save it in Jupyter, or run"
+            f"the notebook has format {notebook['nbformat']}; to convert it, save it in Jupyter or run"
             " `jupyter nbconvert --to notebook --inplace`"
         )
     if str(_language(notebook) or "python").lower() not in _PYTHON:
         return {}
     cells = notebook.get("cells")
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
-        raise NotANotebook("it has no list of cells")
+        raise NotANotebook("the notebook has no list of cells")
     texts = ((number, _python(cell)) for number, cell in enumerate(cells, 1))
     return {number: text for number, text in texts if text is not None}
 
@@ -204,7 +204,7 @@ def code_cells(data: bytes) -> dict[int, tuple[str, bool]]:
     text, python = _read(data)
     notebook = json.loads(text.removeprefix(_BOM))
     if str(_language(notebook) or "python").lower() not in _PYTHON:
-        raise NotANotebook(f"the language of the notebook is {_language(notebook)}")
+        raise NotANotebook(f"the notebook's language is {_language(notebook)}")
     found = {}
     for number, cell in enumerate(notebook["cells"], 1):
         source = cell.get("source") or ""

@@ -191,7 +191,7 @@ find("copy").addEventListener("click", async () => {
     await navigator.clipboard.writeText(result.source);
     status.textContent = "Copied";
   } catch {
-    status.textContent = "The browser does not allow to copy; use Download";
+    status.textContent = "The browser does not allow copying; use Download";
   }
 });
 find("save").addEventListener("click", () => {

@@ -8,12 +8,12 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    With `--config-files`, reports settings outside of Python code if they need CUDA.
+    Finds settings outside Python code that need CUDA. This rule applies only with `--config-files`. It covers:
 
-    - devices, GPU counts and the nccl backend in YAML, JSON and TOML
+    - devices, GPU counts and the NCCL backend in YAML, JSON and TOML files
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
-    - in notebooks, the same options in shell commands, `!nvidia-smi`, cells such as `%%cu`, and metadata that requests
-      a GPU from Colab or Kaggle
+    - the same options in a notebook's shell commands, along with `!nvidia-smi`, cells such as `%%cu`, and metadata that
+      requests a GPU from Colab or Kaggle
 
     ## Why it matters
     Even if the code runs on any device, such a setting selects a GPU, which may not exist.
@@ -31,16 +31,16 @@ class ConfigFile(Rule):
 
     ## Use instead
     Let the program choose the device: use `device: auto` or omit the setting if the program supports that.
-    Alternatively, use separate files for the GPU and the CPU. The program can also check the value when it reads it:
+    Alternatively, use separate files for the GPU and the CPU. The program can also check the value after reading it:
 
     ```python
     device = torch.device(config["device"] if torch.cuda.is_available() else "cpu")
     ```
 
     ## Fix safety
-    There is no fix: the meaning of a setting depends on the program that reads it. Suppress a line with
-    `# noqa: DF905`, as in code. Comments, template syntax, text that a script only prints, and files larger than one
-    megabyte are not checked.
+    There is no fix: the meaning of a setting depends on the program that reads it. To suppress a finding, add
+    `# noqa: DF905` to its line, as in Python code. The rule ignores comments, template syntax, text that a script only
+    prints, and files larger than one megabyte.
     """
 
     code = "DF905"

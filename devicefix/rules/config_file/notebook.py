@@ -43,7 +43,7 @@ def _in_cell(number: int, cell: Any) -> Iterator[Finding]:
     if cell["cell_type"] != "code":
         return
     if compiled := _CUDA_CELL.match(text):
-        message = f"`{compiled[1]}` compiles CUDA, which needs a GPU; skip the cell where there is none"
+        message = f"`{compiled[1]}` compiles CUDA code, which needs a GPU; skip the cell if there is no GPU"
         yield _finding(text, compiled.start(1), compiled.end(1), message, number)
         return
     commands = _commands(text)
@@ -52,7 +52,7 @@ def _in_cell(number: int, cell: Any) -> Iterator[Finding]:
     for line in lines:
         if tool := _TOOL.match(line.lstrip()):
             start = at + len(line) - len(line.lstrip()) + tool.start(1)
-            message = f"`{tool[1]}` fails without a GPU; run it only where there is one"
+            message = f"`{tool[1]}` fails without a GPU; run it only if there is one"
             yield _finding(text, start, start + len(tool[1]), message, number)
         at += len(line)
     for pair in shell_pairs(commands):

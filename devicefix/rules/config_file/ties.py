@@ -43,22 +43,22 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
     if _VISIBLE.fullmatch(name):
         return None if value in _NONE and not several else _SELECTED
     if _names_cuda(name, values, several):
-        return "selects CUDA, which may not be available; use `cpu`, or let the program choose"
+        return "selects CUDA, which may not be available; use `cpu`, or let the program choose the device"
     if value == "nccl" and not _WORDS.fullmatch(name):
         return "needs CUDA; without CUDA, use `gloo`"
     if value == "gpu" and not several and _DEVICE.fullmatch(name):
-        return "selects a GPU, which may not exist; use `cpu` or `auto`, or let the program choose"
+        return "selects a GPU, which may not exist; use `cpu` or `auto`, or let the program choose the device"
     if value == "multi_gpu":
         return _REQUESTED
     return _numbers(name, values, several, shell) or (
-        "enables the GPU, which may not exist; let the program choose"
+        "enables the GPU, which may not exist; let the program choose the device"
         if _FLAG.fullmatch(name) and not several and _TRUE.fullmatch(value)
         else None
     )
 
 
-_REQUESTED = "requests GPUs, which may not exist; let the program choose"
-_SELECTED = "selects GPUs by number, which may not exist; let the program choose"
+_REQUESTED = "requests GPUs, which may not exist; let the program choose the devices"
+_SELECTED = "selects GPUs by index, which may not exist; let the program choose the devices"
 
 
 def _names_cuda(name: str, values: Sequence[str], several: bool) -> bool:

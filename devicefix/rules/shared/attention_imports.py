@@ -155,15 +155,15 @@ class AttentionImport:
         version = self.context.options.torch_version
         calls = [use for use in self.uses or () if is_attention(use.function)]
         if any(not _is_zero(use.given.get(name)) for use in calls for name in ("dropout_p", "p")):
-            yield "with dropout, a CPU draws other random numbers"
+            yield "with dropout, a CPU draws different random numbers"
         biases = [use.given["attn_bias"] for use in calls if "attn_bias" in use.given]
         masks = {use.call for use in self.uses or () if use.function == MASK}
         known = [self._masks(bias) for bias in biases]
         if None in known or masks != {mask for found in known for mask in found or ()}:
-            yield "the mask may be an object of xformers, which torch does not take: check that it is a tensor or None"
+            yield "the mask may be an xformers object, which torch does not accept: check that it is a tensor or None"
         if version is not None and version < attention.ZERO_ROWS_SINCE:
             if any(use.given.keys() & {"causal", "window_size"} and "qkv" not in use.given for use in calls):
-                yield "if there are more queries than keys, the first results are not zero but NaN before torch 2.5"
+                yield "before torch 2.5, the first results are NaN instead of zero if there are more queries than keys"
 
     def _masks(self, bias: ast.expr, hops: int = _HOPS) -> set[ast.expr] | None:
         """Return the causal masks that an argument may be; None if it may also be anything but None."""

@@ -140,7 +140,7 @@ class CudaLibraries:
             return None if self._is_of_project(parts[0]) else (parts[0], fact.advice)
         module = self._extensions.get(name.removesuffix(".*")) or _compiled(name)
         if module is not None and not any(map(self._is_of_project, (name, module))):
-            advice = "it is compiled for CUDA; import it only if CUDA is available, and add a CPU path in plain torch"
+            advice = "import it only if CUDA is available, and add a CPU path in plain torch"
             return module, advice
         return None
 

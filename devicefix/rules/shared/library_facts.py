@@ -15,15 +15,15 @@ OTHER = "computes something else"
 RUNS = "runs"
 
 _SDPA = "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device"
-_SDPA_TRANSPOSED = f"{_SDPA}, with the sequence and the heads transposed"
-_AMP = "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU"
-_APEX_PART = "this is a compiled part of apex; import it only if CUDA is available"
-_DRIVER = "this queries the NVIDIA driver; use it only if CUDA is available"
+_SDPA_TRANSPOSED = f"{_SDPA}, and transpose the sequence and head dimensions"
+_AMP = "use `torch.autocast` and `torch.amp.GradScaler`, which turn themselves off on a CPU"
+_APEX_PART = "it is a compiled part of apex; import it only if CUDA is available"
+_DRIVER = "it queries the NVIDIA driver; use it only if CUDA is available"
 _NO_COUNTERPART = "it has no CPU counterpart; import it only if CUDA is available"
 _TORCH_PATH = "add a CPU path with torch operators"
 _PLAIN_PATH = "its kernels are compiled for CUDA; add a CPU path in plain torch"
-_TORCH_MODEL = "add a path that runs the torch model without CUDA"
-_NN = "use the layers of `torch.nn` without CUDA"
+_TORCH_MODEL = "add a CPU path that runs the torch model"
+_NN = "without CUDA, use the layers of `torch.nn`"
 _DEFORM = "use `torchvision.ops.deform_conv2d`, which works on any device"
 _DEFORM_NEWER = "use `torchvision.ops.deform_conv2d`, or add a CPU path with torch operators"
 
@@ -44,7 +44,7 @@ class Library(NamedTuple):
 
 # By module, or by what is imported from one.
 LIBRARIES = {
-    "apex": Library(BUILD, "use torch, which now has most of its features, or import it only if CUDA is available"),
+    "apex": Library(BUILD, "use torch, which now has most of apex's features, or import apex only if CUDA is available"),
     "apex.amp": Library(BUILD, _AMP),
     "apex.fp16_utils": Library(BUILD, _AMP),
     "apex.parallel": Library(
@@ -54,9 +54,9 @@ LIBRARIES = {
         BUILD, "use `torch.nn.SyncBatchNorm.convert_sync_batchnorm`"
     ),
     "apex.parallel.LARC": Library(BUILD, "torch has no counterpart; use an implementation in plain torch"),
-    "apex.optimizers": Library(BUILD, "use the same optimizer of `torch.optim`, with `fused=True` on a GPU"),
+    "apex.optimizers": Library(BUILD, "use the same optimizer from `torch.optim`, with `fused=True` on a GPU"),
     "apex.optimizers.FusedAdam": Library(
-        BUILD, "use `torch.optim.AdamW` with its `weight_decay` (0 in apex), or `Adam` for `adam_w_mode=False`"
+        BUILD, "use `torch.optim.AdamW` and pass `weight_decay` (0 by default in apex), or `Adam` for `adam_w_mode=False`"
     ),
     "apex.optimizers.FusedLAMB": Library(BUILD, "torch has no LAMB; use an implementation in plain torch"),
     "apex.optimizers.FusedNovoGrad": Library(BUILD, "torch has no NovoGrad; use an implementation in plain torch"),
@@ -68,16 +68,16 @@ LIBRARIES = {
     ),
     "apex.multi_tensor_apply": Library(BUILD, "use the `foreach` optimizers and `torch.nn.utils.clip_grad_norm_`"),
     "amp_C": Library(
-        BUILD, "this is a compiled part of apex; use the `foreach` and `fused` optimizers of `torch.optim`"
+        BUILD, "it is a compiled part of apex; use the `foreach` and `fused` optimizers of `torch.optim`"
     ),
     "apex_C": Library(BUILD, _APEX_PART),
     "pycuda": Library(BUILD, "use torch operators, or add a CPU path"),
     "cupy": Library(CALL, "use NumPy or torch operators, or import it only if CUDA is available"),
     "cupyx": Library(CALL, "use SciPy or torch operators, or import it only if CUDA is available"),
-    "cudf": Library(IMPORT, "use pandas without CUDA"),
-    "cuml": Library(IMPORT, "use scikit-learn without CUDA"),
-    "cugraph": Library(IMPORT, "use NetworkX without CUDA"),
-    "tensorrt": Library(CALL, "add a path that runs the torch or ONNX model without CUDA"),
+    "cudf": Library(IMPORT, "without CUDA, use pandas"),
+    "cuml": Library(IMPORT, "without CUDA, use scikit-learn"),
+    "cugraph": Library(IMPORT, "without CUDA, use NetworkX"),
+    "tensorrt": Library(CALL, "add a CPU path that runs the torch or ONNX model"),
     "torch_tensorrt": Library(IMPORT, _TORCH_MODEL),
     "tensorrt_llm": Library(IMPORT, _TORCH_MODEL),
     "torch2trt": Library(IMPORT, _TORCH_MODEL),
@@ -85,11 +85,11 @@ LIBRARIES = {
     "py3nvml": Library(CALL, _DRIVER),
     "nvidia_smi": Library(CALL, _DRIVER),
     "numba.cuda": Library(CALL, "add a CPU path with torch operators or `numba.njit`", "0.68.1"),
-    "nvidia.dali": Library(CALL, "use `torch.utils.data.DataLoader` and the transforms of torchvision without CUDA"),
+    "nvidia.dali": Library(CALL, "without CUDA, use `torch.utils.data.DataLoader` and torchvision transforms"),
     "flash_attn": Library(BUILD, _SDPA),
     "flash_attn.flash_attn_func": Library(BUILD, _SDPA_TRANSPOSED),
-    "flash_attn.flash_attn_varlen_func": Library(BUILD, f"{_SDPA}, for each sequence by itself"),
-    "flash_attn.bert_padding": Library(BUILD, "use a mask of the padding in plain torch"),
+    "flash_attn.flash_attn_varlen_func": Library(BUILD, f"{_SDPA}, and call it on each sequence separately"),
+    "flash_attn.bert_padding": Library(BUILD, "use a padding mask in plain torch"),
     "flash_attn_interface": Library(BUILD, _SDPA),
     "flashinfer": Library(CALL, _SDPA, "0.7.2.post1"),
     "sageattention": Library(CALL, _SDPA, "1.0.6"),
@@ -102,19 +102,19 @@ LIBRARIES = {
     "liger_kernel": Library(CALL, f"its kernels need Triton; {_NN}", "0.8.5"),
     "tilelang": Library(CALL, _TORCH_PATH),
     "quack": Library(IMPORT, "its kernels need CUTLASS, which needs CUDA; add a CPU path with torch operators", "0.6.5"),
-    "cutlass": Library(CALL, "use `torch.matmul` without CUDA"),
+    "cutlass": Library(CALL, "without CUDA, use `torch.matmul`"),
     "transformer_engine": Library(IMPORT, _NN),
     "mamba_ssm": Library(BUILD, _PLAIN_PATH),
     "accelerated_scan.warp": Library(
-        IMPORT, "it compiles CUDA code when it is imported; use `accelerated_scan.ref` without CUDA"
+        IMPORT, "it compiles CUDA code when it is imported; without CUDA, use `accelerated_scan.ref`"
     ),
-    "causal_conv1d": Library(BUILD, "use `torch.nn.functional.conv1d` with padding on the left"),
+    "causal_conv1d": Library(BUILD, "use `torch.nn.functional.conv1d` with left padding"),
     "tinycudann": Library(BUILD, "add a CPU path with torch layers"),
     "nvdiffrast": Library(BUILD, _NO_COUNTERPART),
     "diff_gaussian_rasterization": Library(BUILD, _NO_COUNTERPART),
     "diff_surfel_rasterization": Library(BUILD, _NO_COUNTERPART),
     "diffoctreerast": Library(BUILD, _NO_COUNTERPART),
-    "diso": Library(BUILD, "extract the surface with `skimage.measure.marching_cubes` without CUDA"),
+    "diso": Library(BUILD, "without CUDA, extract the surface with `skimage.measure.marching_cubes`"),
     "vox2seq": Library(BUILD, _PLAIN_PATH),
     "simple_knn": Library(BUILD, "add a CPU path that searches for neighbors with torch operators"),
     "gsplat": Library(CALL, "its rasterizer is compiled for CUDA; import it only if CUDA is available", "1.5.3"),
@@ -123,31 +123,31 @@ LIBRARIES = {
     "fused_ssim": Library(BUILD, _PLAIN_PATH),
     "pointnet2_ops": Library(BUILD, _PLAIN_PATH),
     "MultiScaleDeformableAttention": Library(
-        BUILD, "it has no CPU kernels; use `torch.nn.functional.grid_sample` without CUDA"
+        BUILD, "it has no CPU kernels; without CUDA, use `torch.nn.functional.grid_sample`"
     ),
     "spconv": Library(
-        CALL, "its version without CUDA has no gradients; train with another library without CUDA", "2.3.8"
+        CALL, "its CPU version does not support gradients; without CUDA, train with another library", "2.3.8"
     ),
-    "torchsparse": Library(CALL, "check whether the installed version is built for a CPU"),
+    "torchsparse": Library(CALL, "check whether the installed build supports a CPU"),
     "dcn_v2": Library(BUILD, _DEFORM),
     "DCNv2": Library(BUILD, _DEFORM),
     "DCNv3": Library(BUILD, _DEFORM_NEWER),
     "DCNv4": Library(BUILD, _DEFORM_NEWER),
     "lightseq": Library(BUILD, _NN),
-    "q8_kernels": Library(BUILD, "use the weights in bfloat16 without CUDA"),
+    "q8_kernels": Library(BUILD, "without CUDA, use the weights in bfloat16"),
     "trifast": Library(CALL, "its kernels need Triton; add a CPU path with torch operators"),
-    "deep_gemm": Library(BUILD, "use `torch.matmul` without CUDA"),
-    "deep_ep": Library(BUILD, "use the collectives of `torch.distributed` without CUDA"),
-    "grouped_gemm": Library(BUILD, "use one `torch.matmul` for each group without CUDA"),
-    "megablocks": Library(BUILD, "use the layers of `torch.nn` for each expert without CUDA"),
+    "deep_gemm": Library(BUILD, "without CUDA, use `torch.matmul`"),
+    "deep_ep": Library(BUILD, "without CUDA, use the collectives of `torch.distributed`"),
+    "grouped_gemm": Library(BUILD, "without CUDA, use one `torch.matmul` for each group"),
+    "megablocks": Library(BUILD, "without CUDA, use the layers of `torch.nn` for each expert"),
     "fast_hadamard_transform": Library(
-        BUILD, "multiply by a Hadamard matrix with torch operators without CUDA"
+        BUILD, "without CUDA, multiply by a Hadamard matrix with torch operators"
     ),
-    "torch_int": Library(BUILD, "add a path in floating point without CUDA"),
+    "torch_int": Library(BUILD, "add a CPU path in floating point"),
     "awq_inference_engine": Library(BUILD, _PLAIN_PATH),
-    "exllamav2": Library(IMPORT, "it only runs on a GPU; load the model with another library without CUDA", "0.3.2"),
-    "unsloth": Library(IMPORT, "it needs a GPU when it is imported; use transformers and peft without CUDA", "2026.10.9"),
-    "adam_atan2": Library(BUILD, "its step is compiled for CUDA; use an implementation in plain torch"),
+    "exllamav2": Library(IMPORT, "it runs only on a GPU; without CUDA, load the model with another library", "0.3.2"),
+    "unsloth": Library(IMPORT, "importing it needs a GPU; without CUDA, use transformers and peft", "2026.10.9"),
+    "adam_atan2": Library(BUILD, "its optimizer step is compiled for CUDA; use an implementation in plain torch"),
 }  # fmt: skip
 # Functions that fail on a CPU, of libraries that can be installed without CUDA: whether such a library can be imported
 # says nothing about CUDA.
@@ -222,7 +222,7 @@ ARGUMENTS = (
     ),
     Argument(
         *LIGHTNING, "precision", (16, "16", "16-mixed"), OTHER,
-        'computes in bfloat16 on a CPU; use "32-true" without CUDA', "2.6.6", ("accelerator",),
+        'computes in bfloat16 on a CPU; without CUDA, use "32-true"', "2.6.6", ("accelerator",),
     ),
     Argument(
         *LIGHTNING, "precision", ("transformer-engine*",), CALL,
@@ -239,7 +239,7 @@ ARGUMENTS = (
     ),
     Argument(
         ("ultralytics",), ("train", "predict", "val", "track", "tune"), "device", ("0*", "1*", "2*", "3*"), CALL,
-        'is the number of a GPU; use "cpu" without CUDA', "8.4.190",
+        'selects GPUs by index; without CUDA, use "cpu"', "8.4.190",
     ),
     Argument(
         ("optimum",), ("from_pretrained",), "provider", ("CUDAExecutionProvider", "TensorrtExecutionProvider"), CALL,

@@ -67,15 +67,15 @@ class Refusals:
         if self.is_requested(site, *self.facts.guards.conditions(test)) or refusals.is_handled(site, error):
             return None
         if self.in_test(site):
-            return Verdict(f"{MESSAGE}, in a test; skip the test, or let it run on a CPU")
+            return Verdict("stops the test if CUDA is not available; skip the test, or let it run on a CPU")
         library = self.libraries.needed_by(self.function(site), site)
         if library is not None:
-            return Verdict(f"{MESSAGE}, and this code needs `{library}`; add a path for the CPU")
+            return Verdict(f"{MESSAGE}, and this code needs `{library}`; add a CPU path")
         if refusals.handlers(site, error):
-            return Verdict(f"{MESSAGE}; remove the check, with the handler of its error")
+            return Verdict(f"{MESSAGE}; remove the check and the handler of its error")
         if error in _MEANT_TO_BE_CAUGHT:
             return Verdict(
-                f"{MESSAGE}, or the import of this module; remove the check unless a caller needs it"
+                "stops the program, or the import of this file, if CUDA is not available; remove the check unless a caller needs it"
             )
         asked = not self._precedes_group(site)
         if self.facts.guards.conditions(test) or (asked and self._conditions(site)):

@@ -24,13 +24,13 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         return finding
     taken = number_taken(context.uses, device)
     if taken is not None:
-        why = f"line {taken.lineno} needs its number"
+        why = f"line {taken.lineno} needs the device index"
     elif (check := refusing(context, device)) is not None:
         why = f"line {check.lineno} does not allow the CPU"
     elif (function := refusing_function(context, device)) is not None:
         why = f"`{function}` does not allow the CPU"
     elif any(_is_number_taken(context, variable) for variable in context.uses.of(device).variables):
-        why = "another file needs its number"
+        why = "another file needs the device index"
     else:
         return finding
     return replace(

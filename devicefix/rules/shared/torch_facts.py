@@ -41,8 +41,8 @@ MEMORY_FIGURES = tuple(
 )
 # What distributed training has only with CUDA, and what happens on a CPU.
 DISTRIBUTED = {
-    "torch.distributed.ProcessGroupNCCL": "torch for the CPU has no `{}`; use it only if CUDA is available",
-    "torch.distributed.distributed_c10d.ProcessGroupNCCL": "torch for the CPU has no `{}`; use it only if CUDA is available",
+    "torch.distributed.ProcessGroupNCCL": "CPU builds of torch have no `{}`; use it only if CUDA is available",
+    "torch.distributed.distributed_c10d.ProcessGroupNCCL": "CPU builds of torch have no `{}`; use it only if CUDA is available",
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook": (
         "`{}` raises an error on a CPU; register it only if CUDA is available"
     ),

@@ -40,14 +40,14 @@ def describe(difference: Difference) -> str:
 def hint(difference: Difference) -> str:
     """Return what a difference between CUDA and the CPU may come from, and what to do about it."""
     if difference.kind == "draw":
-        return "random numbers: draw them with a CPU generator, and move them"
+        return "random numbers: draw them with a CPU generator, then move them"
     if difference.kind == "dtype":
-        return "precision: the program chooses another dtype on the CPU; compare with that dtype on CUDA"
+        return "precision: the program chooses a different dtype on the CPU; compare with that dtype on CUDA"
     if difference.kind in ("count", "missing", "shape", "end", "unreached"):
         return CONTROL_FLOW
     if _distance(difference) < _PRECISION:
         return "precision: the numbers are close; if the difference is harmless, raise `--tolerance`"
-    return "a shared copy or random numbers: look at lines that move or draw tensors before this line"
+    return "a shared copy or random numbers: check earlier lines that move tensors or draw random numbers"
 
 
 def _distance(difference: Difference) -> float:
@@ -84,14 +84,16 @@ def _text(difference: Difference, here: str, there: str) -> str:
 
 def _value_text(difference: Difference, here: str, there: str) -> str:
     left, right = _values(difference.kind, difference.one, difference.other)
-    verb = f"{_CALLS[difference.what]} {_VERBS.get(difference.what, 'gave')}"
+    verb = f"{_CALLS[difference.what]} {_VERBS.get(difference.what, 'returned')}"
     path = f" `{difference.path}`:" if difference.path else ""
     return f"{verb}{path} {left} {here} and {right} {there} ({_number(difference)})"
 
 
 def _missing_text(difference: Difference, here: str, there: str) -> str:
     if difference.kind == "unreached":
-        return f"this line reads a tensor {here}, but does not run {there}, though no condition is around it"
+        return (
+            f"this line reads a tensor {here}, but does not run {there}, although it is not under a condition"
+        )
     if difference.kind in (ONLY_CUDA, ONLY_CPU):
         return f"this line reads a tensor {difference.kind}"
     has, lacks = (there, here) if difference.one is None else (here, there)
@@ -160,7 +162,7 @@ def _elements(one: Value, other: Value) -> tuple[str, str]:
     if "mean" in one and one["mean"] != other["mean"]:
         left, right = _distinct(one["mean"], other["mean"])
         return f"{_tensor(one)} with the mean {left}", right
-    return _tensor(one), "other elements"
+    return _tensor(one), "different elements"
 
 
 def _tensor(value: Value) -> str:
