@@ -242,7 +242,10 @@ def test_a_project() -> None:
         ("compose.yaml", "services:\n  a:\n    runtime: nvidia\n", [(3, 5)]),
         ("docker-compose.yml", "services:\n  a:\n    x:\n      - driver: nvidia\n", [(4, 9)]),
         ("compose.yaml", "a:\n  runtime: nvidia\n", []),
-        ("requirements/gpu.txt", "flash-attn\n", [(1, 1)]),
+        ("requirements/base.txt", "flash-attn\n", [(1, 1)]),
+        ("requirements/gpu.txt", "flash-attn\n", []),
+        ("requirements-cu118.txt", "flash-attn\n", []),
+        ("compose.gpu.yaml", "services:\n  a:\n    runtime: nvidia\n", []),
         ("pyproject.toml", "not toml = = \ntorch==1+cu118\n", []),
     ],
 )

@@ -17,7 +17,8 @@ class CudaRequirement(Rule):
     - conda packages that install CUDA, such as `cudatoolkit` and `pytorch-cuda`, and builds for CUDA
 
     The rule checks files of requirements and constraints, `pyproject.toml`, `setup.cfg`, `pixi.toml` and conda
-    environments such as `environment.yml`.
+    environments such as `environment.yml`. It ignores optional dependencies and dependency groups, and files whose names
+    contain `cuda`, `gpu` or `cu118`, because these are meant for CUDA.
 
     ## Why it matters
     Without CUDA, the installation fails, or downloads gigabytes that the program cannot use.

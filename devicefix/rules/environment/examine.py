@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from devicefix.config.settings import Settings
 
 LARGEST = 1_000_000  # bytes; larger files are generated
+
+_FOR_CUDA = re.compile(r"(?i)cuda|gpu|nvidia|(?<![a-z])cu\d{2,3}(?!\d)")
 
 Reader = Callable[[str], Iterator[Problem]]
 
@@ -55,6 +59,8 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
 def problems(text: str, path: str) -> list[Problem]:
     """Return what needs CUDA in a file of an environment, in the order of the text."""
     kind = environment_of(path)
+    if _FOR_CUDA.search(os.path.basename(path)):
+        return []  # the project has chosen: a machine without CUDA uses another file
     return [] if kind is None else sorted(_reader(kind)(text), key=lambda problem: problem.start)
 
 
