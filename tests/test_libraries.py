@@ -37,7 +37,10 @@ def test_the_names_of_programs_differ() -> None:
     ("statement", "advice"),
     [
         ("from apex.normalization import FusedLayerNorm", "`torch.nn.LayerNorm`"),
-        ("from apex.optimizers import FusedAdam", "`torch.optim.AdamW` and pass `weight_decay` (0 by default in apex)"),
+        (
+            "from apex.optimizers import FusedAdam",
+            "`torch.optim.AdamW` and pass `weight_decay` (0 by default in apex)",
+        ),
         ("from apex.parallel import convert_syncbn_model", "`torch.nn.SyncBatchNorm.convert_sync_batchnorm`"),
         ("from apex.optimizers import FusedLAMB", "torch has no LAMB"),
         ("from apex.optimizers import FusedAdagrad", "the same optimizer from `torch.optim`"),
