@@ -382,11 +382,13 @@ def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
         (", devices=2", ", which uses a GPU if there is one"),
         (
             ", devices=[0]",
-            " and `devices=[0] if torch.cuda.is_available() else 1`, because a CPU accepts only a number of devices",
+            " and `devices=[0] if torch.cuda.is_available() else 1`, because a CPU accepts only a number of"
+            " devices",
         ),
         (
             ", devices=-1",
-            " and `devices=-1 if torch.cuda.is_available() else 1`, because a CPU accepts only a number of devices",
+            " and `devices=-1 if torch.cuda.is_available() else 1`, because a CPU accepts only a number of"
+            " devices",
         ),
     ],
 )

@@ -83,7 +83,8 @@ help: Replace with `net.to(device)`
 8 |     torch.cuda.synchronize()
   |
 
-DF401 [*] `torch.cuda.synchronize` raises an error without CUDA; call it only if CUDA is available (cuda-function)
+DF401 [*] `torch.cuda.synchronize` raises an error without CUDA; call it only if CUDA is available \
+(cuda-function)
  --> hard.py:6:2
   |
 4 | def check(net, path):

@@ -236,8 +236,8 @@ def test_a_parameter_is_no_shared_memory(shown: Report) -> None:
     parameter = CopyHazard("parameter", ".cuda()", Location("net.py", 1), Location("net.py", 3))
     shown = replace(shown, run=replace(shown.run, copies=[parameter]))
     assert (
-        "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but a plain tensor on CUDA,"
-        " where the module that receives it at net.py:3 has one parameter fewer"
+        "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but a plain tensor on"
+        " CUDA, where the module that receives it at net.py:3 has one parameter fewer"
     ) in click.unstyle(report.text(shown)).splitlines()
 
 
@@ -245,8 +245,8 @@ def test_a_leaf_is_no_shared_memory(shown: Report) -> None:
     leaf = CopyHazard("leaf", ".to(device)", Location("net.py", 1), Location("net.py", 3))
     shown = replace(shown, run=replace(shown.run, copies=[leaf]))
     assert (
-        "  copy hazards   net.py:1 `.to(device)` returns the tensor itself on a CPU, but a tensor computed from"
-        " it on CUDA: at net.py:3, the program needs a leaf with its own gradient"
+        "  copy hazards   net.py:1 `.to(device)` returns the tensor itself on a CPU, but a tensor"
+        " computed from it on CUDA: at net.py:3, the program needs a leaf with its own gradient"
     ) in click.unstyle(report.text(shown)).splitlines()
 
 

@@ -180,7 +180,7 @@ def output_options(command: Command) -> Command:
             envvar="DEVICEFIX_OUTPUT_FILE",
             help="Write the findings to this file.",
         ),
-        click.option("--statistics", is_flag=True, help="Show only the number of findings of each rule."),
+        click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule."),
     )
 
 

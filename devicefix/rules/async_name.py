@@ -43,7 +43,7 @@ class AsyncName(Rule):
     It is also safe for a function in the same file if the fix renames the function's parameter as well, or if the
     function passes its `**kwargs` only to these methods. However, it is unsafe for any other function, because that
     function's parameter may have a different name. There is no fix for attributes, module-level variables or imported
-    names, or if the function already uses the name `non_blocking`.
+    names, or if the name `non_blocking` is already used in the same function or call.
     """
 
     code = "DF814"

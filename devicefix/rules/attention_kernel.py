@@ -24,8 +24,8 @@ class AttentionKernel(Rule):
     Finds settings that leave a CPU without a kernel for scaled dot product attention.
 
     ## Why it matters
-    On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. Attention
-    with dropout needs the math kernel.
+    On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. With
+    dropout, the math kernel must be enabled.
 
     ## Example
     ```python

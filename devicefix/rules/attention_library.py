@@ -20,9 +20,9 @@ class AttentionLibrary(Rule):
     """
     ## What it does
     Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func`,
-    `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func` and `memory_efficient_attention`, including its
-    `LowerTriangularMask`. The `cuda-only-library` rule reports other imports from these libraries, such as the
-    functions for variable-length sequences (`varlen`).
+    `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func` and `memory_efficient_attention` (with or without a
+    `LowerTriangularMask`). The `cuda-only-library` rule reports other imports from these libraries, such as
+    `flash_attn_varlen_func` for variable-length sequences.
 
     ## Why it matters
     flash-attn can't be installed without CUDA, and xformers functions fail on a CPU.

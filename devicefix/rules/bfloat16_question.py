@@ -22,10 +22,10 @@ class Bfloat16Question(Rule):
     `torch.cuda.get_device_capability()` returns a capability that is too low.
 
     ## Why it matters
-    Without CUDA, `is_bf16_supported()` returns `False`. `get_device_capability()` raises an error. The fix for DF401
-    avoids this error by using `(0, 0)` as the capability, which is lower than that of any GPU. In both cases, the
-    program silently computes in float16 instead of bfloat16, with different results and a smaller range of values, even
-    though a CPU supports bfloat16.
+    Without CUDA, `is_bf16_supported()` returns `False`. `get_device_capability()` raises an error, which the fix for
+    DF401 avoids by using `(0, 0)`, a capability lower than that of any GPU. With either value, the program silently
+    computes in float16 instead of bfloat16, with different results and a smaller range of values, even though a CPU
+    supports bfloat16.
 
     ## Example
     ```python

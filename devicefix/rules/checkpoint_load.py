@@ -42,7 +42,7 @@ class CheckpointLoad(Rule):
 
     ## Why it matters
     Without CUDA, loading a checkpoint that was saved on a GPU raises the error "Attempting to deserialize object on a
-    CUDA device" unless `map_location` moves its tensors to the CPU.
+    CUDA device" unless `map_location` moves the checkpoint's tensors to the CPU.
 
     ## Example
     ```python
@@ -58,8 +58,8 @@ class CheckpointLoad(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, every tensor is loaded onto the same device as before. If the call has no
-    `map_location`, the fix passes `None` rather than `device`, because `device` would also move tensors that were saved
-    on the CPU.
+    `map_location`, the fix adds one that is `None` with CUDA: passing the GPU instead would also move the checkpoint's
+    CPU tensors.
 
     The rule ignores calls that load a file saved earlier by the same function, a cache of tensors that are always on
     the CPU, or a file in a test's temporary folder.

@@ -16,8 +16,8 @@ class ConfiguredDevice(Rule):
     """
     ## What it does
     Finds code that reads a device from one of the project's configuration files, if that file selects CUDA. The file
-    must be in YAML, JSON or TOML format, and its path must appear in the code, for example as an argument, as an
-    option's default, or in Hydra's `config_name`.
+    must be in YAML, JSON or TOML format, and its path or name must appear in the code, for example as an argument, as
+    an option's default, or in Hydra's `config_name`.
 
     ## Why it matters
     The program uses the value as is, so moving anything to the device fails without CUDA.

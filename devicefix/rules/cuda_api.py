@@ -60,22 +60,23 @@ class CudaApi(Rule):
     ## Fix safety
     The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
     error without an accelerator, even where the corresponding `torch.cuda` function does nothing, so the fix puts these
-    calls under a guard. The fix passes `"cuda"` to `torch.amp.autocast` and `torch.amp.GradScaler`, because another
-    device would change the results on a CPU. The fix replaces either all streams and events in a file or none of them,
-    because a function that receives one may accept only CUDA streams and events.
+    calls under a guard. The fix passes `"cuda"` to `torch.amp.autocast` and `torch.amp.GradScaler`, because any other
+    device type would change the results on a CPU. The fix replaces either all streams and events in a file or none of
+    them, because a function that receives one may accept only CUDA streams and events.
 
-    The fix replaces `torch.cuda.is_available()` if devicefix knows all the code that depends on the result, and if this
-    code works with any accelerator. Devices and moves in this code then use the accelerator too. If the check guards
-    code that is specific to CUDA, there is no fix, because another accelerator must not run that code. For example, the
-    code may use a CUDA tensor type or NCCL, or load a checkpoint onto the device from which it was saved. If the
-    program stores the check's result in an attribute, passes it to a function or returns it, the fix is unsafe, because
-    code that is specific to CUDA may depend on the result. Even then, nothing changes with CUDA or on a CPU.
+    For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
+    this code works with any accelerator. Devices and moves in this code then use the accelerator too. If the check
+    guards code that is specific to CUDA, there is no fix, because another accelerator must not run that code. For
+    example, the code may use a CUDA tensor type or NCCL, or load a checkpoint onto the device from which it was saved.
+    If the program stores the check's result in an attribute, passes it to a function or returns it, the fix is unsafe,
+    because code that is specific to CUDA may depend on the result. Even then, nothing changes with CUDA or on a CPU.
 
     There is no fix if `torch.accelerator` has no counterpart, or if the counterpart needs a newer version of torch than
     `--torch-version` specifies. There is also no fix for an import of `torch.cuda`, which you can remove once nothing
     uses it.
 
-    Some accelerators do not support the memory statistics in `torch.accelerator`.
+    The fix also replaces calls that return memory statistics. Some accelerators do not support their counterparts in
+    `torch.accelerator`.
     """
 
     code = "DF405"

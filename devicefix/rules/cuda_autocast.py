@@ -99,9 +99,9 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if an operation under autocast would otherwise fail because it mixes float32 and low-precision
-    operands. This operation may be in the `forward` method of a class in another file. The fix sets the dtype
-    explicitly, because the default is float16 for CUDA and bfloat16 for a CPU.
+    The fix is safe if, without it, an operation under autocast would fail on a CPU because it mixes float32 and
+    low-precision operands. This operation may be in the `forward` method of a class in another file. The fix sets the
+    dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU.
     [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) shows how much the results on a CPU
     differ from those of an emulated GPU.
 
@@ -115,8 +115,9 @@ class CudaAutocast(Rule):
     to float32 is reported without a fix, regardless of its device: with CUDA, it casts low-precision tensors to
     float32, but on a CPU, it disables itself with a warning (torch 2.13).
 
-    `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. If the program uses CPU autocast, the fix
-    therefore changes the device in this call too. This is safe, because nothing changes with CUDA.
+    `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. Therefore, if the program uses autocast on a
+    CPU, possibly only after the fix, the fix changes the device in this call too. This is safe, because nothing changes
+    with CUDA.
     """
 
     code = "DF407"

@@ -55,11 +55,11 @@ class CudaCall(Rule):
     same variable as their device, the fix defines the device only once.
 
     If devicefix can't tell which device the argument specifies, or if the object may have a custom `cuda` method, the
-    fix keeps the call but runs it only if CUDA is available. This fix is unsafe if a custom method or a call in the
-    arguments may do more than move or return a value, because the program skips that method or call on a CPU.
+    fix keeps the call but makes it depend on whether CUDA is available. This fix is unsafe if a custom method or a call
+    in the arguments may do more than move or return a value, because the program skips that method or call on a CPU.
 
-    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: the graph may change a tensor in place, and the move
-    copies the tensor on a GPU but not on a CPU. There is no fix for `.cuda(*args)`.
+    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: the graph that it runs may change a tensor in place,
+    and the move makes a copy of this tensor with CUDA but not on a CPU. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"

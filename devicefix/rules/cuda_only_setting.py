@@ -16,8 +16,8 @@ _PLANS = "torch.backends.cuda.cufft_plan_cache"
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds torch settings that work only with CUDA: optimizers with `capturable=True`, profilers that record only CUDA
-    activity, and the cuFFT plan cache.
+    Finds uses of torch features that work only with CUDA: optimizers with `capturable=True`, profilers that record only
+    CUDA activity, and the cuFFT plan cache.
 
     ## Why it matters
     Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError` (torch 2.13). Using the plan
@@ -35,9 +35,9 @@ class CudaOnlySetting(Rule):
 
     ## Fix safety
     For `capturable`, the fix is safe: with CUDA, the value is still `True`. On a CPU, the optimizer then computes the
-    corrections in each step in float64 instead of float32, so the results differ from those on a GPU only by rounding.
-    With `foreach`, the fix is unsafe if the learning rate may be a tensor, because torch accepts this combination only
-    if the optimizer is capturable.
+    scalar factors of each step, such as Adam's bias corrections, in float64 instead of float32, so the results differ
+    from those on a GPU only by rounding. With `foreach`, the fix is unsafe if the learning rate may be a tensor,
+    because torch accepts this combination only if the optimizer is capturable.
 
     For a statement that uses the plan cache, the fix is safe: it puts the statement under a guard. A profiler is
     reported without a fix.

@@ -29,8 +29,8 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the version is the same as before. Without CUDA, the fix uses `"0.0"`, which is lower
-    than any real version.
+    The fix is safe: with CUDA, the version is the same as before. Without CUDA, it is `"0.0"`, which is lower than any
+    real version.
     """
 
     code = "DF403"

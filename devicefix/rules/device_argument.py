@@ -68,7 +68,7 @@ class DeviceArgument(Rule):
     ## Fix safety
     The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function receives
     the same string or number as before. However, the fix is unsafe if such a function adds an index to the name, as in
-    `torch.device(device, 1)`, because the CPU has no index.
+    `torch.device(device, 1)`: without CUDA, the result is `cpu:1`, which never equals a tensor's device.
     """
 
     code = "DF202"

@@ -61,9 +61,10 @@ class DeviceValue(Rule):
     - The value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, the value may equal
       another element.
     - The program reads an index from the value, as in `device.split(":")[1]`. The CPU has no index.
-    - The program adds an index to the value, as in `torch.device(device, 1)`. A tensor's device is never `cpu:1`.
+    - The program adds an index to the value, as in `torch.device(device, 1)`. Without CUDA, the result is
+      `cpu:1`, which never equals a tensor's device.
     - The program stops if the value is the CPU, as in `assert device == "cuda"`.
-    - The program sets `CUDA_VISIBLE_DEVICES` later. The variable has no effect after a call to
+    - The program sets `CUDA_VISIBLE_DEVICES` later. The variable has no effect after the fix's call to
       `torch.cuda.is_available()`.
     """
 

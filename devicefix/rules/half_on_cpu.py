@@ -22,7 +22,7 @@ _CLASS_NAME = re.compile(r"\b[A-Z]\w+")
 class HalfOnCpu(Rule):
     """
     ## What it does
-    Finds operations that a GPU supports in half precision or bfloat16 but a CPU does not, such as `torch.fft.fft`,
+    Finds operations that a GPU supports in float16 or bfloat16 but a CPU does not, such as `torch.fft.fft`,
     `torch.stft` and `avg_pool3d`. Also finds calls that pass a low-precision tensor to a function in another file, if
     that function applies a Fourier transform to the tensor.
 
@@ -32,8 +32,8 @@ class HalfOnCpu(Rule):
 
     Which operations are missing depends on the torch version. Set `torch-version` to the oldest version that your
     program must support. By default, devicefix uses the version that your project pins, or else the newest version, in
-    which few operations are missing. In float16, a CPU does not support `layer_norm` and `interpolate` before torch
-    2.3, or matrix products and convolutions before torch 2.2.
+    which few operations are missing. Before torch 2.3, a CPU does not support `layer_norm` or `interpolate` in float16.
+    Before torch 2.2, it does not support matrix products or convolutions in float16 either.
     [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) lists the missing operations by version.
 
     ## Why it matters

@@ -40,7 +40,8 @@ class KeptView(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, the program makes a second copy, although the results stay the same.
+    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy, which takes time and
+    memory.
     """
 
     code = "DF802"

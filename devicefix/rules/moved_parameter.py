@@ -49,8 +49,8 @@ class MovedParameter(Rule):
     program now trains and saves the parameter. There is a fix only if the parameter is assigned to an attribute of
     `self`.
 
-    For a buffer, the fix registers the tensor itself. This is safe if no gradient can flow to the buffer, and unsafe
-    otherwise.
+    For a buffer, the fix registers the tensor itself rather than a parameter. This is safe if no gradient can flow to
+    the buffer, and unsafe otherwise.
     """
 
     code = "DF804"

@@ -37,11 +37,11 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the program only uses the variable as a device, passes it to `torch.cuda` functions or prints it:
-    with CUDA, the variable has the same value as before. The fix is unsafe if the program passes the variable to a
-    function in another file or to a model, as in `model(batch, device)`, because only the name suggests that the value
-    is used as a device. If the program uses the variable in any other way, the rules `DF102` and `DF202` fix each use
-    separately instead.
+    The fix is safe if the program does nothing with the variable except use it as a device, pass it to `torch.cuda`
+    functions or print it: with CUDA, the variable has the same value as before. The fix is unsafe if the program passes
+    the variable to a function in another file or to a model, as in `model(batch, device)`. In that case, only the
+    function's name suggests that it expects a device. If the program uses the variable in any other way, the rules
+    `DF102` and `DF202` fix each use separately instead.
     """
 
     code = "DF205"

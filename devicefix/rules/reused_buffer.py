@@ -35,7 +35,8 @@ class ReusedBuffer(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, the program makes a second copy, although the results stay the same.
+    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy, which takes time and
+    memory.
     """
 
     code = "DF803"

@@ -36,9 +36,10 @@ class TypeName(Rule):
     ## Fix safety
     The fix is safe: with CUDA, the string is the same as before.
 
-    A comparison with `"torch.cuda.FloatTensor"` checks whether the tensor is on a GPU, not which dtype it has. The rule
-    reports the comparison only if the same file moves the tensor to a GPU. In that case, the comparison always has the
-    same result with CUDA, and the opposite result on a CPU. There is no fix: compare the dtype instead.
+    A comparison with `"torch.cuda.FloatTensor"` usually checks a tensor's device rather than its dtype, because float32
+    is the default dtype. The rule reports such a comparison only if the same file moves the tensor to a GPU. In that
+    case, the comparison always has the same result with CUDA and the opposite result on a CPU, so the program takes a
+    different path there. There is no fix: compare the dtype instead.
     """
 
     code = "DF302"

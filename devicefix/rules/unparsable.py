@@ -19,7 +19,7 @@ class Unparsable(Rule):
     devicefix neither checks nor rewrites a file that it cannot parse. If the file is written in Python 2, as many old
     PyTorch programs are, the message says so. If the file uses syntax from a newer Python version than the one that
     runs devicefix, the message tells you which version you need. devicefix still checks a file that contains
-    `x.cuda(async=True)`: see `async-name`.
+    `x.cuda(async=True)`, which the `async-name` rule reports.
 
     ## Example
     ```python

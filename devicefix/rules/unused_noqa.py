@@ -29,7 +29,7 @@ class UnusedNoqa(Rule):
     ## Fix safety
     The fix is safe: it changes only the comment. It treats text after the codes as the reason for them, and removes
     that text together with the last code. Because findings in one file can depend on other files, check all files of a
-    program together. To keep a comment as it is, add `DF001` to it.
+    program together. To exempt a comment from this rule, add `DF001` to it.
     """
 
     code = UNUSED

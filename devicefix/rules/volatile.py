@@ -14,8 +14,8 @@ class Volatile(Rule):
     Finds `volatile=True` and `x.volatile = True`. This rule is off by default.
 
     ## Why it matters
-    In PyTorch 0.4 and later, the only effect of `volatile` is a warning. Code that relies on it now keeps the graph of
-    every evaluation step and may run out of memory.
+    In PyTorch 0.4 and later, the only effect of `volatile` is a warning. Code that relies on it now builds an autograd
+    graph in every evaluation step and may run out of memory.
 
     ## Example
     ```python

@@ -8,7 +8,9 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    Finds settings outside Python code that need CUDA. This rule applies only with `--config-files`. It covers:
+    Finds settings outside Python code that need CUDA. This rule applies only with `--config-files`.
+
+    The rule covers:
 
     - devices, GPU counts and the NCCL backend in YAML, JSON and TOML files
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
@@ -31,7 +33,8 @@ class ConfigFile(Rule):
 
     ## Use instead
     Let the program choose the device: use `device: auto` or omit the setting if the program supports that.
-    Alternatively, use separate files for the GPU and the CPU. The program can also check the value after reading it:
+    Alternatively, use separate files for the GPU and the CPU. The program can also override the setting if CUDA is not
+    available:
 
     ```python
     device = torch.device(config["device"] if torch.cuda.is_available() else "cpu")
