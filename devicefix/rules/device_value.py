@@ -1281,7 +1281,7 @@ class DeviceValue(Rule):
         advice = f"use it only if CUDA is available{more}"
         if (reason := collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
-            advice += f"; note that {reason}"
+            advice += f" (unsafe: {reason})"
         fix = (
             self._of_argument(value, safety)
             or self._shared(value, safety)
