@@ -225,7 +225,7 @@ class Finding:
         """Return the finding with a fix that is not safe, with the reason."""
         assert self.fix is not None
         fix = replace(self.fix, safety=Safety.UNSAFE, why=why)
-        return replace(self, message=f"{self.message}; {why}", fix=fix)
+        return replace(self, message=f"{self.message} (unsafe: {why})", fix=fix)
 
     def portable(self) -> Finding:
         """Return the finding for another process, without the functions in its fix."""

@@ -608,23 +608,23 @@ x = torch.ones(4, 4).cuda().half()
     [
         (
             "y = net(x)",
-            "`linear` does not support float16 on a CPU before torch 2.2; use float32 there",
+            "`linear` does not support float16 on a CPU before torch 2.2; without CUDA, use float32",
             (2, 2),
         ),
         (
             "y = x @ x",
-            "`matmul` does not support float16 on a CPU before torch 2.2; use float32 there",
+            "`matmul` does not support float16 on a CPU before torch 2.2; without CUDA, use float32",
             (2, 2),
         ),
         (
             "y = x.exp()",
-            "`exp` does not support float16 on a CPU before torch 2.1; use float32 there",
+            "`exp` does not support float16 on a CPU before torch 2.1; without CUDA, use float32",
             (2, 1),
         ),
         ("y = nn.MSELoss()(x.bfloat16(), x.bfloat16())", "`mse_loss` does not support bfloat16", (2, 6)),
         ("y = nn.CrossEntropyLoss()(x, x.argmax(1))", "`cross_entropy` does not support float16", (2, 4)),
         ("y = torch.trace(x)", "`trace` does not support float16 on a CPU before torch 2.13", (2, 13)),
-        ("y = torch.fft.rfft(x)", "`fft.rfft` does not support float16 on a CPU; use float32 there", None),
+        ("y = torch.fft.rfft(x)", "`fft.rfft` does not support float16 on a CPU; without CUDA, use float32", None),
     ],
 )
 def test_operations_under_any_spelling_by_version(line: str, message: str, mended: Any) -> None:

@@ -52,7 +52,7 @@ FORMATS = ("html", "json", "csv")
     help="Show which fixes ran, as recorded in this file by `devicefix verify --coverage-file`.",
 )
 @click.option("--title", help="The title of the report. [default: the folder's name]")
-@click.option("--timestamp", is_flag=True, help="Include the time of creation in the report.")
+@click.option("--timestamp", is_flag=True, help="Include the creation time in the report.")
 @click.pass_context
 def report(
     ctx: click.Context,

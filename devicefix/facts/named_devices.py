@@ -128,12 +128,12 @@ def collapses(facts: Facts, value: ast.expr) -> str | None:
     """Return why a value beside others must not become the same as they are, None where it can."""
     parent = facts.tree.parents.get(value)
     if isinstance(parent, (ast.Set, ast.SetComp)):
-        return "equal devices become a single set element"
+        return "without CUDA, this element may equal the CPU, so the set has one element fewer"
     owner = facts.tree.scope(value).node
     if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
-        return "equal values become a single enumeration member"
+        return "without CUDA, this member may equal the CPU, and then becomes its alias"
     if isinstance(parent, (ast.List, ast.Tuple)) and any(cpu(facts, item) for item in parent.elts):
-        return "the CPU is already listed"
+        return "the list already contains the CPU"
     return None
 
 

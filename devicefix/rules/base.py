@@ -162,7 +162,7 @@ class Rule:
             fix: the edits that mend it, or None.
         """
         start, end = self.context.source.span(node)
-        message += f"; {fix.why}" if fix and fix.why else ""
+        message += f" (unsafe: {fix.why})" if fix and fix.why else ""
         return Finding(
             self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
         )

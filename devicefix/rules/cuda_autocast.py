@@ -116,7 +116,7 @@ class CudaAutocast(Rule):
     float32, but on a CPU, it disables itself with a warning (torch 2.13).
 
     `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. Therefore, if the program uses autocast on a
-    CPU, possibly only after the fix, the fix changes the device in this call too. This is safe, because nothing changes
+    CPU, before or after the rewrite, the fix changes the device in this call too. This is safe, because nothing changes
     with CUDA.
     """
 

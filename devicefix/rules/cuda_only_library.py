@@ -727,7 +727,7 @@ class CudaOnlyLibrary(Rule):
     def _unasked(self, statement: ast.Import | ast.ImportFrom, library: str, advice: str) -> Finding | None:
         """Return the finding for an import that may fail, and whose use needs the library or CUDA, None if it copes."""
         if (use := self._libraries.unasked(statement, library)) is not None:
-            missing = f", may be missing (see line {statement.lineno}), and is used here without a check"
+            missing = f" and may not be installed (see line {statement.lineno}), but this line uses it without a check"
             return self._missing(use, library, missing, advice)
         if (test := self._libraries.refusal(statement, library)) is not None:
             return self._missing(test, library, "", advice)

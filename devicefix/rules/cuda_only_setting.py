@@ -178,7 +178,7 @@ class CudaOnlySetting(Rule):
         flag = given["capturable"]
         available = self.devices.available(flag, of_cuda=True)
         safety = Safety.UNSAFE if _may_refuse(call, given) else Safety.SAFE
-        message = "`capturable=True` raises an error on a CPU; use `False` there"
+        message = "`capturable=True` raises an error on a CPU; without CUDA, use `False`"
         return self.finding(flag, message, self.context.replace(flag, available, safety))
 
 

@@ -68,7 +68,8 @@ class DeviceArgument(Rule):
     ## Fix safety
     The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function receives
     the same string or number as before. However, the fix is unsafe if such a function adds an index to the name, as in
-    `torch.device(device, 1)`: without CUDA, the result is `cpu:1`, which never equals a tensor's device.
+    `torch.device(device, 1)`: without CUDA, the result is `cpu:1`, which never equals a tensor's device. It is also
+    unsafe if such a function receives a GPU index from a variable.
     """
 
     code = "DF202"

@@ -45,9 +45,9 @@ class DeviceIds(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, the call uses the same GPUs as before. However, the fix is unsafe for a dictionary of
-    options if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after the fix's call to
-    `torch.cuda.is_available()`. It is also unsafe for a `devices` argument that may refer to another accelerator. The
-    rule ignores `DataParallel`: on a CPU, it just calls the model.
+    options if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after the call to
+    `torch.cuda.is_available()` that the fix adds. It is also unsafe for a `devices` argument that may refer to another
+    accelerator. The rule ignores `DataParallel`: on a CPU, it just calls the model.
     """
 
     code = "DF602"

@@ -64,8 +64,8 @@ class DeviceValue(Rule):
     - The program adds an index to the value, as in `torch.device(device, 1)`. Without CUDA, the result is
       `cpu:1`, which never equals a tensor's device.
     - The program stops if the value is the CPU, as in `assert device == "cuda"`.
-    - The program sets `CUDA_VISIBLE_DEVICES` later. The variable has no effect after the fix's call to
-      `torch.cuda.is_available()`.
+    - The program sets `CUDA_VISIBLE_DEVICES` later. The variable has no effect after the call to
+      `torch.cuda.is_available()` that the fix adds.
     """
 
     code = "DF203"
@@ -1281,7 +1281,7 @@ class DeviceValue(Rule):
         advice = f"use it only if CUDA is available{more}"
         if (reason := collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
-            advice += f"; note that {reason}"
+            advice += f" (unsafe: {reason})"
         fix = (
             self._of_argument(value, safety)
             or self._shared(value, safety)

@@ -116,8 +116,8 @@ class FlexAttention(Rule):
         elif not (self._has_no_gradients(node) or Asking(self.facts, "flex").before(node)):
             yield self.finding(
                 node,
-                "`flex_attention` does not support gradients on a CPU; train with"
-                " `torch.nn.functional.scaled_dot_product_attention` there",
+                "`flex_attention` does not support gradients on a CPU; without CUDA, train with"
+                " `torch.nn.functional.scaled_dot_product_attention`",
             )
 
     def _mask(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:

@@ -349,7 +349,7 @@ class GuardedName(Rule):
             if use is not None:
                 code = self.context.source.code(use)
                 message = f"`{code}` exists only with CUDA, but line {use.lineno} also uses it without CUDA"
-                yield self.finding(node.test, f"{message}; check for the wrapper there")
+                yield self.finding(node.test, f"{message}; check for the wrapper first")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         """Check a name that is moved to CUDA under a flag of the user's."""

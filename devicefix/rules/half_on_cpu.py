@@ -200,7 +200,7 @@ class HalfOnCpu(Rule):
                 since = half_facts.since(dtype, name, self._version)
                 when = f" before torch {since[0]}.{since[1]}" if since is not None else ""
                 yield self.finding(
-                    node, f"`{name}` does not support {dtype} on a CPU{when}; use float32 there"
+                    node, f"`{name}` does not support {dtype} on a CPU{when}; without CUDA, use float32"
                 )
                 return
 

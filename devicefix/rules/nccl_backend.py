@@ -47,10 +47,10 @@ class NcclBackend(Rule):
     default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6 or later).
 
     The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after the
-    fix's call to `torch.cuda.is_available()`. It is also unsafe if only the name of a variable, option or key suggests
-    that the value is a backend. There is no fix if the program compares a value with that name to `"nccl"` but never to
-    `"gloo"`. There is also no fix for a dictionary value whose key does not contain `backend`, or for a device mesh
-    whose device type is in a variable.
+    call to `torch.cuda.is_available()` that the fix adds. It is also unsafe if only the name of a variable, option or
+    key suggests that the value is a backend. There is no fix if the program compares a value with that name to `"nccl"`
+    but never to `"gloo"`. There is also no fix for a dictionary value whose key does not contain `backend`, or for a
+    device mesh whose device type is in a variable.
     """
 
     code = "DF601"

@@ -421,7 +421,11 @@ class TorchDevice(Rule):
         """Return the fix of a device, unsafe for a key of a dictionary: two equal keys are one."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Dict) and node in parent.keys:
-            return replace(fix, safety=Safety.UNSAFE, why="equal devices become a single dictionary key")
+            return replace(
+                fix,
+                safety=Safety.UNSAFE,
+                why="without CUDA, this key may equal the CPU's, and then replaces its entry",
+            )
         return fix
 
     def _needs_nothing(self, node: ast.Call) -> bool:

@@ -43,7 +43,7 @@ def tried(case: Case) -> Explanation:
         other = f"the original fails differently on the simulated CUDA machine: {original.reason}"
         return _unknown(case, other)
     error = "the same error" if case.run.failure else f"exit status {case.run.status}"
-    evidence = f"the original also ends with {error} on the simulated CUDA machine ({trials.seconds:.1f} s)"
+    evidence = f"the original ends with {error} on the simulated CUDA machine ({trials.seconds:.1f} s)"
     if not _is_simulated(case):
         blind = ["the simulation computes on the CPU, so CUDA may differ"] if case.run.failure else []
         return _unknown(case, evidence, *blind)

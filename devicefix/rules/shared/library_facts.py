@@ -21,7 +21,7 @@ _APEX_PART = "it is a compiled part of apex; import it only if CUDA is available
 _DRIVER = "it queries the NVIDIA driver; use it only if CUDA is available"
 _NO_COUNTERPART = "it has no CPU counterpart; import it only if CUDA is available"
 _TORCH_PATH = "add a CPU path with torch operators"
-_PLAIN_PATH = "its kernels are compiled for CUDA; add a CPU path in plain torch"
+_PLAIN_PATH = "add a CPU path in plain torch"
 _TORCH_MODEL = "add a CPU path that runs the torch model"
 _NN = "without CUDA, use the layers of `torch.nn`"
 _DEFORM = "use `torchvision.ops.deform_conv2d`, which works on any device"
@@ -117,7 +117,7 @@ LIBRARIES = {
     "diso": Library(BUILD, "without CUDA, extract the surface with `skimage.measure.marching_cubes`"),
     "vox2seq": Library(BUILD, _PLAIN_PATH),
     "simple_knn": Library(BUILD, "add a CPU path that searches for neighbors with torch operators"),
-    "gsplat": Library(CALL, "its rasterizer is compiled for CUDA; import it only if CUDA is available", "1.5.3"),
+    "gsplat": Library(CALL, "import it only if CUDA is available, because its rasterizer is compiled for CUDA", "1.5.3"),
     "nerfacc": Library(CALL, _PLAIN_PATH, "0.5.3"),
     "cubvh": Library(BUILD, _PLAIN_PATH),
     "fused_ssim": Library(BUILD, _PLAIN_PATH),
@@ -147,7 +147,7 @@ LIBRARIES = {
     "awq_inference_engine": Library(BUILD, _PLAIN_PATH),
     "exllamav2": Library(IMPORT, "it runs only on a GPU; without CUDA, load the model with another library", "0.3.2"),
     "unsloth": Library(IMPORT, "importing it needs a GPU; without CUDA, use transformers and peft", "2026.10.9"),
-    "adam_atan2": Library(BUILD, "its optimizer step is compiled for CUDA; use an implementation in plain torch"),
+    "adam_atan2": Library(BUILD, "use an implementation in plain torch"),
 }  # fmt: skip
 # Functions that fail on a CPU, of libraries that can be installed without CUDA: whether such a library can be imported
 # says nothing about CUDA.
@@ -235,7 +235,7 @@ ARGUMENTS = (
     # https://opennmt.net/CTranslate2/quantization.html
     Argument(
         ("ctranslate2", "faster_whisper", "whisperx"), ("",), "compute_type", ("float16", "int8_float16", "bfloat16", "int8_bfloat16"), CALL,
-        'needs a GPU in CTranslate2; without a GPU, use "default"', "4.8.5",
+        'is supported by CTranslate2 only on a GPU; without a GPU, use "default"', "4.8.5",
     ),
     Argument(
         ("ultralytics",), ("train", "predict", "val", "track", "tune"), "device", ("0*", "1*", "2*", "3*"), CALL,

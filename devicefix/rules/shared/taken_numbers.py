@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from devicefix.devices.context import Context
 from devicefix.facts.taken_numbers import number_taken
 from devicefix.facts.uses import Variable
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding
 from devicefix.rules.shared.refusals import refusing, refusing_function
 
 
@@ -33,9 +32,7 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         why = "another file needs the device index"
     else:
         return finding
-    return replace(
-        finding, message=f"{finding.message} ({why})", fix=replace(finding.fix, safety=Safety.UNSAFE)
-    )
+    return finding.unsafe(why)
 
 
 def _is_number_taken(context: Context, variable: Variable) -> bool:
