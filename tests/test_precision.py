@@ -624,7 +624,11 @@ x = torch.ones(4, 4).cuda().half()
         ("y = nn.MSELoss()(x.bfloat16(), x.bfloat16())", "`mse_loss` does not support bfloat16", (2, 6)),
         ("y = nn.CrossEntropyLoss()(x, x.argmax(1))", "`cross_entropy` does not support float16", (2, 4)),
         ("y = torch.trace(x)", "`trace` does not support float16 on a CPU before torch 2.13", (2, 13)),
-        ("y = torch.fft.rfft(x)", "`fft.rfft` does not support float16 on a CPU; without CUDA, use float32", None),
+        (
+            "y = torch.fft.rfft(x)",
+            "`fft.rfft` does not support float16 on a CPU; without CUDA, use float32",
+            None,
+        ),
     ],
 )
 def test_operations_under_any_spelling_by_version(line: str, message: str, mended: Any) -> None:
