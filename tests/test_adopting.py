@@ -71,7 +71,9 @@ def test_add_noqa(cli: Cli, tmp_path: Path, before: str, after: str, newline: st
 
 
 @pytest.mark.parametrize(
-    "rule", [rule for code, rule in RULES.items() if code != "DF001" and rule.INVALID], ids=lambda r: r.code
+    "rule",
+    [rule for code, rule in RULES.items() if code != "DF001" and rule.INVALID and not rule.needs_run],
+    ids=lambda r: r.code,
 )
 def test_add_noqa_suppresses_every_finding_and_changes_no_code(rule: type[Rule]) -> None:
     for example in rule.INVALID:

@@ -13,7 +13,12 @@ from helpers import ROOT
 from devicefix.cli import COMMANDS, main
 
 # Options of other programs: jupyter nbconvert, git diff, git fetch, torchrun.
-FOREIGN = {"--to", "--inplace", "--git", "--unshallow", "--nproc-per-node"}
+FOREIGN = {
+    "--to", "--inplace", "--git", "--unshallow", "--nproc-per-node", "--epochs", "--platform",
+    # pip's, in files of requirements
+    "--config-settings", "--constraint", "--editable", "--extra-index-url", "--find-links",
+    "--global-option", "--hash", "--index-url", "--requirement",
+}  # fmt: skip
 OPTION = re.compile(r"(?<![\w-])--[a-z](?:[a-z-]*[a-z])?(?![a-z-])")
 COMMAND = re.compile(r"`devicefix (\w+)")
 

@@ -276,6 +276,20 @@ def test_a_branch_that_cannot_be_made(
     assert message in done.output
 
 
+def test_no_hook_of_the_repository_runs(migrate: Migrate, folder: ProgramFolder, git: Git) -> None:
+    folder.write(parallel="import torch\n\nx = torch.ones(2).cuda()\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    for name in ("reference-transaction", "post-commit", "pre-commit", "post-index-change"):
+        hook = folder.path / ".git" / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {folder.path}/ran-{name}\n")
+        hook.chmod(0o755)
+    assert "written to the branch cpu" in migrate("--branch", "cpu").output
+    assert not list(folder.path.glob("ran-*"))
+
+
 def test_a_branch_refuses_changes_that_are_not_committed(
     migrate: Migrate, folder: ProgramFolder, git: Git
 ) -> None:

@@ -74,9 +74,9 @@ def test_the_message_says_what_to_do() -> None:
     source = f"import torch\n\n{SERVES[0]}\ngpu = local_rank = int('0')\nm.to(gpu)\n"
     finding = analyze(source).findings[-1]
     assert finding.message == (
-        "`.to(gpu)` needs CUDA, because `gpu` is a GPU index; without CUDA, use the CPU;"
-        " this may be the index of another accelerator,"
-        " which the file also supports: use `--target accelerator`"
+        "`.to(gpu)` needs CUDA, because `gpu` is a GPU index; without CUDA, use the CPU"
+        " (unsafe: this may be the index of another accelerator,"
+        " which the file also supports: use `--target accelerator`)"
     )
 
 

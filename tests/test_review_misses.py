@@ -82,8 +82,9 @@ def test_an_import_is_reported_and_a_fact(library: str) -> None:
 def test_a_file_beside_the_code_is_not_read_as_python(name: str, project: ProjectFolder, cli: Cli) -> None:
     project.write({name: "torch==2.0+cu118\n"})
     done = cli("check", project / name)
-    assert done.exit_code == 2
-    assert f"{name}: error: not checked: the file is neither Python code nor a notebook" in done.stderr
+    assert "error" not in done.stderr
+    assert ("DF906" in done.stdout) is name.startswith("requirements")
+    assert "DF901" not in done.stdout
     assert cli("check", project.path).exit_code == 0
 
 

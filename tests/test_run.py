@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_rewritten_is_named(project: ProjectFolder, run: R
     project.write({"train.py": "print('done')", "broken.py": "import torch\nx.cuda(\n"})
     done = run("--config", "max-file-size = '20'", "train.py")
     assert done.stdout == "done\n"
-    assert "broken.py: error: it is larger than 20" in done.stderr
+    assert "broken.py: error: the file is larger than 20" in done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")

@@ -87,9 +87,7 @@ def migrate(
     all numbers are the same. The result shows what is left first. To keep the changes, add --in-place,
     --patch or --branch.
     """
-    check_packages("psutil", "packaging", "ruamel.yaml")
-    if commands:
-        check_packages("torch")
+    check_packages("migrate", "psutil", *(["torch"] if commands else []))
     from devicefix.migrate import page, session
     from devicefix.verify import launch, signals
 

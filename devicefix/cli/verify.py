@@ -203,7 +203,7 @@ def verify(
     Your source files stay unchanged. The verdict is pass, fail or stopped. The report lists the remaining
     CUDA requests, and code that relies on copies that are made on CUDA but not on a CPU.
     """
-    check_packages("psutil")
+    check_packages("verify", "psutil")
     from devicefix.verify import launch
     from devicefix.verify.runs import Task
 
@@ -213,7 +213,7 @@ def verify(
         raise click.UsageError("-m and -c cannot be used together")
     found = Program.of(program, arguments, as_module=as_module, as_command=as_command, python=python)
     if found.python == sys.executable:
-        check_packages("torch")
+        check_packages("verify", "torch")
     task = Task(
         command=found.command,
         folder=found.folder,
@@ -254,7 +254,7 @@ def verify_outcomes(
     Returns:
         The report, and whether the changes may be written: the run passed, or took the requested steps.
     """
-    check_packages("psutil")
+    check_packages("verify", "psutil")
     from devicefix.verify import environment, launch
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
@@ -312,16 +312,19 @@ def show_report(report: Report, output_format: str = "text", show_missing: bool 
     click.echo(as_json(report) if output_format == "json" else text(report, show_missing), nl=False)
 
 
-def check_packages(*packages: str) -> None:
-    """Refuse to run without packages that only some commands need.
+def check_packages(feature: str, *packages: str) -> None:
+    """Refuse to run without packages that only commands which run programs need.
+
+    Args:
+        feature: the command, which is also the name of the extra.
+        packages: the packages.
 
     Raises:
         CommandError: one of them is not installed.
     """
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            feature = click.get_current_context().command.name or ""
-            raise missing_package(feature, package, feature, _OWN_TORCH if package == "torch" else "")
+            raise missing_package(feature, package, feature, _OWN_TORCH if feature == "verify" else "")
 
 
 def progress() -> Callable[[str, float], None]:

@@ -306,8 +306,7 @@ class Settings:
             "When checking a folder, also check its requirements, conda environments, pyproject.toml files,"
             " Dockerfiles and Compose files.",
             "environment = true",
-            details="A file that is named on the command line is always checked. This needs the extra"
-            " `environment`.",
+            details="A file that is named on the command line is always checked.",
         ),
     )
     docs: bool = field(

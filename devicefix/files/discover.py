@@ -310,6 +310,12 @@ def git_program() -> str | None:
     return next((file for file in files if os.path.isfile(file) and os.access(file, os.X_OK)), None)
 
 
+def outside_hooks() -> dict[str, str]:
+    """Return the environment without what names the repository of a git hook that runs devicefix."""
+    hook = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
+    return {name: value for name, value in os.environ.items() if name not in hook}
+
+
 def git(folder: str, *arguments: str, seconds: float = GIT_SECONDS) -> bytes | None:
     """Return the output of git, None if it fails or takes too long.
 
@@ -319,9 +325,7 @@ def git(folder: str, *arguments: str, seconds: float = GIT_SECONDS) -> bytes | N
     program = git_program()
     if program is None:
         return None
-    # In a git hook these name the hook's repository, with paths relative to another folder.
-    hook = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
-    environment = {name: value for name, value in os.environ.items() if name not in hook}
+    environment = outside_hooks()
     # What a partial clone lacks is not fetched: the repository decides how that is done.
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
     try:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from devicefix.config.settings import ConfigError
-from devicefix.files.discover import git_program, work_tree
+from devicefix.files.discover import git_program, outside_hooks, work_tree
 from devicefix.files.kinds import environment_of
 from devicefix.files.write import Change
 from devicefix.migrate.session import Migration
@@ -126,8 +126,14 @@ def _succeeds(top: Path, *arguments: str) -> bool:
     return True
 
 
+# The repository may name programs for git to run: hooks, a monitor, one that signs.
+_NO_PROGRAMS = (
+    "-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
+)  # fmt: skip
+
+
 def _git(top: Path, *arguments: str, data: bytes | None = None, environment: Mapping[str, str] = {}) -> str:
-    """Run git, which runs no hook for these commands, and return its output.
+    """Run git, which runs no program of the repository, and return its output.
 
     Raises:
         ConfigError: git is not installed, or fails.
@@ -136,11 +142,11 @@ def _git(top: Path, *arguments: str, data: bytes | None = None, environment: Map
     if program is None:
         raise ConfigError("--branch needs git, which is not installed")
     done = subprocess.run(
-        [program, "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false", "-C", str(top), *arguments],
+        [program, *_NO_PROGRAMS, "-C", str(top), *arguments],
         input=data,
         stdin=subprocess.DEVNULL if data is None else None,
         capture_output=True,
-        env={**os.environ, **environment},
+        env={**outside_hooks(), **environment},
         check=False,
     )
     if done.returncode:
