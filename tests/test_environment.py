@@ -314,5 +314,5 @@ def test_migrate_writes_the_files_for_a_cpu(cli: Cli, project: ProjectFolder) ->
     assert project.read("requirements-cpu.txt") == "torch==2.0.1\n# flash-attn\n"
     assert project.read("requirements.txt") == 'torch==2.0.1\nflash-attn ; sys_platform != "darwin"\n'
     again = cli("migrate", project.path, "--in-place")
-    assert "requirements-cpu.txt exists already" in again.output
+    assert "requirements-cpu.txt already exists" in again.output
     assert project.read("requirements-cpu.txt") == "torch==2.0.1\n# flash-attn\n"

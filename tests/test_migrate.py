@@ -107,7 +107,7 @@ def test_a_copy_that_only_a_run_shows(migrate: Migrate, folder: ProgramFolder) -
     assert "Verdict: runs, numbers equal" in done.output, done.output
     assert "seen.append(batch.cpu().numpy().copy())" in (folder.path / "train.py").read_text()
     assert "train.py:7:21 DF805" in done.output
-    assert "Evidence: each ran in `python train.py`" in done.output
+    assert "Evidence: each fix ran in `python train.py`" in done.output
     assert done.exit_code == 0
 
 
@@ -153,7 +153,7 @@ def test_an_unsafe_fix_is_kept_if_it_ran(migrate: Migrate, folder: ProgramFolder
     assert text.count(".copy()") == 1
     assert text.index(".copy()") < text.index("def unused")
     left = done.output[: done.output.index("Fixed")]
-    assert "An unsafe fix, which no run has justified" in left
+    assert "Unsafe fixes that no run has justified" in left
     assert left.count("DF803") == 1
 
 
@@ -218,14 +218,14 @@ def test_findings_in_tests_are_counted_apart(migrate: Migrate, folder: ProgramFo
     )
     (folder.path / "tests" / "test_net.py").write_text(code)
     done = migrate()
-    assert "Left for you: nothing that devicefix has found" in done.output
+    assert "Left for you: no findings" in done.output
     assert "In tests: " in done.output
 
 
 def test_the_patch_applies(migrate: Migrate, folder: ProgramFolder, git: Git) -> None:
     folder.write(train=WRAPPED, parallel=PARALLEL)
     done = migrate(*RUN, "--patch", "changes.patch")
-    assert "The changes are written to changes.patch." in done.output
+    assert "The changes were written to changes.patch." in done.output
     subprocess.run(["git", "apply", "changes.patch"], check=True, cwd=folder.path)
     assert "getattr(model" in (folder.path / "train.py").read_text()
 
@@ -238,7 +238,7 @@ def test_a_branch_has_a_commit_for_each_step(migrate: Migrate, folder: ProgramFo
     before = folder.content()
     index = git("ls-files", "--stage")
     done = migrate(*RUN, "--branch", "cpu")
-    assert "The changes are written to the branch cpu." in done.output, done.output
+    assert "The changes were written to the branch cpu." in done.output, done.output
     assert git("log", "--format=%s", "cpu").splitlines() == [
         "Make the code run on a CPU",
         "Make the code device-agnostic",
@@ -262,7 +262,7 @@ def test_a_branch_has_a_commit_for_each_step(migrate: Migrate, folder: ProgramFo
     [
         ((), "--branch needs a git repository"),
         (("init -q",), "--branch needs a commit to start from"),
-        (("init -q", "add .", "commit -qm first", "branch cpu"), "the branch cpu exists already"),
+        (("init -q", "add .", "commit -qm first", "branch cpu"), "the branch cpu already exists"),
     ],
 )
 def test_a_branch_that_cannot_be_made(
@@ -300,7 +300,7 @@ def test_a_branch_refuses_changes_that_are_not_committed(
     folder.write(train=WRAPPED)
     done = migrate("--branch", "cpu")
     assert done.exit_code == 2
-    assert "changes that are not committed" in done.output
+    assert "has uncommitted changes" in done.output
     assert "cpu" not in git("branch")
 
 

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from devicefix.migrate.session import Migration
 
 EPILOG = """\
-`--run` runs your own program, with all its effects on networks and databases, in a copy of the project. Each
-command must start Python, and runs several times.
+`--run` runs your own program in a copy of the project, with all its effects on networks and databases. Each
+command must start Python, and devicefix runs it several times.
 
-Exit status: 0 the program runs, or nothing is left without --run; 1 it does not run, or findings are left; 2
-error.
+Exit status: 0 if all commands pass, 1 if a command fails, 2 if an error occurs. Without --run: 0 if no
+findings are left, 1 if findings are left, 2 if an error occurs.
 """
 
 
-@click.command(cls=GroupedCommand, short_help="Rewrite a project, and prove it with runs.", epilog=EPILOG)
+@click.command(
+    cls=GroupedCommand, short_help="Rewrite a project, and run it to prove the changes.", epilog=EPILOG
+)
 @click.argument(
     "path", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="[PATH]"
 )
@@ -38,16 +40,16 @@ error.
     "commands",
     multiple=True,
     metavar="COMMAND",
-    help="A command in PATH that runs the program, such as `python train.py --epochs 1`. Can be repeated.",
+    help="A command to run in PATH, such as `python train.py --epochs 1`. Can be repeated.",
 )
-@click.option("--in-place", "-i", is_flag=True, help="Write the files, all of them or none.")
+@click.option("--in-place", "-i", is_flag=True, help="Change the files: either all of them or none.")
 @click.option(
     "--patch",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the changes to this file as a patch for `git apply`.",
 )
 @click.option(
-    "--branch", metavar="NAME", help="Commit the steps to a new git branch, without checking it out."
+    "--branch", metavar="NAME", help="Commit each step to a new git branch, without checking it out."
 )
 @limit_options
 @click.option(
@@ -58,7 +60,12 @@ error.
     help="The largest relative difference allowed between two numbers.",
 )
 @click.option(
-    "--output-format", "shown_as", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--output-format",
+    "shown_as",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The output format.",
 )
 @color_option
 @settings_options
@@ -83,9 +90,9 @@ def migrate(
 ) -> None:
     """Rewrite the project in PATH, and keep the unsafe fixes that its runs justify.
 
-    Each --run command runs on the CPU and on a simulated CUDA machine. An unsafe fix is kept if it ran and
-    all numbers are the same. The result shows what is left first. To keep the changes, add --in-place,
-    --patch or --branch.
+    devicefix runs each --run command on the CPU and on a simulated CUDA machine. It keeps an unsafe fix if
+    the fixed code runs and all numbers are equal. The result starts with the findings that are left. To
+    keep the changes, add --in-place, --patch or --branch.
     """
     check_packages("migrate", "psutil", *(["torch"] if commands else []))
     from devicefix.migrate import page, session
@@ -167,5 +174,5 @@ def _written(done: Migration, in_place: bool, patch: Path | None, branch: str | 
     to += [f"to the branch {branch}"] if branch else []
     to += ["in place"] if in_place else []
     if not to:
-        return "Nothing was written: add --in-place, --patch FILE or --branch NAME to keep the changes."
-    return f"The changes are written {' and '.join(to)}."
+        return "Nothing was written. To keep the changes, add --in-place, --patch FILE or --branch NAME."
+    return f"The changes were written {' and '.join(to)}."

@@ -13,10 +13,10 @@ from devicefix.cli.options import resolver_for, rule_options, unsafe_option
 from devicefix.cli.program import Program
 
 EPILOG = """\
-Put devicefix's options before SCRIPT. Everything after SCRIPT is passed to the program. If the program still
-requests CUDA, `devicefix verify` shows where.
+Put devicefix's options before SCRIPT. Everything after SCRIPT is passed to the program. To find
+out where a program still requests CUDA, use `devicefix verify`.
 
-Exit status: that of the program.
+Exit status: the program's own, or 2 if devicefix cannot run it.
 """
 SIGNALLED = 128  # a shell adds it to the number of the signal that ended a program
 
@@ -45,7 +45,8 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
 )
 @click.option(
     "--python",
-    help="The Python interpreter to use. [default: the program's if it has torch, else devicefix's]",
+    help="The Python interpreter to use. [default: the one in the program's environment if it has torch, else"
+    " devicefix's own]",
 )
 @rule_options
 @unsafe_option
@@ -65,9 +66,9 @@ def run(
     isolated: bool,
     **given: Any,
 ) -> None:
-    """Run SCRIPT as `python` does, with its modules rewritten in memory.
+    """Run SCRIPT like `python` does, with its modules rewritten in memory.
 
-    devicefix changes no files. Use it to run a program that is tied to CUDA without changing it.
+    Your source files stay unchanged. Unlike `verify`, `run` does not check what the program does.
     """
     from devicefix.files.documents import NotANotebook
     from devicefix.verify import direct

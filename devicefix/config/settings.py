@@ -303,10 +303,10 @@ class Settings:
         metadata=_key(
             values.SWITCH,
             "false",
-            "When checking a folder, also check its requirements, conda environments, pyproject.toml files,"
-            " Dockerfiles and Compose files.",
+            "When checking a folder, also check its requirements files, conda environments, pyproject.toml,"
+            " pixi.toml and setup.cfg files, Dockerfiles and Compose files.",
             "environment = true",
-            details="A file that is named on the command line is always checked.",
+            details="devicefix always checks files that you name on the command line.",
         ),
     )
     docs: bool = field(

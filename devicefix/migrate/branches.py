@@ -19,10 +19,13 @@ from devicefix.migrate.session import Migration
 from devicefix.model import Outcome
 from devicefix.runner.worktree import name_in, uncommitted
 
-_INSTALL = "Make the project installable without CUDA\n\ndevicefix changed these files:\n\n{files}\n"
-_SAFE = "Make the code device-agnostic\n\ndevicefix applied {count} safe fixes.\n"
+_INSTALL = (
+    "Make the project installable without CUDA\n\ndevicefix changed or created these files:\n\n{files}\n"
+)
+_SAFE = "Make the code device-agnostic\n\nSafe fixes that devicefix applied: {count}\n"
 _JUSTIFIED = (
-    "Make the code run on a CPU\n\ndevicefix applied these unsafe fixes, which runs justify:\n\n{fixes}\n"
+    "Make the code run on a CPU\n\ndevicefix applied these unsafe fixes, which the program's runs justify:"
+    "\n\n{fixes}\n"
 )
 
 
@@ -38,15 +41,15 @@ def check(root: Path, name: str) -> None:
     """
     top = work_tree(root)
     if top is None:
-        raise ConfigError(f"--branch needs a git repository, and {root} is in none")
+        raise ConfigError(f"--branch needs a git repository, but {root} is not in one")
     if not _succeeds(top, "check-ref-format", "--branch", name):
-        raise ConfigError(f"--branch: git does not accept {name!r} as the name of a branch")
+        raise ConfigError(f"--branch: git does not accept {name!r} as a branch name")
     if not _succeeds(top, "rev-parse", "--verify", "HEAD"):
-        raise ConfigError("--branch needs a commit to start from; commit the files first")
+        raise ConfigError("--branch needs a commit to start from; commit your files first")
     if not (_succeeds(top, "var", "GIT_AUTHOR_IDENT") and _succeeds(top, "var", "GIT_COMMITTER_IDENT")):
         raise ConfigError("--branch: git does not know who you are; set user.name and user.email")
     if _succeeds(top, "show-ref", "--verify", "--quiet", f"refs/heads/{name}"):
-        raise ConfigError(f"--branch: the branch {name} exists already; delete it, or choose another name")
+        raise ConfigError(f"--branch: the branch {name} already exists; delete it, or choose another name")
 
 
 def make(done: Migration, name: str) -> None:
@@ -90,7 +93,7 @@ def _refuse_uncommitted(changed: Iterable[Outcome]) -> None:
     changes = [Change(outcome.path, outcome.before, outcome.result.output or b"") for outcome in changed]
     inside, outside = uncommitted(changes)
     if files := inside + outside:
-        raise ConfigError(f"--branch: {files[0]} has changes that are not committed; commit them first")
+        raise ConfigError(f"--branch: {files[0]} has uncommitted changes; commit them first")
 
 
 def _output(outcome: Outcome | None) -> bytes | None:

@@ -129,14 +129,14 @@ def _left(done: Migration) -> Iterator[str]:
     beside = [left for left in others if environment_of(left.path) is not None]
     others = [left for left in others if environment_of(left.path) is None]
     if not code:
-        yield click.style("Left for you: nothing that devicefix has found", bold=True)
+        yield click.style("Left for you: no findings", bold=True)
     else:
         yield click.style(f"Left for you: {count(len(code), 'finding')}", bold=True)
     yield from _group("A run stopped here:", blamed)
     yield from _group("No automatic fix:", others)
-    title = "An unsafe fix, which no run has justified (review it, then use `rewrite --unsafe-fixes`):"
+    title = "Unsafe fixes that no run has justified (review them, then use `rewrite --unsafe-fixes`):"
     yield from _group(title, unsafe)
-    yield from _group("In files of the environment:", beside)
+    yield from _group("In environment files:", beside)
     if tests:
         files = len({left.path for left in tests})
         yield f"  In tests: {count(len(tests), 'finding')} in {count(files, 'file')}"
@@ -167,7 +167,7 @@ def _done(done: Migration) -> Iterator[str]:
     from devicefix.rules.registry import RULES
 
     if not done.changed:
-        yield click.style("Fixed: nothing to fix", bold=True)
+        yield click.style("Fixed: nothing", bold=True)
         yield ""
         return
     files = count(len(done.changed), "file")
@@ -182,7 +182,7 @@ def _done(done: Migration) -> Iterator[str]:
             yield f"    {where} {kept.finding.code} {printable(kept.finding.message)}"
         if len(done.kept) > SHOWN:
             yield f"    and {len(done.kept) - SHOWN} more"
-        yield f"    Evidence: each {printable(done.kept[0].evidence)}"
+        yield f"    Evidence: each fix {printable(done.kept[0].evidence)}"
     yield ""
 
 
@@ -193,9 +193,9 @@ def _environment(done: Migration) -> Iterator[str]:
     for variant in done.variants:
         if variant.exists:
             name = printable_path(variant.path)
-            yield f"  {name} exists already; devicefix does not replace it"
+            yield f"  {name} already exists; devicefix does not replace it"
         else:
-            yield f"  {printable(variant.command)}  (new, made from {printable_path(variant.original)})"
+            yield f"  {printable(variant.command)}  (new, based on {printable_path(variant.original)})"
     yield ""
 
 

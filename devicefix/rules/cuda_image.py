@@ -6,12 +6,12 @@ from devicefix.rules.base import Rule
 class CudaImage(Rule):
     """
     ## What it does
-    Finds images and services that need CUDA in Dockerfiles and Compose files. This rule applies only with
-    `--environment` and in `devicefix migrate`.
+    Finds images in Dockerfiles that contain CUDA, and services in Compose files that need a GPU. This rule applies only
+    with `--environment` and in `devicefix migrate`.
 
     ## Why it matters
-    A service with `driver: nvidia` does not start without a GPU. An image that contains CUDA is several gigabytes larger
-    than necessary.
+    A service with `runtime: nvidia` does not start without a GPU. An image that contains CUDA is several gigabytes
+    larger than necessary.
 
     ## Example
     ```yaml
@@ -21,7 +21,8 @@ class CudaImage(Rule):
     ```
 
     ## Use instead
-    Put the setting into a second file, and use it only with a GPU: `docker compose -f compose.yaml -f compose.gpu.yaml up`.
+    Move the setting to a second file, and use that file only with a GPU:
+    `docker compose -f compose.yaml -f compose.gpu.yaml up`.
 
     ```yaml
     services:
@@ -30,7 +31,7 @@ class CudaImage(Rule):
     ```
 
     ## Fix safety
-    There is no fix, because these files cannot depend on the machine.
+    There is no fix, because these files cannot depend on whether the machine has a GPU.
     """
 
     code = "DF908"

@@ -6,12 +6,12 @@ from devicefix.rules.base import Rule
 class CudaIndex(Rule):
     """
     ## What it does
-    Finds package indexes that only have builds for CUDA, in files of requirements and in `pyproject.toml`. This rule
-    applies only with `--environment` and in `devicefix migrate`.
+    Finds package indexes with only CUDA builds in requirements files and in `pyproject.toml`. This rule applies only
+    with `--environment` and in `devicefix migrate`.
 
     ## Why it matters
-    Without CUDA, such an index has either no packages for the platform, or packages that contain CUDA and are several
-    times as large.
+    Without CUDA, such an index has either no packages for the platform, or packages that include CUDA and are several
+    times larger than necessary.
 
     ## Example
     ```text
@@ -26,8 +26,8 @@ class CudaIndex(Rule):
     ```
 
     ## Fix safety
-    There is no fix, because an index cannot depend on CUDA. `devicefix migrate` writes a second file, such as
-    `requirements-cpu.txt`.
+    There is no fix, because the choice of an index cannot depend on whether CUDA is available. For a requirements file,
+    `devicefix migrate` creates a second file, such as `requirements-cpu.txt`.
     """
 
     code = "DF907"

@@ -11,17 +11,18 @@ class CudaRequirement(Rule):
 
     It covers:
 
-    - builds for CUDA, such as `torch==2.0.1+cu118`, and wheels of them
+    - CUDA builds, such as `torch==2.0.1+cu118`, and URLs of their wheels
     - packages that compile CUDA code when they are installed, such as `flash-attn` and `mamba-ssm`
     - packages without a release for macOS, such as `triton`, `cupy-cuda12x` and `nvidia-cublas-cu12`
-    - conda packages that install CUDA, such as `cudatoolkit` and `pytorch-cuda`, and builds for CUDA
+    - conda packages that install CUDA, such as `cudatoolkit` and `pytorch-cuda`, and CUDA builds of conda packages
 
-    The rule checks files of requirements and constraints, `pyproject.toml`, `setup.cfg`, `pixi.toml` and conda
-    environments such as `environment.yml`. It ignores optional dependencies and dependency groups, and files whose names
-    contain `cuda`, `gpu` or `cu118`, because these are meant for CUDA.
+    The rule checks requirements and constraints files, `pyproject.toml`, `setup.cfg`, `pixi.toml` and conda
+    environments such as `environment.yml`. It ignores optional dependencies and dependency groups. It also ignores
+    files whose names contain `cuda`, `gpu`, `nvidia` or a version such as `cu118`, because these files are meant for
+    CUDA.
 
     ## Why it matters
-    Without CUDA, the installation fails, or downloads gigabytes that the program cannot use.
+    Without CUDA, the installation fails, or downloads gigabytes of files that the program cannot use.
 
     ## Example
     ```text
@@ -36,10 +37,11 @@ class CudaRequirement(Rule):
     ```
 
     ## Fix safety
-    The fix is safe. With an index for CUDA, such as `--extra-index-url https://download.pytorch.org/whl/cu118`,
-    `torch==2.0.1` still installs the build `2.0.1+cu118`, because pip prefers local versions. The marker leaves the
-    package out only on macOS, which has no CUDA. Other requirements have no fix, because a requirement cannot depend on
-    CUDA. For those, `devicefix migrate` writes a second file, such as `requirements-cpu.txt`.
+    The fix is safe. With a CUDA package index, such as `--extra-index-url https://download.pytorch.org/whl/cu118`,
+    `torch==2.0.1` still installs the build `2.0.1+cu118`, because pip prefers local versions. The marker excludes the
+    package only on macOS, which does not support CUDA. Other requirements have no fix, because a requirement cannot
+    depend on whether CUDA is available. If a requirements file or a conda environment needs CUDA, `devicefix migrate`
+    creates a second file, such as `requirements-cpu.txt`.
     """
 
     code = "DF906"

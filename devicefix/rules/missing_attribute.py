@@ -12,12 +12,12 @@ from devicefix.rules.base import Example, Rule
 class MissingAttribute(Rule):
     """
     ## What it does
-    Reports an attribute, such as `model.module`, if a run showed that the object has it only with CUDA, because a
-    guard wraps the object in `DataParallel` or `DistributedDataParallel`. Only `devicefix migrate --run` uses this
-    rule, because only a run shows it.
+    Reports an attribute, such as `model.module`, if a run showed that the object has this attribute only with CUDA. For
+    example, the program may wrap a model in `DataParallel` only if CUDA is available. Only `devicefix migrate --run`
+    uses this rule, because it needs a run.
 
     ## Why it matters
-    Without CUDA the object is not wrapped, and the program stops with an `AttributeError`.
+    Without CUDA, the object is not wrapped, and the program stops with an `AttributeError`.
 
     ## Example
     ```python
@@ -34,8 +34,8 @@ class MissingAttribute(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: on CUDA, the program no longer stops if the object lacks the attribute. `migrate` keeps the fix
-    if all commands pass with it.
+    The fix is unsafe because, even with CUDA, the program no longer stops if the object lacks the attribute. `migrate`
+    keeps the fix only if all commands pass with it, and the numbers stay the same.
     """
 
     code = "DF705"
@@ -90,7 +90,7 @@ class MissingAttribute(Rule):
         if not seen or not isinstance(node.ctx, ast.Load):
             return
         code = self.context.source.code(node.value)
-        message = f"`{code}` has no attribute `{node.attr}` without CUDA, as a run showed; use `{code}` itself there"
+        message = f"a run showed that `{code}` has no attribute `{node.attr}` without CUDA; use `{code}` itself instead"
         if has_effects(self.facts, node.value):
             yield self.finding(node, message).unfixed(f"because `{code}` would be evaluated twice")
             return

@@ -14,10 +14,10 @@ class SharedMemory(Rule):
     """
     ## What it does
     Reports a call such as `x.cpu()` if a run showed that its result shares memory with `x` on a CPU, and that one of
-    them changes while the other is in use. Only `devicefix migrate --run` uses this rule, because only a run shows it.
+    them changes while the other is in use. Only `devicefix migrate --run` uses this rule, because it needs a run.
 
     ## Why it matters
-    On a GPU these calls make a copy. On a CPU they return `x` itself, so the numbers are wrong without an error.
+    On a GPU, these calls make a copy. On a CPU, they return `x` itself, so the numbers can be wrong without an error.
 
     ## Example
     ```python
@@ -32,8 +32,8 @@ class SharedMemory(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, it makes a second copy, but the numbers stay the same. `migrate` keeps the fix if all
-    commands pass with it.
+    The fix is unsafe because the program makes a second copy with CUDA. `migrate` keeps the fix only if all commands
+    pass with it, and the numbers stay the same.
     """
 
     code = "DF805"
@@ -112,8 +112,8 @@ class SharedMemory(Rule):
         end = self.context.source.span(last)[1]
         yield self.finding(
             node,
-            f"`{self.context.source.code(node)}` shares memory on a CPU, which a run showed to change while"
-            f" both sides are in use; add `.{method}()`",
+            f"`{self.context.source.code(node)}` makes no copy on a CPU, and a run showed that the shared memory"
+            f" changes while it is in use; add `.{method}()`",
             Fix((Edit(end, end, f".{method}()"),), Safety.UNSAFE),
         )
 

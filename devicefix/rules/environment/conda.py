@@ -50,14 +50,14 @@ def _package(text: str, lines: Lines, items: Any, index: int) -> Iterator[Proble
     build = found["build"]
     if name in CONDA_FOR_CPU:
         other = CONDA_FOR_CPU[name]
-        message = f"`{name}` is a build for CUDA; without CUDA, use `{other}`"
+        message = f"`{name}` is a CUDA build; without CUDA, use `{other}`"
         yield Problem(start, end, REQUIREMENT, message, None, entry.replace(found["name"], other, 1))
     elif CONDA.fullmatch(name):
         message = f"`{name}` installs CUDA; without CUDA, leave it out"
         yield Problem(start, end, REQUIREMENT, message, None, "")
     elif build and _CUDA_BUILD.fullmatch(build):
         plain = entry[: entry.rindex(f"={build}")]
-        message = f"`{build}` is a build for CUDA; without CUDA, use `{plain}`"
+        message = f"`{build}` is a CUDA build; without CUDA, use `{plain}`"
         yield Problem(start, end, REQUIREMENT, message, None, plain)
 
 

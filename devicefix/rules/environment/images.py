@@ -39,8 +39,8 @@ def compose_problems(text: str) -> Iterator[Problem]:
     for pattern, name in ((_DRIVER, "driver"), (_RUNTIME, "runtime"), (_ALL, "gpus")):
         for found in pattern.finditer(text):
             message = (
-                f"`{found[name]}` fails without a GPU; put it into a file of its own, such as"
-                " `compose.gpu.yaml`, and use that only if there is one"
+                f"`{found[name]}` fails without a GPU; move it to a separate file, such as"
+                " `compose.gpu.yaml`, and use that file only with a GPU"
             )
             yield _problem(found, name, message)
 

@@ -60,10 +60,10 @@ _PACKAGES = {
     "faiss-gpu": Package(_LINUX, "faiss-cpu", installs=True),
     "onnxruntime-gpu": Package(_LINUX, "onnxruntime", installs=True),
     "paddlepaddle-gpu": Package(_LINUX, "paddlepaddle", installs=True),
-    "tensorflow-gpu": Package("fails to install since version 2.12", "tensorflow"),
+    "tensorflow-gpu": Package("cannot be installed in version 2.12 or later", "tensorflow"),
     "torch-tensorrt": Package(_LINUX, installs=True),
     "triton": Package(_LINUX, installs=True),
-    "xformers": Package("has no release for macOS or a CPU build of torch", installs=True),
+    "xformers": Package("has no release for macOS or for CPU builds of torch", installs=True),
 }
 _FAMILIES = (
     (

@@ -44,10 +44,12 @@ def problems(text: str) -> Iterator[Problem]:
         if value in listed:
             yield from _quoted(requirements.examine(value, match.start(group)), '"' if group == 1 else "'")
         elif _URL.fullmatch(value):
-            message = f"`{value}` only has builds for CUDA; without CUDA, use an index for the CPU"
+            message = f"`{value}` has only CUDA builds; without CUDA, use an index for the CPU"
             yield Problem(match.start(group), match.end(group), INDEX, message)
     if (cuda := _SYSTEM.search(text)) is not None:
-        message = "pixi installs this environment only if CUDA is available; move it to a feature of its own"
+        message = (
+            "pixi installs this environment only if CUDA is available; move this line to a separate feature"
+        )
         yield Problem(cuda.start(1), cuda.end(1), REQUIREMENT, message)
     yield from _pixi(text)
 
@@ -84,7 +86,7 @@ def _pixi(text: str) -> Iterator[Problem]:
     for table in _PIXI.finditer(text):
         for entry in _ENTRY.finditer(text, table.start(1), table.end(1)):
             if CONDA.fullmatch(entry["name"].lower()):
-                message = f"`{entry['name']}` installs CUDA; move it to a feature of its own"
+                message = f"`{entry['name']}` installs CUDA; move it to a separate feature"
                 yield Problem(entry.start(), entry.end(), REQUIREMENT, message)
 
 

@@ -102,11 +102,11 @@ def _built(found: Requirement, specifier: Specifier, text: str, start: int) -> P
     end = start + len(text)
     if normalized(found.name) in WITH_BUILDS and _BUILD.fullmatch(f"+{local}"):
         message = (
-            f"`{specifier.version}` is a build for CUDA only; require `{public}`, of which an index for CUDA"
-            " still provides this build"
+            f"`{specifier.version}` is a CUDA-only build; require `{public}`, which still installs this build"
+            " from a CUDA package index"
         )
         return Problem(start, end, REQUIREMENT, message, plain, plain)
-    message = f"`{specifier.version}` is a build for CUDA only; without CUDA, require `{public}`"
+    message = f"`{specifier.version}` is a CUDA-only build; without CUDA, require `{public}`"
     return Problem(start, end, REQUIREMENT, message, None, plain)
 
 
@@ -178,11 +178,11 @@ def _in_line(text: str, start: int, end: int) -> Iterator[Problem]:
 def _index(option: re.Match[str]) -> Iterator[Problem]:
     url, start, end = option["url"], option.start("name"), option.end("url")
     if _NVIDIA_INDEX.match(url):
-        message = f"`{url}` only has packages for CUDA; without CUDA, leave it out"
+        message = f"`{url}` has only packages for CUDA; without CUDA, leave it out"
         yield Problem(start, end, INDEX, message, None, "")
     elif _CUDA_URL.search(url):
         cpu = _CUDA_URL.sub("cpu", url)
-        message = f"`{url}` only has builds for CUDA; without CUDA, use `{cpu}`"
+        message = f"`{url}` has only CUDA builds; without CUDA, use `{cpu}`"
         yield Problem(start, end, INDEX, message, None, option[0].lstrip().replace(url, cpu))
 
 
