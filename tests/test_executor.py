@@ -198,7 +198,7 @@ def test_workers_of_another_version_are_refused(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     if other:
-        assert "has devicefix 0.0.1, Python" in done.stderr and ", but devicefix " in done.stderr
+        assert "has devicefix 0.0.1, Python" in done.stderr and ", but this machine has " in done.stderr
     else:
         assert "a worker does not have devicefix " in done.stderr
 
