@@ -94,7 +94,7 @@ def migrate(
     the fixed code runs and all numbers are equal. The result starts with the findings that are left. To
     keep the changes, add --in-place, --patch or --branch.
     """
-    check_packages("migrate", "psutil", *(["torch"] if commands else []))
+    check_packages("migrate", "psutil")
     from devicefix.migrate import page, session
     from devicefix.verify import launch, signals
 

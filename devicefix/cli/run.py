@@ -10,7 +10,7 @@ import click
 from devicefix.cli.errors import CommandError, os_error, print_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import resolver_for, rule_options, unsafe_option
-from devicefix.cli.program import Program
+from devicefix.cli.program import Program, program_options
 
 EPILOG = """\
 Put devicefix's options before SCRIPT. Everything after SCRIPT is passed to the program. To find
@@ -36,18 +36,7 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
     is_flag=True,
     help="Use any accelerator that torch supports, like `rewrite --target accelerator`.",
 )
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="Rewrite this file or folder. [default: the program's folder or repository]",
-)
-@click.option(
-    "--python",
-    help="The Python interpreter to use. [default: the one in the program's environment if it has torch, else"
-    " devicefix's own]",
-)
+@program_options
 @rule_options
 @unsafe_option
 @click.pass_context

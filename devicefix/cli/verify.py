@@ -14,7 +14,7 @@ from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import common_folder, resolver_for, rule_options, unsafe_option
 from devicefix.cli.output import check_folder
-from devicefix.cli.program import Program
+from devicefix.cli.program import Program, program_options
 from devicefix.config.sizes import size
 
 if TYPE_CHECKING:
@@ -142,18 +142,7 @@ def limit_options(command: Command) -> Command:
 @click.option(
     "--triton-interpret", is_flag=True, help="Run Triton kernels in Triton's interpreter, on the CPU."
 )
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="Rewrite this file or folder. [default: the program's folder or repository]",
-)
-@click.option(
-    "--python",
-    help="The Python interpreter to use. [default: the one in the program's environment if it has torch, else"
-    " devicefix's own]",
-)
+@program_options
 @click.option("--show-missing", is_flag=True, help="List the fixed lines that did not run.")
 @click.option(
     "--coverage-file",

@@ -1,4 +1,4 @@
-"""What runs of a program have shown, for the fixes that only a run can justify."""
+"""The evidence from runs of a program, for the fixes that only a run can justify."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Seen(NamedTuple):
-    """What a run has shown at a line.
+    """An observation of a run at a line.
 
     Attributes:
         kind: "copy" for a call that copies on a GPU only, while both sides are in use; "attribute" for an
@@ -31,7 +31,7 @@ class Proven(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What runs have shown of a program's files.
+    """The observations of runs in a program's files.
 
     Attributes:
         seen: each file, by its path as it is checked, with what was seen there.

@@ -30,7 +30,7 @@ _LANGUAGES = {
 
 
 class Environment(Enum):
-    """What a file of an environment is."""
+    """The kind of a file of an environment."""
 
     CFG = "setup.cfg"
     COMPOSE = "compose"

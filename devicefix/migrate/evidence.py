@@ -1,4 +1,4 @@
-"""What the runs of a program say about its rewrite: what is missing, and which unsafe fixes are proven."""
+"""Derive evidence from the runs of a program: what is missing, and which unsafe fixes are proven."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a project is: its files, the frameworks that it imports, how it is started, and what it builds."""
+"""Describe a project: its files, the frameworks that it imports, how it is started, and what it builds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST = 200  # characters of a command
 
 @dataclass(slots=True)
 class Look:
-    """What a project is.
+    """The description of a project.
 
     Attributes:
         root: its folder.

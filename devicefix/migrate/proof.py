@@ -36,7 +36,7 @@ class Attempt:
 
     @property
     def passes(self) -> bool:
-        """Whether all commands pass."""
+        """True if all commands pass."""
         return all(map(passes, self.reports))
 
 

@@ -105,7 +105,7 @@ class Migration:
 
     @property
     def verdict(self) -> str:
-        """Whether the program runs, in a few words that are true."""
+        """The verdict in a few words, never better than what was run."""
         if not self.reports:
             return "not run"
         failing = [report for report in self.reports if not passes(report)]
@@ -115,13 +115,13 @@ class Migration:
 
     @property
     def runs(self) -> bool:
-        """Whether no command failed."""
+        """True if no command failed."""
         return all(map(passes, self.reports))
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to migrate, and how.
+    """A project to migrate, and its commands.
 
     Attributes:
         root: the folder of the project.

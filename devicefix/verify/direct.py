@@ -15,8 +15,7 @@ from types import FrameType
 
 from devicefix.config.resolver import Resolver
 from devicefix.verify import notebook
-from devicefix.verify.program import Program, prepare
-from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.program import prepare
 from devicefix.verify.startup import environment
 from devicefix.verify.temporary import temporary_folder
 
@@ -71,7 +70,7 @@ def run(invocation: Invocation, resolver: Resolver) -> Ending:
         program = prepare(invocation.sources, resolver, folder)
         if invocation.notebook is not None:
             notebook.add(invocation.notebook, program, resolver, folder)
-        plan = _plan(program, folder, invocation.cpu)
+        plan = program.plan(folder, "cpu" if invocation.cpu else "cuda", watch=False)
         with _forwarding() as forwarder:
             process = subprocess.Popen(invocation.command, cwd=invocation.folder, env=environment(plan))
             forwarder.to(process)
@@ -79,22 +78,6 @@ def run(invocation: Invocation, resolver: Resolver) -> Ending:
                 program.answer()
                 time.sleep(_TICK)
             return Ending(process.wait(), program.errors)
-
-
-def _plan(program: Program, folder: Path, cpu: bool) -> Plan:
-    return Plan(
-        folder=str(folder),
-        roots=program.roots,
-        machine="cpu" if cpu else "cuda",
-        rewritten=program.rewritten,
-        places=program.places,
-        origins=program.origins,
-        digests=program.digests,
-        notebook=program.notebook,
-        waiting=program.waiting,
-        answers=program.answers,
-        watch=False,
-    )
 
 
 class _Forwarder:

@@ -16,7 +16,7 @@ from devicefix.files.text import Source
 from devicefix.model import Finding, Outcome, Span
 from devicefix.runner.coverage import digest
 from devicefix.runner.run import Modules, Summarized, summarize_files
-from devicefix.verify.runtime.plan import ANSWERED
+from devicefix.verify.runtime.plan import ANSWERED, Plan
 
 _AT_ONCE = 50  # modules; for so few the run would not start much earlier
 
@@ -127,6 +127,28 @@ class Program:
     digests: dict[str, tuple[str, str]] = field(default_factory=dict)
     unchanged: list[str] = field(default_factory=list)
     fixed: dict[str, Sequence[Finding]] = field(default_factory=dict)
+
+    def plan(self, folder: Path, machine: str, **values: Any) -> Plan:
+        """Return the plan of a run of this program.
+
+        Args:
+            folder: the folder for the run's own files.
+            machine: "cpu", "simulated" or "cuda", as in `Plan`.
+            **values: the other fields of the plan.
+        """
+        return Plan(
+            folder=str(folder),
+            machine=machine,
+            roots=self.roots,
+            rewritten=self.rewritten,
+            places=self.places,
+            origins=self.origins,
+            digests=self.digests,
+            notebook=self.notebook,
+            waiting=self.waiting,
+            answers=self.answers,
+            **values,
+        )
 
     def add(self, module: Rewritten, source: Path) -> None:
         """Add a module.

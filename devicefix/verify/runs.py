@@ -151,17 +151,9 @@ def _command(task: Task) -> Command:
 
 
 def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
-    return Plan(
-        folder=str(folder),
-        roots=program.roots,
-        machine=machine,
-        rewritten=program.rewritten,
-        places=program.places,
-        origins=program.origins,
-        digests=program.digests,
-        notebook=program.notebook,
-        waiting=program.waiting,
-        answers=program.answers,
+    return program.plan(
+        folder,
+        machine,
         steps=task.steps,
         keep_going=task.keep_going,
         copies=task.copies and machine == "cpu",
