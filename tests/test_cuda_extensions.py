@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from helpers import analyze
 
-from devicefix import check_paths
+from devicefix import check_paths, rewrite_source
 
 SETUP = """\
 from setuptools import setup
@@ -91,6 +93,32 @@ def test_file_without_a_word_of_cuda_is_found(tmp_path: Path) -> None:
     (tmp_path / "skipped.py").write_text("# devicefix: skip-file\nimport torch\nimport fast_ops\n")
     found = check_paths([tmp_path]).findings
     assert {(Path(finding.filename).name, finding.code) for finding in found} == {
-        ("setup.py", "DF902"),
+        ("setup.py", "DF909"),
         ("run.py", "DF902"),
     }
+
+
+@pytest.mark.slow
+def test_a_package_installs_without_the_toolkit(tmp_path: Path) -> None:
+    script = tmp_path / "setup.py"
+    script.write_text(
+        "from setuptools import setup\n"
+        "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n\n"
+        "setup(\n"
+        '    name="ops",\n'
+        '    py_modules=["ops"],\n'
+        '    ext_modules=[CUDAExtension("ops_cuda", ["ops.cu"])],\n'
+        '    cmdclass={"build_ext": BuildExtension},\n'
+        ")\n"
+    )
+    (tmp_path / "ops.py").write_text("def scale(x):\n    return 2 * x\n")
+
+    def build() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "setup.py", "-q", "build"], cwd=tmp_path, capture_output=True, text=True
+        )
+
+    assert "CUDA_HOME environment variable is not set" in build().stderr
+    script.write_text(rewrite_source(script.read_text()).source)
+    assert build().returncode == 0
+    assert (tmp_path / "build" / "lib" / "ops.py").exists()

@@ -76,7 +76,7 @@ class CudaOnlyLibrary(Rule):
     code = "DF902"
     name = "cuda-only-library"
     summary = "A library needs CUDA"
-    words = (b"CUDAExtension", b"nvidia-smi", b"pykeops", *_words())
+    words = (b"nvidia-smi", b"pykeops", *_words())
     common_words = (b"cuda", b"load", b"backend")
     INVALID = (
         Example(
@@ -179,18 +179,6 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
-            "a CUDA extension that an environment variable switches off",
-            before="""
-                import os
-
-                from torch.utils.cpp_extension import CUDAExtension
-
-                SKIP_CUDA_BUILD = os.getenv("SKIP_CUDA_BUILD", "FALSE").upper() == "TRUE"
-                if not SKIP_CUDA_BUILD:
-                    CUDAExtension("scan_cuda", ["scan.cu"])
-            """,
-        ),
-        Example(
             "a backend that is the default",
             before="""
                 import os
@@ -227,15 +215,6 @@ class CudaOnlyLibrary(Rule):
                 @cuda.jit
                 def kernel(x):
                     pass
-            """,
-        ),
-        Example(
-            "a CUDA extension",
-            before="""
-                import torch
-                from torch.utils.cpp_extension import CUDAExtension
-
-                CUDAExtension('ops', ['ops_cuda.cu'])
             """,
         ),
         Example(
@@ -469,17 +448,6 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
-            "a CUDA extension that an environment variable switches on",
-            """
-                import os
-
-                from torch.utils.cpp_extension import CUDAExtension
-
-                if os.environ.get("BUILD_CUDA", "0") == "1":
-                    CUDAExtension("scan_cuda", ["scan.cu"])
-            """,
-        ),
-        Example(
             "a backend that is not the default",
             """
                 BACKEND = "sdpa"
@@ -673,18 +641,6 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
-            "an extension that is built for CUDA or the CPU",
-            """
-                import torch
-                from torch.utils.cpp_extension import CUDA_HOME, CUDAExtension, CppExtension
-
-                if CUDA_HOME is None:
-                    ext = CppExtension('ops', ['ops.cpp'])
-                else:
-                    ext = CUDAExtension('ops', ['ops.cu'])
-            """,
-        ),
-        Example(
             "an import in a function that is only called for CUDA tensors",
             """
                 def fast(x):
@@ -701,7 +657,6 @@ class CudaOnlyLibrary(Rule):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.built = False
         self._libraries = CudaLibraries(context)
         self._reported: set[str] = set()
 
@@ -803,10 +758,7 @@ class CudaOnlyLibrary(Rule):
         if not name.startswith(_BUILT) or self._libraries.copes(node, "cuda"):
             return
         kind = name.removeprefix(_BUILT)
-        if kind in ("load", "load_inline") and not self._of_cuda(node):
-            return
-        if kind in ("load", "load_inline") or (kind == "CUDAExtension" and not self.built):
-            self.built |= kind == "CUDAExtension"  # one finding for a list of extensions
+        if kind in ("load", "load_inline") and self._of_cuda(node):
             yield self.finding(
                 node,
                 f"`{kind}(...)` needs the CUDA toolkit to compile CUDA code; build it only if CUDA is"

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.context import Context
+from devicefix.model import Finding, Fix
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.libraries import CudaLibraries
+
+_EXTENSION = "torch.utils.cpp_extension.CUDAExtension"
+_SETUP = ("setuptools.setup", "distutils.core.setup")
+_CODE = ("packages", "py_modules")  # the options of `setup` that name Python code
+
+
+class CudaExtension(Rule):
+    """
+    ## What it does
+    Finds a `CUDAExtension` that `setup.py` builds in any case.
+
+    The rule ignores extensions under a condition that depends on CUDA, or on an environment variable that is not set
+    by default. DF902 reports the code that imports an extension.
+
+    ## Why it matters
+    `CUDAExtension` looks for the CUDA toolkit. If the toolkit is missing, it raises `OSError: CUDA_HOME environment
+    variable is not set`, and the package can't be installed, even if it has a fallback in plain torch.
+
+    ## Example
+    ```python
+    setup(
+        name="ops",
+        packages=["ops"],
+        ext_modules=[CUDAExtension("ops._C", ["ops.cu"])],
+        cmdclass={"build_ext": BuildExtension},
+    )
+    ```
+
+    ## Use instead
+    ```python
+    setup(
+        name="ops",
+        packages=["ops"],
+        ext_modules=[CUDAExtension("ops._C", ["ops.cu"])] if torch.utils.cpp_extension.CUDA_HOME or torch.version.hip or torch.cuda.is_available() else [],
+        cmdclass={"build_ext": BuildExtension},
+    )
+    ```
+
+    ## Fix safety
+    The fix is safe: it leaves out the extension only if torch finds neither the toolkit nor a GPU, and isn't built for
+    ROCm. There, the installation failed before.
+
+    There is a fix only if all extensions in the list are CUDA extensions, and if `setup` also installs Python code.
+    Otherwise, nothing would be left to install.
+    """
+
+    code = "DF909"
+    name = "cuda-extension"
+    summary = "The installation compiles CUDA code in any case"
+    words = (b"CUDAExtension",)
+    INVALID = (
+        Example(
+            "extensions of a package",
+            before="""
+                from setuptools import find_packages, setup
+                from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+
+                setup(
+                    name="ops",
+                    packages=find_packages(),
+                    ext_modules=[
+                        CUDAExtension("ops._C", ["ops.cpp", "ops.cu"]),
+                        CUDAExtension("ops._D", ["more.cu"]),
+                    ],
+                    cmdclass={"build_ext": BuildExtension},
+                )
+            """,
+            after="""
+                from setuptools import find_packages, setup
+                import torch
+                from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+
+                setup(
+                    name="ops",
+                    packages=find_packages(),
+                    ext_modules=[
+                        CUDAExtension("ops._C", ["ops.cpp", "ops.cu"]),
+                        CUDAExtension("ops._D", ["more.cu"]),
+                    ] if torch.utils.cpp_extension.CUDA_HOME or torch.version.hip or torch.cuda.is_available() else [],
+                    cmdclass={"build_ext": BuildExtension},
+                )
+            """,
+        ),
+        Example(
+            "extensions in a variable",
+            before="""
+                import torch
+                from setuptools import setup
+                from torch.utils import cpp_extension
+
+                extensions = [cpp_extension.CUDAExtension("ops._C", ["ops.cu"])]
+
+                setup(name="ops", py_modules=["ops"], ext_modules=extensions)
+            """,
+            after="""
+                import torch
+                from setuptools import setup
+                from torch.utils import cpp_extension
+
+                extensions = [cpp_extension.CUDAExtension("ops._C", ["ops.cu"])] if torch.utils.cpp_extension.CUDA_HOME or torch.version.hip or torch.cuda.is_available() else []
+
+                setup(name="ops", py_modules=["ops"], ext_modules=extensions)
+            """,
+        ),
+        Example(
+            "an extension, and nothing else to install",
+            before="""
+                from setuptools import setup
+                from torch.utils.cpp_extension import CUDAExtension
+
+                setup(name="ops", ext_modules=[CUDAExtension("ops", ["ops.cu"])])
+            """,
+        ),
+        Example(
+            "an extension among others",
+            before="""
+                from setuptools import setup
+                from torch.utils.cpp_extension import CppExtension, CUDAExtension
+
+                setup(name="ops", packages=["ops"], ext_modules=[CppExtension("a", ["a.cpp"]), CUDAExtension("b", ["b.cu"])])
+            """,
+        ),
+        Example(
+            "an extension outside of a list",
+            before="""
+                from torch.utils.cpp_extension import CUDAExtension
+
+                module = CUDAExtension("ops", ["ops.cu"])
+            """,
+        ),
+        Example(
+            "a list that is used elsewhere, too",
+            before="""
+                from setuptools import setup
+                from torch.utils.cpp_extension import CUDAExtension
+
+                modules = [CUDAExtension("ops", ["ops.cu"])]
+                print(modules[0].sources)
+                setup(name="ops", packages=["ops"], ext_modules=modules)
+            """,
+        ),
+        Example(
+            "an extension that an environment variable switches off",
+            before="""
+                import os
+
+                from torch.utils.cpp_extension import CUDAExtension
+
+                SKIP_CUDA_BUILD = os.getenv("SKIP_CUDA_BUILD", "FALSE").upper() == "TRUE"
+                if not SKIP_CUDA_BUILD:
+                    CUDAExtension("scan_cuda", ["scan.cu"])
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "an extension that an environment variable switches on",
+            """
+                import os
+
+                from torch.utils.cpp_extension import CUDAExtension
+
+                if os.environ.get("BUILD_CUDA", "0") == "1":
+                    CUDAExtension("scan_cuda", ["scan.cu"])
+            """,
+        ),
+        Example(
+            "an extension that is built for CUDA or the CPU",
+            """
+                import torch
+                from torch.utils.cpp_extension import CUDA_HOME, CUDAExtension, CppExtension
+
+                if CUDA_HOME is None:
+                    ext = CppExtension('ops', ['ops.cpp'])
+                else:
+                    ext = CUDAExtension('ops', ['ops.cu'])
+            """,
+        ),
+        Example(
+            "the output of the fix",
+            """
+                import torch
+                from setuptools import setup
+                from torch.utils.cpp_extension import CUDAExtension
+
+                setup(
+                    packages=["ops"],
+                    ext_modules=[CUDAExtension("ops._C", ["ops.cu"])]
+                    if torch.utils.cpp_extension.CUDA_HOME or torch.version.hip or torch.cuda.is_available()
+                    else [],
+                )
+            """,
+        ),
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._libraries = CudaLibraries(context)
+        self._reported = False
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if self._reported or not self._is_extension(node) or self._libraries.copes(node, "cuda"):
+            return
+        self._reported = True  # one finding for a list of extensions
+        advice = "build it only if the toolkit is available, and add a CPU path in plain torch"
+        fix = None
+        extensions = self.facts.tree.parents.get(node)
+        if isinstance(extensions, ast.List) and (setup := self._setup(extensions)) is not None:
+            if not any(keyword.arg in _CODE for keyword in setup.keywords):
+                advice = "without CUDA, leave this package out"
+            elif all(map(self._is_extension, extensions.elts)):
+                fix = self._only_with_toolkit(extensions)
+        yield self.finding(node, f"`CUDAExtension(...)` needs the CUDA toolkit; {advice}", fix)
+
+    def _is_extension(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and self.facts.call(node, _EXTENSION)
+
+    def _setup(self, extensions: ast.List) -> ast.Call | None:
+        """Return the call of `setup` that builds all extensions of a list; None if there is none."""
+        parents = self.facts.tree.parents
+        parent = parents.get(extensions)
+        if isinstance(parent, ast.Assign):
+            reads = self._reads(parent)
+            parent = parents.get(reads[0]) if len(reads) == 1 else None
+        if not isinstance(parent, ast.keyword) or parent.arg != "ext_modules":
+            return None
+        call = parents.get(parent)
+        is_setup = isinstance(call, ast.Call) and self.facts.resolve(call.func) in _SETUP
+        return call if is_setup else None  # type: ignore[return-value]  # mypy does not follow `is_setup`
+
+    def _reads(self, assignment: ast.Assign) -> list[ast.Name]:
+        """Return where the variable of an assignment is read; nothing if it may have other values."""
+        match assignment.targets:
+            case [ast.Name(id=name)]:
+                uses = [
+                    node
+                    for node in ast.walk(self.facts.tree.module)
+                    if isinstance(node, ast.Name) and node.id == name
+                ]
+                return [node for node in uses if isinstance(node.ctx, ast.Load)] if len(uses) == 2 else []
+        return []
+
+    def _only_with_toolkit(self, extensions: ast.List) -> Fix:
+        """Return the fix that builds extensions only where they may be built."""
+        torch = self.devices.torch(extensions)
+        question = self.devices.question(extensions, of_cuda=True)
+        condition = (
+            f"{torch.text}.utils.cpp_extension.CUDA_HOME or {torch.text}.version.hip or {question.text}"
+        )
+        new = DeviceExpr(condition, torch.needs | question.needs)
+        return self.context.edit(extensions, lambda text: f"{text} if {condition} else []", new)
