@@ -15,7 +15,7 @@ from devicefix.report import FORMATS, changes, side_by_side, statistics
 from devicefix.report.checked import Checked, File, absolute, as_text
 from devicefix.report.hunks import Row, hunks
 from devicefix.report.migration import LEFT, SAFE, UNSAFE, migration
-from devicefix.report.totals import Totals
+from devicefix.report.totals import UNPROVEN, Totals
 from devicefix.report.wording import count, place
 
 LINES = ["import torch", "", "x = f().cuda()", "y = 1", "z = 2", "w = g().cuda()", ""]
@@ -184,7 +184,8 @@ def totals(outcomes: list[Outcome], failed: int) -> Totals:
         (
             [result(finding(3, FIRST), unsafe(3), unsafe(6))],
             0,
-            "Found 3 findings in 1 of 1 file.\n[*] 1 fixable with `--fix`, 2 more with `--unsafe-fixes`.",
+            "Found 3 findings in 1 of 1 file.\n[*] 1 fixable with `--fix`, 2 more with `--unsafe-fixes`.\n"
+            "To show only the 2 that `--fix` leaves, use `--unfixed`.",
         ),
         (
             [result(unsafe(3))],
@@ -202,17 +203,38 @@ def test_summary_of_check(results: list[Outcome], failed: int, summary: str) -> 
     [
         ([result()], True, "Nothing found in 1 file."),
         ([result(finding())], True, "Nothing to fix; 1 finding remains."),
-        ([result(fixed=(finding(),))], True, "Fixed 1 finding in 1 file; 0 findings remain."),
+        ([result(fixed=(finding(),))], True, f"Fixed 1 finding in 1 file; 0 findings remain.\n{UNPROVEN}"),
         (
             [result(unsafe(3), finding(6), fixed=(finding(3, FIRST),))],
             False,
             "Would fix 1 finding in 1 file (apply with --in-place); 2 findings remain, "
-            "1 of them fixable with --unsafe-fixes.",
+            f"1 of them fixable with --unsafe-fixes.\n{UNPROVEN}",
         ),
     ],
 )
 def test_summary_of_rewrite(results: list[Outcome], written: bool, summary: str) -> None:
     assert totals(results, 0).rewritten(written) == summary
+
+
+def test_summary_of_a_verified_rewrite_does_not_ask_for_a_run() -> None:
+    done = totals([result(fixed=(finding(),))], 0)
+    assert done.rewritten(written=True, verified=True) == "Fixed 1 finding in 1 file; 0 findings remain."
+
+
+@pytest.mark.parametrize(
+    ("left", "summary"),
+    [
+        ([], "Nothing found in 1 file that `--fix` leaves.\nNot shown: 3 fixable with `--fix`."),
+        (
+            [unsafe(3)],
+            "Found 1 finding that `--fix` leaves in 1 of 1 file.\n1 fixable with `--fix --unsafe-fixes`.\n"
+            "Not shown: 2 fixable with `--fix`.",
+        ),
+    ],
+)
+def test_summary_of_what_is_left(left: list[Finding], summary: str) -> None:
+    every = totals([result(unsafe(3), finding(6), finding(7))], 0)
+    assert totals([result(*left)], 0).hiding(every).checked() == summary
 
 
 def test_summary_of_fixes() -> None:

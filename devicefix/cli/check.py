@@ -112,7 +112,9 @@ def check(
     stdin_filename: str | None,
     exit_zero: bool,
     output_file: Path | None,
+    unfixed: bool,
     statistics: bool,
+    group_by: str | None,
     write_baseline: bool,
     add_noqa: bool,
     diff_base: str | None,
@@ -138,7 +140,7 @@ def check(
         return resolver_for(paths, stdin_filename, configs, isolated, given)
 
     def report(resolver: Resolver) -> int:
-        output = Output.of(resolver.root, output_file, statistics)
+        output = Output.of(resolver.root, output_file, group_by or ("rule" if statistics else None))
         if fixing.option is not None:
             return _fix(fixing, paths, stdin_filename, resolver, output, exit_zero)
         if kind is None:
@@ -150,9 +152,12 @@ def check(
             baseline.write(checked, paths)
             return exit_status(failed, findings=False)
         checked = hide_unchanged(baseline.hide_known(checked, paths), changes)
+        totals = Totals.of(checked.outcomes, failed, resolver)
+        if unfixed:
+            checked = checked.unfixed()
+            totals = Totals.of(checked.outcomes, failed, resolver).hiding(totals)
         if add_noqa:
             return exit_status(failed, noqa.add(checked) and not exit_zero)
-        totals = Totals.of(checked.outcomes, failed, resolver)
         output.print(checked, totals)
         return exit_status(failed, bool(totals.remaining) and not exit_zero)
 
@@ -161,7 +166,7 @@ def check(
         source = Source.of(configs, isolated, given) if show_settings else None
         _show(ctx, listed(paths, stdin_filename, resolver), source)
         return
-    _check_usage(paths, resolver.root, fixing, kind, write_baseline, add_noqa, diff_base)
+    _check_usage(paths, resolver.root, fixing, kind, write_baseline, add_noqa, unfixed, diff_base)
     if watch:
         from devicefix.cli.watch import watch_paths
 
@@ -238,6 +243,7 @@ def _check_usage(
     kind: str | None,
     write_baseline: bool,
     add_noqa: bool,
+    unfixed: bool,
     diff_base: str | None,
 ) -> None:
     """Refuse options that cannot be used together.
@@ -255,6 +261,8 @@ def _check_usage(
         raise click.UsageError(
             f"{fixing.option} cannot be used with --diff-base, because fixes apply to whole files"
         )
+    if unfixed and (fixing.option or write_baseline):
+        raise click.UsageError(f"--unfixed and {kind} cannot be used together")
     if write_baseline and settings.baseline is None:
         raise click.UsageError("--write-baseline needs --baseline FILE or the `baseline` key")
     if write_baseline and diff_base:

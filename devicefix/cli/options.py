@@ -180,7 +180,17 @@ def output_options(command: Command) -> Command:
             envvar="DEVICEFIX_OUTPUT_FILE",
             help="Write the findings to this file.",
         ),
+        click.option(
+            "--unfixed",
+            is_flag=True,
+            help="Show only the findings that --fix leaves, which need a person or an unsafe fix.",
+        ),
         click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule."),
+        click.option(
+            "--group-by",
+            type=click.Choice(["rule", "folder", "file"]),
+            help="Show only the number of findings for each rule, folder or file.",
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,30 +37,31 @@ class Output(NamedTuple):
     needs_fixes: bool
 
     @staticmethod
-    def of(settings: Settings, file: Path | None, statistics: bool) -> Output:
+    def of(settings: Settings, file: Path | None, group_by: str | None) -> Output:
         """Return the output that the settings and options ask for.
 
         Args:
             settings: the settings of the run.
             file: the value of --output-file.
-            statistics: whether to write only the counts.
+            group_by: what to count the findings of, instead of writing them: "rule", "folder" or "file".
 
         Raises:
-            UsageError: the format has no statistics.
+            UsageError: the format has no counts.
             CommandError: the file's folder does not exist, or a package is missing.
         """
         file = None if file == STDIN else file
         name = settings.output_format or ("full" if file is None and sys.stdout.isatty() else "concise")
         chosen = FORMATS[name]
-        if statistics and not (chosen.for_people or name == "json"):
-            raise click.UsageError(f"--statistics cannot be used with --output-format {name}; use json")
+        if group_by and not (chosen.for_people or name == "json"):
+            option = "--statistics" if group_by == "rule" else "--group-by"
+            raise click.UsageError(f"{option} cannot be used with --output-format {name}; use json")
         if file is not None:
             check_folder(file)
         try:
-            render = _statistics(chosen) if statistics else chosen.renderer()
+            render = _counts(chosen, group_by) if group_by else chosen.renderer()
         except ImportError as error:
             raise missing_package(f"--output-format {name}", error.name, "report") from None
-        return Output(chosen, render, file, chosen.fixes and not statistics)
+        return Output(chosen, render, file, chosen.fixes and not group_by)
 
     def print(self, checked: Checked, totals: Totals, err: bool = False) -> None:
         """Write the findings, and print a summary.
@@ -85,10 +87,14 @@ class Output(NamedTuple):
             click.echo(totals.fixed_and_checked(), err=err)
 
 
-def _statistics(chosen: Format) -> Renderer:
-    from devicefix.report import statistics
+def _counts(chosen: Format, group_by: str) -> Renderer:
+    if group_by == "rule":
+        from devicefix.report import statistics
 
-    return statistics.text if chosen.for_people else statistics.as_json
+        return statistics.text if chosen.for_people else statistics.as_json
+    from devicefix.report import groups
+
+    return partial(groups.text if chosen.for_people else groups.as_json, by=group_by)
 
 
 def check_folder(file: Path) -> None:

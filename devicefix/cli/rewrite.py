@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +93,8 @@ def rewrite(
         print_findings(outcomes, resolver, err=piped)
     results = [outcome.result for outcome in outcomes]
     if not settings.quiet:
-        summary = Totals.of(outcomes, failed, resolver).rewritten(written=in_place or piped)
-        click.echo(summary, err=not in_place)
+        totals = Totals.of(outcomes, failed, resolver)
+        click.echo(totals.rewritten(in_place or piped, verified=command is not None), err=not in_place)
     pending = not (in_place or piped) and any(result.output is not None for result in results)
     remaining = pending or any(result.remaining for result in results)
     ctx.exit(exit_status(failed, remaining and not exit_zero))
@@ -155,18 +155,19 @@ def write_if_verified(
         raise CommandError(str(error), UNCHANGED) from None
 
 
-def print_findings(outcomes: Iterable[Outcome], resolver: Resolver, err: bool) -> None:
-    """Print the fixed findings, unless the settings are quiet, and the remaining ones.
+def print_findings(outcomes: Sequence[Outcome], resolver: Resolver, err: bool) -> None:
+    """Print the fixed findings, unless the settings are quiet, and then the remaining ones.
 
     Args:
         outcomes: the rewritten files.
         resolver: the settings of the run.
         err: whether to print to the standard error.
     """
-    for outcome in outcomes:
-        unsafe = resolver.of(outcome.path).unsafe_fixes
-        if not resolver.root.quiet:
+    if not resolver.root.quiet:
+        for outcome in outcomes:
             for finding in outcome.result.fixed:
                 click.echo(concise.fixed(outcome.path, finding), err=err)
+    for outcome in outcomes:
+        unsafe = resolver.of(outcome.path).unsafe_fixes
         for finding in outcome.result.remaining:
             click.echo(concise.remaining(outcome.path, finding, finding.is_fixable(unsafe)), err=err)

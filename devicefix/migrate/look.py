@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from devicefix.files.kinds import NOTEBOOK
+from devicefix.files.origin import is_test
 
 # Packages that decide how a PyTorch program is built, started or distributed.
 FRAMEWORKS = (
@@ -79,17 +80,6 @@ def look(root: Path, files: Iterable[Path]) -> Look:
             found.builds.append(name)
     found.commands = commands_in(root)
     return found
-
-
-def is_test(path: str) -> bool:
-    """Return whether a path is that of a test."""
-    parts = Path(path).parts
-    name = parts[-1] if parts else ""
-    return (
-        any(part in ("test", "tests") for part in parts[:-1])
-        or name.startswith("test_")
-        or (name.endswith("_test.py") or name == "conftest.py")
-    )
 
 
 def commands_in(root: Path) -> list[str]:

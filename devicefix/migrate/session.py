@@ -11,10 +11,11 @@ from devicefix.config.evidence import Evidence
 from devicefix.config.resolver import Resolver
 from devicefix.files.discover import work_tree
 from devicefix.files.kinds import environment_of
+from devicefix.files.origin import is_test
 from devicefix.files.write import Change
 from devicefix.migrate.environment import Variant, environment
 from devicefix.migrate.evidence import unsafe_fixes
-from devicefix.migrate.look import Look, is_test, look
+from devicefix.migrate.look import Look, look
 from devicefix.migrate.proof import Attempt, Prover, equal, passes
 from devicefix.model import Finding, Outcome, Safety
 from devicefix.runner.run import check_files, find_files

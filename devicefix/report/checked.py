@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +54,17 @@ class Checked:
     def is_fixable(self, path: str, finding: Finding) -> bool:
         """Return whether `--fix` would fix a finding in a file."""
         return finding.is_fixable(self.resolver.of(path).unsafe_fixes)
+
+    def unfixed(self) -> Checked:
+        """Return the results with only the findings that `--fix` leaves."""
+        outcomes = [
+            replace(outcome, result=replace(outcome.result, findings=self._unfixed(outcome)))
+            for outcome in self.outcomes
+        ]
+        return replace(self, outcomes=outcomes)
+
+    def _unfixed(self, outcome: Outcome) -> list[Finding]:
+        return [each for each in outcome.result.findings if not self.is_fixable(outcome.path, each)]
 
     @property
     def files(self) -> Iterator[File]:

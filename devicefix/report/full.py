@@ -21,21 +21,29 @@ CONTEXT = 2  # lines around a finding
 MAX_LINES = 8  # lines of a finding; the middle of a longer one is left out
 TAB = "    "
 SEPARATOR = "-" * 80
+LEFT = "Findings that `--fix` leaves:"
 UNSAFE = "This is an unsafe fix and may change how the program behaves on CUDA"
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """Yield the text in pieces."""
+    """Yield the text in pieces: first what `--fix` fixes, then what it leaves."""
+    fixable = any(checked.is_fixable(file.path, each) for file in checked.files for each in file.findings)
+    if fixable:
+        yield from _blocks(checked, fixable=True)
+    for index, block in enumerate(_blocks(checked, fixable=False)):
+        if fixable and index == 0:
+            yield f"{LEFT}\n\n"
+        yield block
+
+
+def _blocks(checked: Checked, fixable: bool) -> Iterator[str]:
+    """Yield the text of each finding that `--fix` fixes, or of each that it leaves."""
     for file in checked.files:
         for finding in file.findings:
-            name = RULES[finding.code].name if finding.code in RULES else ""
-            yield (
-                "".join(
-                    f"{line.rstrip(' ')}\n"
-                    for line in _block(file, finding, name, mark(checked.is_fixable(file.path, finding)))
-                )
-                + "\n"
-            )
+            if checked.is_fixable(file.path, finding) is fixable:
+                name = RULES[finding.code].name if finding.code in RULES else ""
+                lines = _block(file, finding, name, mark(fixable))
+                yield "".join(f"{line.rstrip(' ')}\n" for line in lines) + "\n"
 
 
 def _block(file: File, finding: Finding, name: str, mark: str) -> Iterator[str]:

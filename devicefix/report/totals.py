@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from devicefix.config.resolver import Resolver
 from devicefix.model import Outcome
 from devicefix.report.wording import count
+
+UNPROVEN = "The rewritten code was not run. To test it, use `devicefix verify` or `devicefix migrate --run`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Totals:
         remaining: the number of findings that remain.
         fixable: the number of remaining findings that `--fix` would fix.
         unsafe: the number of remaining findings that it would fix with `--unsafe-fixes` only.
+        hidden: the number of findings that `--unfixed` hides; None without it.
     """
 
     files: int
@@ -33,6 +36,7 @@ class Totals:
     remaining: int
     fixable: int
     unsafe: int
+    hidden: int | None = None
 
     @staticmethod
     def of(outcomes: Sequence[Outcome], failed: int, resolver: Resolver) -> Totals:
@@ -61,6 +65,14 @@ class Totals:
             unsafe=sum(finding.is_fixable(unsafe_fixes=True) for finding in left) - fixable,
         )
 
+    def hiding(self, every: Totals) -> Totals:
+        """Return the numbers for `--unfixed`.
+
+        Args:
+            every: the numbers with all findings.
+        """
+        return replace(self, hidden=every.remaining - self.remaining)
+
     @property
     def found(self) -> int:
         """The number of findings before any was fixed."""
@@ -68,10 +80,12 @@ class Totals:
 
     def checked(self) -> str:
         """Return the summary of `devicefix check`."""
+        left = "" if self.hidden is None else " that `--fix` leaves"
         if not self.found:
-            return f"{self._nothing}."
-        found = f"Found {count(self.found, 'finding')} in {self.with_findings} of {count(self.files, 'file')}"
-        return "\n".join([f"{found}{self._failed}.", *self._fixable()])
+            return "\n".join([f"{self._nothing}{left}.", *self._fixable()])
+        files = f"{self.with_findings} of {count(self.files, 'file')}"
+        found = f"Found {count(self.found, 'finding')}{left} in {files}{self._failed}."
+        return "\n".join([found, *self._fixable()])
 
     def fixed_and_checked(self) -> str:
         """Return the summary of `devicefix check --fix`."""
@@ -87,11 +101,12 @@ class Totals:
             return f"Nothing to fix in {count(self.files, 'file')}{self._failed}."
         return f"{self._done(written)}{self._failed}."
 
-    def rewritten(self, written: bool) -> str:
+    def rewritten(self, written: bool, verified: bool = False) -> str:
         """Return the summary of `devicefix rewrite`.
 
         Args:
             written: whether the fixes were written, rather than only shown.
+            verified: whether a run has tested them.
         """
         if not self.found:
             return f"{self._nothing}."
@@ -99,7 +114,8 @@ class Totals:
         done += "" if written or not self.fixed else " (apply with --in-place)"
         hint = f", {self.unsafe} of them fixable with --unsafe-fixes" if self.unsafe else ""
         verb = "remains" if self.remaining == 1 else "remain"
-        return f"{done}; {count(self.remaining, 'finding')} {verb}{hint}{self._failed}."
+        summary = f"{done}; {count(self.remaining, 'finding')} {verb}{hint}{self._failed}."
+        return f"{summary}\n{UNPROVEN}" if self.fixed and not verified else summary
 
     def _done(self, written: bool) -> str:
         return f"{'Fixed' if written else 'Would fix'} {count(self.fixed, 'finding')}"
@@ -114,6 +130,10 @@ class Totals:
             yield f"[*] {self.fixable} fixable with `--fix`{more}."
         elif self.unsafe:
             yield f"{self.unsafe} fixable with `--fix --unsafe-fixes`."
+        if self.hidden:
+            yield f"Not shown: {self.hidden} fixable with `--fix`."
+        elif self.fixable and self.fixable < self.remaining:
+            yield f"To show only the {self.remaining - self.fixable} that `--fix` leaves, use `--unfixed`."
 
     @property
     def _failed(self) -> str:

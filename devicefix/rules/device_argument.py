@@ -459,7 +459,7 @@ class DeviceArgument(Rule):
             literal = cuda_string(value) or integer(value)
             if not (device or literal or self._is_number(value)):
                 continue
-            if self.facts.is_guarded(value):
+            if value in self.context.handled or self.facts.is_guarded(value):
                 continue
             if not of_torch and is_current_object(self.facts, value):
                 # What takes an object may not take the name of a device.
