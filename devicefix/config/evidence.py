@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -77,6 +78,27 @@ class Evidence:
                 (path, each._replace(line=line))
                 for each in self._proven_in(path)
                 for line in lines.get(each.line, ())
+            ),
+        )
+
+    def placed(self, real: str, path: str, lines: Mapping[int, int]) -> Evidence:
+        """Return the evidence on a file for another text with the same code.
+
+        Args:
+            real: the real path of the file.
+            path: the path with which the text is checked.
+            lines: the line of the text for each line of the file that it has.
+        """
+        return Evidence(
+            frozenset(
+                (path, each._replace(line=lines[each.line]))
+                for file, each in self.seen
+                if os.path.realpath(file) == real and each.line in lines
+            ),
+            frozenset(
+                (path, each._replace(line=lines[each.line]))
+                for file, each in self.proven
+                if os.path.realpath(file) == real and each.line in lines
             ),
         )
 

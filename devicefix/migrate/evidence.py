@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from devicefix.config.evidence import Evidence, Proven, Seen
+from devicefix.migrate.cells import line_of, lines_of
 from devicefix.model import Finding, Outcome, Safety
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import Location
@@ -24,7 +25,7 @@ class Unsafe:
 
     Attributes:
         path: the file, by its path as it is checked.
-        line: the line of the finding in the user's file.
+        line: the line of the finding in the user's file; in a notebook, that of the module of all cells.
         end_line: its last line there.
         finding: the finding.
     """
@@ -41,7 +42,7 @@ class Unsafe:
 
 
 def unsafe_fixes(outcomes: Iterable[Outcome], made: bool) -> list[Unsafe]:
-    """Return the unsafe fixes of Python files.
+    """Return the unsafe fixes of Python files and notebooks.
 
     Args:
         outcomes: the rewritten files.
@@ -51,30 +52,30 @@ def unsafe_fixes(outcomes: Iterable[Outcome], made: bool) -> list[Unsafe]:
     for outcome in outcomes:
         result = outcome.result
         for finding in result.fixed if made else result.remaining:
-            if finding.safety is Safety.UNSAFE and finding.cell is None:
-                lines = finding.line, finding.end_line
+            if finding.safety is Safety.UNSAFE:
+                lines = lines_of(outcome.path, finding)
                 if not made and result.origins:
                     lines = tuple(result.origins[line - 1] + 1 for line in lines)  # type: ignore[assignment]
                 found.append(Unsafe(outcome.path, *lines, finding))
     return found
 
 
-def suggested(report: Report, outcomes: list[Outcome]) -> Evidence:
+def suggested(report: Report, outcomes: list[Outcome], left: list[Unsafe]) -> Evidence:
     """Return the evidence of a run that did not pass: what may make it pass.
 
     Args:
         report: the run.
         outcomes: the rewritten files that it ran.
+        left: their unsafe fixes that are not made.
     """
     paths = {os.path.realpath(outcome.path): outcome.path for outcome in outcomes}
-    left = unsafe_fixes(outcomes, made=False)
-    places = {(paths.get(os.path.realpath(at.file)), at.line) for at in _places(report)}
+    places = {(paths.get(file), line) for file, line in map(line_of, _places(report))}
     blamed = [fix for fix in left if any((fix.path, line) in places for line in _lines(fix))]
     mended = {(fix.path, line) for fix in blamed for line in _lines(fix)}
     seen = frozenset(
         (paths[file], each)
         for file, each in _seen(report)
-        if file in paths and file.endswith(".py") and (paths[file], each.line) not in mended
+        if file in paths and (paths[file], each.line) not in mended
     )
     if name := _missing_name(report):
         files = {path for path, _ in places}
@@ -102,12 +103,13 @@ def _seen(report: Report) -> Iterator[tuple[str, Seen]]:
     for hazard in report.run.copies:
         method = _METHOD.match(hazard.move)
         if hazard.what in _COPIES and method:
-            yield os.path.realpath(hazard.moved.file), Seen("copy", hazard.moved.line, method[1])
+            file, line = line_of(hazard.moved)
+            yield file, Seen("copy", line, method[1])
     failure = report.run.failure
     missing = _NO_ATTRIBUTE.match(failure.error) if failure else None
     if failure and failure.frames and missing and failure.library in ("", "torch"):
-        at = failure.frames[-1]
-        yield os.path.realpath(at.file), Seen("attribute", at.line, missing[1])
+        file, line = line_of(failure.frames[-1])
+        yield file, Seen("attribute", line, missing[1])
 
 
 def _places(report: Report) -> Iterator[Location]:

@@ -89,7 +89,7 @@ def commands_in(root: Path) -> list[str]:
         if _README.fullmatch(name) and (root / name).is_file():
             text = (root / name).read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
             for command in _COMMAND.findall(text):
-                found.setdefault(" ".join(command.split())[:_LONGEST])
+                found.setdefault(" ".join(command.partition(" #")[0].split())[:_LONGEST])
     return list(found)
 
 

@@ -11,6 +11,7 @@ import click
 
 from devicefix.config.printable import printable, printable_path
 from devicefix.files.kinds import environment_of
+from devicefix.files.origin import Origin
 from devicefix.migrate.proof import equal, passes, uncompared
 from devicefix.migrate.session import Left, Migration, coverage
 from devicefix.model import Safety
@@ -48,7 +49,7 @@ def as_json(done: Migration) -> str:
                 "code": left.finding.code,
                 "message": left.finding.message,
                 "unsafe_fix": left.finding.safety is Safety.UNSAFE,
-                "test": left.is_test,
+                "kind": left.origin.name.lower(),
                 "stops_the_program": left.blamed,
             }
             for left in done.left
@@ -121,26 +122,37 @@ def _about(done: Migration) -> str:
 
 
 def _left(done: Migration) -> Iterator[str]:
-    tests = [left for left in done.left if left.is_test]
-    code = [left for left in done.left if not left.is_test]
-    blamed = [left for left in code if left.blamed]
-    unsafe = [left for left in code if not left.blamed and left.finding.safety is Safety.UNSAFE]
-    others = [left for left in code if not left.blamed and left.finding.safety is not Safety.UNSAFE]
-    beside = [left for left in others if environment_of(left.path) is not None]
-    others = [left for left in others if environment_of(left.path) is None]
-    if not code:
-        yield click.style("Left for you: no findings", bold=True)
-    else:
-        yield click.style(f"Left for you: {count(len(code), 'finding')}", bold=True)
-    yield from _group("A run stopped here:", blamed)
-    yield from _group("No automatic fix:", others)
+    code = [left for left in done.left if left.origin is Origin.CODE and not left.blamed]
+    unsafe = [left for left in code if left.finding.safety is Safety.UNSAFE]
+    others = [left for left in code if left.finding.safety is not Safety.UNSAFE]
+    yield click.style(f"Left for you: {_amount(done)}", bold=True)
+    yield from _failing(done)
+    yield from _group("A run stopped here:", [left for left in done.left if left.blamed])
+    in_code = [left for left in others if environment_of(left.path) is None]
+    yield from _group("No automatic fix:", in_code)
     title = "Unsafe fixes that no run has justified (review them, then use `rewrite --unsafe-fixes`):"
     yield from _group(title, unsafe)
+    beside = [left for left in others if environment_of(left.path) is not None]
     yield from _group("In environment files:", beside)
-    if tests:
-        files = len({left.path for left in tests})
-        yield f"  In tests: {count(len(tests), 'finding')} in {count(files, 'file')}"
+    for origin in list(Origin)[1:]:
+        found = [left for left in done.left if left.origin is origin and not left.blamed]
+        yield from _group(f"In {origin.value}:", found)
     yield ""
+
+
+def _amount(done: Migration) -> str:
+    """Return what is left in words."""
+    failing = len(done.reports) - sum(map(passes, done.reports))
+    commands = [f"{count(failing, 'command')} that {'fails' if failing == 1 else 'fail'}"] if failing else []
+    findings = [count(len(done.left), "finding")] if done.left else []
+    return " and ".join(commands + findings) or "no findings"
+
+
+def _failing(done: Migration) -> Iterator[str]:
+    for command, report in zip(done.commands, done.reports, strict=True):
+        if not passes(report):
+            yield f"  {printable(command)}: {_result(report)}"
+            yield from _why(report)
 
 
 def _group(title: str, found: Sequence[Left]) -> Iterator[str]:
@@ -205,10 +217,8 @@ def _runs(done: Migration) -> Iterator[str]:
     yield click.style("Runs", bold=True)
     for command, report in zip(done.commands, done.reports, strict=True):
         yield f"  {printable(command)}: {_result(report)}"
-        if not passes(report):
-            yield from _why(report)
     ran, lines = coverage(done.reports)
-    if lines:
+    if done.changed:
         more = "" if ran == lines else "; the others are not proven"
         yield f"  {ran:,} of {count(lines, 'fixed line')} ran{more}"
     yield ""
@@ -221,7 +231,9 @@ def _result(report: Report) -> str:
         return f"{click.style(report.verdict.value, fg='red')}: {printable(report.reason)}"
     if equal(report):
         assert comparison is not None
-        numbers = f"{comparison.compared:,} numbers are equal on the simulated CUDA machine and the CPU"
+        numbers = (
+            f"numbers equal in {count(comparison.compared or 0, 'observation')} (CPU and simulated CUDA)"
+        )
         return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"
     why = uncompared(report)
     numbers = (
@@ -239,6 +251,9 @@ def _why(report: Report) -> Iterator[str]:
     yield f"    why: {explanation.cause.summary}"
     yield from (f"         {printable(evidence)}" for evidence in explanation.evidence)
     yield f"    do:  {printable(explanation.advice)}"
+    if report.output:
+        yield "    its output ends with:"
+        yield from (f"      | {printable(line)}" for line in report.output)
 
 
 def _not_run(done: Migration) -> Iterator[str]:

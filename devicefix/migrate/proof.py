@@ -8,7 +8,9 @@ from pathlib import Path
 
 from devicefix.config.evidence import NO_EVIDENCE, Evidence
 from devicefix.config.resolver import Resolver
-from devicefix.migrate.evidence import ran, suggested, unsafe_fixes
+from devicefix.files.kinds import NOTEBOOK
+from devicefix.migrate.commands import command_of, shown
+from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
 from devicefix.model import Outcome
 from devicefix.runner.run import check_files
 from devicefix.verify import session
@@ -71,7 +73,7 @@ class Prover:
     Args:
         files: the files of the program.
         resolver: the settings of the rewrite.
-        tasks: the commands.
+        tasks: the commands. One that fails alone runs after the earlier ones, which may write its files.
         tick: called regularly with the name of a run and its seconds so far.
         say: called with each step, for the progress.
     """
@@ -86,7 +88,7 @@ class Prover:
     ) -> None:
         self._files = list(files)
         self._resolver = resolver.changed(fix=True)
-        self._tasks = tasks
+        self._tasks = list(tasks)
         self._tick = tick
         self._say = say
 
@@ -96,23 +98,23 @@ class Prover:
         if not self._tasks:
             return safe
         evidence = NO_EVIDENCE
-        for task in self._tasks:
-            evidence = self._followed(task, evidence)
+        for number in range(len(self._tasks)):
+            evidence = self._followed(number, evidence)
         best = self._tried(evidence)
         if not evidence or all(map(equal, best.reports)):
             return self._with_unsafe(best)
         self._say("the runs do not prove these fixes; running without them")
         return self._with_unsafe(self._tried(NO_EVIDENCE))
 
-    def _followed(self, task: Task, evidence: Evidence) -> Evidence:
+    def _followed(self, number: int, evidence: Evidence) -> Evidence:
         """Return the evidence with which a command passes, or that from before if it never does."""
         before = evidence
         for _ in range(ROUNDS):
-            outcomes = self._rewritten(evidence)
-            report = self._run(task, outcomes, compare=False)
+            tried = Attempt(evidence, self._rewritten(evidence))
+            report = self._run(number, tried, compare=False)
             if passes(report):
                 return evidence
-            more = evidence | suggested(report, outcomes)
+            more = evidence | suggested(report, tried.outcomes, self._left(tried.outcomes))
             if more == evidence:
                 return before
             self._say(f"{report.reason or report.verdict.value}: trying the fixes for this")
@@ -123,7 +125,7 @@ class Prover:
         """Return the rewrite with the unsafe fixes that the runs execute, if these pass with them."""
         if not best.passes or not all(map(equal, best.reports)):
             return best
-        candidates = frozenset(fix.proven for fix in unsafe_fixes(best.outcomes, made=False))
+        candidates = frozenset(fix.proven for fix in self._left(best.outcomes)) - best.evidence.proven
         if not candidates:
             return best
         self._say(f"trying {len(candidates)} unsafe fixes")
@@ -140,14 +142,40 @@ class Prover:
         return kept if all(map(equal, kept.reports)) else best
 
     def _tried(self, evidence: Evidence) -> Attempt:
-        outcomes = self._rewritten(evidence)
-        reports = [self._run(task, outcomes, compare=True) for task in self._tasks]
-        return Attempt(evidence, outcomes, reports)
+        attempt = Attempt(evidence, self._rewritten(evidence))
+        reports = [self._run(number, attempt, compare=True) for number in range(len(self._tasks))]
+        return replace(attempt, reports=reports)
+
+    def _left(self, outcomes: list[Outcome]) -> list[Unsafe]:
+        """Return the unsafe fixes that are not made, and in notebooks all unsafe fixes."""
+        left = [outcome for outcome in outcomes if not outcome.path.endswith(NOTEBOOK)]
+        notebooks = [Path(outcome.path) for outcome in outcomes if outcome.path.endswith(NOTEBOOK)]
+        # What remains in a notebook has lines of the new cells, which evidence does not know.
+        left += check_files(notebooks, self._resolver.changed(fix=False)) if notebooks else []
+        return unsafe_fixes(left, made=False)
 
     def _rewritten(self, evidence: Evidence) -> list[Outcome]:
         return check_files(self._files, self._resolver.changed(evidence=evidence))
 
-    def _run(self, task: Task, outcomes: list[Outcome], compare: bool) -> Report:
-        rewritten = list(filter(None, map(Rewritten.of, outcomes)))
-        task = replace(task, compare=compare, scratch=True)
-        return session.verify(task, self._resolver, self._tick, rewritten)
+    def _run(self, number: int, attempt: Attempt, compare: bool) -> Report:
+        """Run a command; if it fails, run it again after the earlier ones."""
+        task = self._tasks[number]
+        earlier = tuple(command_of(each) for each in self._tasks[:number] if each.notebook is None)
+        if task.before or not earlier:
+            return self._verified(task, attempt, compare)
+        report = self._verified(replace(task, explain=False), attempt, compare)
+        if passes(report):
+            return report
+        self._say("it fails alone, so it runs again after the earlier commands")
+        after = replace(task, before=earlier)
+        again = self._verified(after, attempt, compare)
+        if again.reason != report.reason:
+            self._tasks[number] = after
+        return again
+
+    def _verified(self, task: Task, attempt: Attempt, compare: bool) -> Report:
+        where = "the CPU and the simulated CUDA machine" if compare else "the CPU"
+        self._say(f"running {shown(task)} on {where}")
+        resolver = self._resolver.changed(evidence=attempt.evidence)  # a notebook is rewritten for the run
+        rewritten = list(filter(None, map(Rewritten.of, attempt.outcomes)))
+        return session.verify(replace(task, compare=compare), resolver, self._tick, rewritten)

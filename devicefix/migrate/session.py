@@ -9,20 +9,21 @@ from pathlib import Path
 
 from devicefix.config.evidence import Evidence
 from devicefix.config.resolver import Resolver
-from devicefix.files.discover import work_tree
 from devicefix.files.kinds import environment_of
-from devicefix.files.origin import is_test
+from devicefix.files.origin import Origin, origin_of
 from devicefix.files.write import Change
+from devicefix.migrate.cells import line_of, lines_of
+from devicefix.migrate.commands import tasks
 from devicefix.migrate.environment import Variant, environment
-from devicefix.migrate.evidence import unsafe_fixes
+from devicefix.migrate.evidence import Unsafe, unsafe_fixes
 from devicefix.migrate.look import Look, look
 from devicefix.migrate.proof import Attempt, Prover, equal, passes
 from devicefix.model import Finding, Outcome, Safety
+from devicefix.report.wording import count
 from devicefix.runner.run import check_files, find_files
 from devicefix.verify.launch import Limits
 from devicefix.verify.runs import Task, Tick
 from devicefix.verify.session import Report
-from devicefix.verify.shell import shell_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,13 @@ class Left:
     Attributes:
         path: the file.
         finding: the finding, at its position in the rewritten file.
-        is_test: whether the file is a test.
+        origin: whether the file is a test, or generated.
         blamed: whether a run stopped at this line.
     """
 
     path: str
     finding: Finding
-    is_test: bool = False
+    origin: Origin = Origin.CODE
     blamed: bool = False
 
 
@@ -140,22 +141,8 @@ class Request:
 
     def tasks(self) -> list[Task]:
         """Return the commands as tasks for `verify`."""
-        folder = self.root.resolve()
-        top = work_tree(folder) or folder
-        return [
-            Task(
-                command=shell_command(command),
-                folder=folder,
-                root=top,
-                sources=(top,),
-                limits=self.limits,
-                steps=self.steps,
-                tolerance=self.tolerance,
-                scratch=True,
-                silent=True,
-            )
-            for command in self.commands
-        ]
+        common = Task([], self.root, self.root, (), self.limits, self.steps, tolerance=self.tolerance)
+        return tasks(self.commands, self.root, common)
 
 
 def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str], None]) -> Migration:
@@ -173,7 +160,7 @@ def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str
     unread: list[OSError] = []
     resolver = resolver.changed(environment=True)
     files = find_files([request.root], resolver, unread.append)
-    say(f"looking at {len(files)} files")
+    say(f"looking at {count(len(files), 'file')}")
     about = look(request.root, [file for file in files if environment_of(str(file)) is None])
     beside = environment(files)
     attempt = Prover(files, resolver, request.tasks(), tick, say).prove()
@@ -198,21 +185,23 @@ def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str
 def _kept(attempt: Attempt, commands: Sequence[str]) -> Iterable[Kept]:
     ran = " and ".join(f"`{command}`" for command in commands)
     for fix in unsafe_fixes(attempt.outcomes, made=True):
-        if _is_justified(attempt.evidence, fix.path, fix.finding):
+        if _is_justified(attempt.evidence, fix):
             compared = sum(report.comparison.compared or 0 for report in attempt.reports if report.comparison)
-            numbers = f"{compared:,} numbers are equal on the simulated CUDA machine and the CPU"
+            numbers = (
+                f"numbers equal in {count(compared, 'observation')} on the CPU and the simulated CUDA machine"
+            )
             yield Kept(fix.path, fix.finding, f"ran in {ran}; {numbers}")
 
 
-def _is_justified(evidence: Evidence, path: str, finding: Finding) -> bool:
-    lines = range(finding.line, finding.end_line + 1)
-    seen = any(each.line in lines for each in evidence.seen_in(path))
-    return seen or evidence.proves(path, finding.line, finding.code)
+def _is_justified(evidence: Evidence, fix: Unsafe) -> bool:
+    lines = range(fix.line, fix.end_line + 1)
+    seen = any(each.line in lines for each in evidence.seen_in(fix.path))
+    return seen or evidence.proves(fix.path, fix.line, fix.finding.code)
 
 
 def _left(done: Migration) -> Iterable[Left]:
     places = {
-        (os.path.realpath(at.file), at.line)
+        line_of(at)
         for report in done.reports
         if not passes(report)
         for at in [
@@ -226,17 +215,17 @@ def _left(done: Migration) -> Iterable[Left]:
         for finding in result.remaining:
             if outcome.path in mended:
                 continue  # the file to install from without CUDA leaves it out
-            line = finding.line
+            line, _ = lines_of(outcome.path, finding)
             if result.origins and finding.cell is None:
                 line = result.origins[line - 1] + 1
             name = os.path.relpath(real, os.path.realpath(done.look.root))
-            yield Left(outcome.path, finding, is_test(name), (real, line) in places)
+            yield Left(outcome.path, finding, origin_of(name, outcome.before), (real, line) in places)
 
 
-def _urgency(left: Left) -> tuple[bool, bool, bool, str, int]:
-    """Return the key that puts first what stops the program, and last what concerns tests only."""
+def _urgency(left: Left) -> tuple[bool, int, bool, str, int]:
+    """Return the key that puts first what stops the program, and last tests and generated files."""
     unsafe = left.finding.safety is Safety.UNSAFE
-    return not left.blamed, left.is_test, unsafe, left.path, left.finding.line
+    return not left.blamed, list(Origin).index(left.origin), unsafe, left.path, left.finding.line
 
 
 def coverage(reports: Iterable[Report]) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from devicefix.verify.cause import Tie
 from devicefix.verify.places import source
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Task
+from devicefix.verify.runtime.notebook import CELL_NAME
 from devicefix.verify.trials import Trials
 from devicefix.verify.verdict import Failure, Location, Request, Run
 
@@ -146,8 +147,8 @@ class Case:
 
 def _parts(file: str) -> tuple[str, int | None]:
     """Return the path of a file, and the number of the cell if it is one of a notebook."""
-    path, found, cell = file.rpartition(".ipynb:cell ")
-    return (f"{path}.ipynb", int(cell)) if found else (file, None)
+    found = CELL_NAME.fullmatch(file)
+    return (found["path"], int(found["cell"])) if found else (file, None)
 
 
 def _covers(finding: Finding, place: Location) -> bool:

@@ -10,7 +10,7 @@ from devicefix.verify import fixes, left, texts, tried
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.case import Case
 from devicefix.verify.cause import Cause, Explanation
-from devicefix.verify.verdict import Verdict
+from devicefix.verify.verdict import NOT_FOUND, Verdict
 
 _FROM_OUTSIDE = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGQUIT")
 
@@ -36,6 +36,8 @@ def explain(case: Case) -> Explanation:
 
 def _not_run_to_its_end(case: Case) -> Explanation | None:
     if case.run.verdict is Verdict.TROUBLE:
+        if case.run.status == NOT_FOUND:
+            return Explanation(Cause.UNWATCHED, "check the spelling of the command, and that it is installed")
         return Explanation(
             Cause.UNWATCHED,
             "use a command that starts Python without `-E` or `-I` and passes on its environment variables",

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -45,7 +47,7 @@ class Command:
         environment: additional environment variables.
         to_stderr: whether to send its output to the standard error.
         stdin: its standard input.
-        silent: whether to discard its output.
+        output: the file for its output; None to pass it on.
     """
 
     words: list[str]
@@ -53,7 +55,7 @@ class Command:
     environment: dict[str, str] = field(default_factory=dict)
     to_stderr: bool = False
     stdin: Input = field(default_factory=Input)
-    silent: bool = False
+    output: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +105,21 @@ def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[fl
 
 
 def _start(command: Command, plan: Plan) -> subprocess.Popen[bytes]:
-    with signals.held(), command.stdin.open() as stdin:
+    with signals.held(), command.stdin.open() as stdin, _opened(command.output) as output:
         return subprocess.Popen(
             for_system(command.words),
             cwd=command.folder,
             env=environment(plan, command.environment),
             stdin=stdin,
-            stdout=subprocess.DEVNULL if command.silent else sys.stderr if command.to_stderr else None,
-            stderr=subprocess.DEVNULL if command.silent else None,
+            stdout=output or (sys.stderr if command.to_stderr else None),
+            stderr=subprocess.STDOUT if output else None,
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # on Windows
         )
+
+
+def _opened(output: Path | None) -> AbstractContextManager[IO[bytes] | None]:
+    return nullcontext() if output is None else output.open("wb")
 
 
 def _exceeded(process: subprocess.Popen[bytes], limits: Limits, seconds: float) -> str | None:

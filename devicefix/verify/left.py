@@ -11,6 +11,8 @@ from devicefix.verify.places import shown_path, source
 from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.verdict import Location, Request
 
+_PASSES_DEVICE = re.compile(r"\.(?:to|to_empty|cuda)\(|\bdevice[ \t]*=")
+
 
 def request(case: Case) -> Explanation | None:
     """Explain an error that a request for CUDA raised, or that its answer may have led to."""
@@ -27,9 +29,15 @@ def request(case: Case) -> Explanation | None:
     raised = [r for r in raised if (r.place.file, r.place.line) in places] or raised
     if not raised:
         return _refused(case)
-    if all(request.library for request in raised):
+    own = [request for request in raised if request.library is None or _passes_device(request.place)]
+    if not own:
         return _library(case, raised[0].place, str(raised[0].library))
-    return tie_left(case, [request for request in raised if request.library is None])
+    return tie_left(case, own)
+
+
+def _passes_device(place: Location) -> bool:
+    """Return whether a line passes a device to what it calls, which then only uses it."""
+    return bool(_PASSES_DEVICE.search(source(place)))
 
 
 def _refused(case: Case) -> Explanation | None:
@@ -39,7 +47,7 @@ def _refused(case: Case) -> Explanation | None:
         return None
     if case.failure.library not in ("", "torch"):
         return _library(case, case.frames[0], case.failure.library)
-    return tie_left(case, [Request(case.frames[0], "this line", 1)])
+    return tie_left(case, [Request(case.frames[0], "", 1)])
 
 
 def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
@@ -52,7 +60,8 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
     """
     places = [request.place for request in requests]
     evidence = [
-        f"{shown(r.place)} requests CUDA with `{r.call}`: {source(r.place)}" for r in requests[:SHOWN]
+        f"{shown(r.place)} requests CUDA{f' with `{r.call}`' if r.call else ''}: {source(r.place)}"
+        for r in requests[:SHOWN]
     ]
     if written := [at.file for at in places if at.file in case.run.written]:
         return _written(shown_path(written[0]), *evidence, *more)

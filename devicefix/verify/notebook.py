@@ -6,14 +6,15 @@ A run needs no Jupyter and no kernel: it is one process, in which everything els
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from devicefix.config.evidence import Evidence
 from devicefix.config.resolver import Resolver
-from devicefix.files.notebook.cells import Joined
-from devicefix.files.notebook.document import code_cells
-from devicefix.files.positions import Lines
+from devicefix.files.notebook.cells import Joined, cell_lines
+from devicefix.files.notebook.document import Notebook, code_cells
 from devicefix.runner.run import check_text
 from devicefix.verify.places import remember
 from devicefix.verify.program import Program, Rewritten
@@ -37,14 +38,16 @@ def add(notebook: Path, program: Program, resolver: Resolver, folder: Path) -> N
     joined = Joined(text if sound else f"{runtime.CELL}({n})" for n, (text, sound) in cells.items())
     source = folder / "notebook.py"
     source.write_text(joined.text, encoding="utf-8", newline="")
+    lines = cell_lines(joined, list(cells))
     settings = replace(resolver.of(path), fix=True, quiet=True)
+    settings = replace(settings, evidence=_evidence(settings.evidence, notebook, lines))
     outcome = check_text(joined.text.encode(), f"{path}.py", settings)
     if outcome.error:
         program.errors.append(f"{notebook}: {outcome.error}")
     program.notebook = {
         "path": path,
         "source": str(source),
-        "lines": _lines(joined, list(cells)),
+        "lines": lines,
         "commands": joined.magics,
         "cells": {str(number): text for number, (text, _) in cells.items()},
     }
@@ -54,17 +57,14 @@ def add(notebook: Path, program: Program, resolver: Resolver, folder: Path) -> N
     remember({runtime.cell_name(path, number): text for number, (text, _) in cells.items()})
 
 
-def _lines(joined: Joined, numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the number of the cell and the line in it for each line of the module."""
-    unmasked = joined.unmasked(joined.text)
-    cells = [Lines(cell) for cell in unmasked.cells]
-    found = []
-    start = 0
-    for line in joined.text.splitlines(keepends=True):
-        index, offset = unmasked.place(start)
-        found.append((numbers[index], cells[index].position(offset)[0]))
-        start += len(line)
-    return found
+def _evidence(evidence: Evidence, notebook: Path, lines: Sequence[tuple[int, int]]) -> Evidence:
+    """Return the evidence on a notebook for the module that runs, which has all cells, also invalid ones."""
+    if not evidence:
+        return evidence
+    here = {place: number for number, place in enumerate(lines, 1)}
+    known = Notebook(notebook.read_bytes(), matters=True).lines
+    moved = {number: here[place] for number, place in enumerate(known, 1) if place in here}
+    return evidence.placed(os.path.realpath(notebook), f"{os.path.realpath(notebook)}.py", moved)
 
 
 def in_cells(location: Any, program: Program) -> Any:

@@ -18,6 +18,9 @@ from devicefix.verify.scratch import Scratch
 from devicefix.verify.stdin import Input
 from devicefix.verify.temporary import temporary_folder
 
+LINES = 15  # of the output of a program that failed
+_TAIL = 8_000  # bytes of it to look at
+
 Tick = Callable[[str, float], None]  # called with the name of a run and its seconds so far
 
 
@@ -39,11 +42,12 @@ class Task:
         gpus: the number of GPUs of the simulated CUDA machine; None for as many as it needs.
         autocast: as in `Plan`.
         scratch: whether to run in a copy of `root`.
+        before: the commands to run first in this copy, since the command needs their files.
         to_stderr: whether to send the program's output to the standard error.
         stdin: the standard input of each run.
         python: the Python that runs the script or module, if it is not devicefix's.
         notebook: the notebook to run, or None.
-        silent: whether to discard the program's output.
+        silent: whether to keep the program's output from the terminal; `Result.output` has its end.
         explain: whether to run a program that fails on the simulated CUDA machine, too, to find the cause;
             None for only where that is cheap.
         triton_interpret: whether Triton runs kernels by its interpreter, which needs no GPU.
@@ -64,6 +68,7 @@ class Task:
     gpus: int | None = None
     autocast: Sequence[Use] | None = None
     scratch: bool = False
+    before: tuple[Command, ...] = ()
     to_stderr: bool = False
     stdin: Input = field(default_factory=Input)
     python: str = ""
@@ -83,11 +88,13 @@ class Result:
         ended: how it ended.
         events: its events.
         copying: the seconds that the copy of the folder took.
+        output: the last lines of the output, if it is not shown.
     """
 
     ended: Ended
     events: list[dict[str, Any]]
     copying: float = 0.0
+    output: tuple[str, ...] = ()
 
 
 def run_program(
@@ -106,7 +113,7 @@ def run_program(
         OSError: the command cannot be started, or the folder cannot be copied.
     """
     folder.mkdir()
-    command = _command(task)
+    command = _command(task, folder)
     answer = _Answer(program, tick)
     if not task.scratch:
         return _run(command, _plan(task, program, folder, machine), task.limits, answer)
@@ -115,9 +122,17 @@ def run_program(
     with temporary_folder(place(root)) as parent:
         scratch = Scratch(root, parent)
         copying = time.monotonic() - start
-        plan = scratch.plan(_plan(task, scratch.program(program), folder, machine))
+        copied = scratch.program(program)
+        for number, earlier in enumerate(task.before):  # for the files that it writes
+            own = folder / f"before-{number}"
+            own.mkdir()
+            values = {"steps": task.steps, "seed": 0 if task.compare else None}
+            silent = replace(scratch.command(earlier), output=own / "output.txt")
+            run_command(silent, copied.plan(own, machine, **values), task.limits, answer)
+        plan = scratch.plan(_plan(task, copied, folder, machine))
         result = _run(scratch.command(command), plan, task.limits, answer)
-    return Result(result.ended, [scratch.restored(event) for event in result.events], copying)
+    events, output = scratch.restored(result.events), scratch.restored([*result.output])
+    return Result(result.ended, events, copying, tuple(output))
 
 
 class _Answer:
@@ -138,16 +153,27 @@ class _Answer:
 def _run(command: Command, plan: Plan, limits: Limits, answer: _Answer) -> Result:
     ended = run_command(command, plan, limits, answer)
     ended = replace(ended, seconds=ended.seconds - answer.seconds)  # the program waits meanwhile
-    return Result(ended, list(read(plan.events)))
+    return Result(ended, list(read(plan.events)), output=_last_lines(command.output))
 
 
-def _command(task: Task) -> Command:
+def _last_lines(file: Path | None) -> tuple[str, ...]:
+    """Return the last lines of a program's output."""
+    if file is None:
+        return ()
+    with file.open("rb") as output:
+        output.seek(max(0, file.stat().st_size - _TAIL))
+        text = output.read().decode(errors="replace")
+    return tuple(line.rstrip() for line in text.splitlines() if line.strip())[-LINES:]
+
+
+def _command(task: Task, folder: Path) -> Command:
     environment = {"PYTHONHASHSEED": "0"} if task.compare else {}
     if task.gpus:
         environment["DEVICEFIX_GPUS"] = str(task.gpus)
     if task.triton_interpret:
         environment["TRITON_INTERPRET"] = "1"
-    return Command(task.command, task.folder, environment, task.to_stderr, task.stdin, task.silent)
+    output = folder / "output.txt" if task.silent else None
+    return Command(task.command, task.folder, environment, task.to_stderr, task.stdin, output)
 
 
 def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:

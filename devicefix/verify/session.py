@@ -39,6 +39,7 @@ class Report:
         copying: the seconds that scratch copies took, which are not part of those of the runs.
         python: the Python that ran the program, if it is not devicefix's.
         not_imported: the number of modules that were not rewritten, since the program has not imported them.
+        output: the last lines of the program's output, if it was not shown.
     """
 
     verdict: Verdict
@@ -51,6 +52,7 @@ class Report:
     copying: float = 0.0
     python: str = ""
     not_imported: int = 0
+    output: tuple[str, ...] = ()
 
 
 def verify(
@@ -86,7 +88,7 @@ def verify(
             [notebook.in_cells(place, program) for place in places] for places in (run.ran, run.not_run)
         )
         report = Report(run.verdict, run.reason, run, errors=program.errors)
-        report.copying, report.python = result.copying, task.python
+        report.copying, report.python, report.output = result.copying, task.python, result.output
         if run.verdict is not Verdict.PASS:
             trials = Trials(task, program, run, folder, tick)
             report.explanation = explain(Case(run, task, program, resolver, trials))

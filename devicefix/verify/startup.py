@@ -8,6 +8,7 @@ from pathlib import Path
 
 import devicefix.verify.runtime
 from devicefix.verify.runtime.plan import VARIABLE, Plan
+from devicefix.verify.shell import STARTUP
 
 BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
 
@@ -21,6 +22,7 @@ def environment(plan: Plan, extra: Mapping[str, str] = {}) -> dict[str, str]:
     """
     variables = {**os.environ, **extra, VARIABLE: plan.store(), "PYTHONDONTWRITEBYTECODE": "1"}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(BOOTSTRAP), os.environ.get("PYTHONPATH")]))
+    variables[STARTUP] = str(BOOTSTRAP)
     if plan.machine != "cuda":
         variables["CUDA_VISIBLE_DEVICES"] = ""
     return variables

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from devicefix.verify.case import SHOWN, Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.left import tie_left
 from devicefix.verify.places import place as shown
+from devicefix.verify.places import shown_path
 from devicefix.verify.trials import alike, passed, works
 from devicefix.verify.verdict import EXIT, CopyHazard, Location, Run
 
@@ -17,6 +19,7 @@ DEVICES = re.compile(
     r"(?i)\b(cuda|gpus?|cpu|half|bfloat16|float8\w*|triton)\b|not implemented for|active drivers|torch\._C\b"
 )
 _PYTHON = re.compile(r"^(TypeError: .*\bargument|KeyError|IndexError|AttributeError: '\w+' object)")
+_IMPORTS = ("ImportError", "ModuleNotFoundError")
 _MIXED = re.compile(r"on the same device|can't convert cuda|Expected .* device type")
 
 
@@ -42,12 +45,32 @@ def tried(case: Case) -> Explanation:
     if not alike(case.run, original):
         other = f"the original fails differently on the simulated CUDA machine: {original.reason}"
         return _unknown(case, other)
+    return _fails_alike(case)
+
+
+def _fails_alike(case: Case) -> Explanation:
+    """Explain an error that the original also has on the simulated machine."""
+    if case.run.failure is not None and case.failure.kind in _IMPORTS and (file := _extension(case)):
+        built = f"{file} builds a CUDA extension, which may not be installed here"
+        advice = (
+            "use the parts of the program that work without the extension, or add a CPU path in plain torch"
+        )
+        return Explanation(Cause.ENVIRONMENT, advice, (built,))
     error = "the same error" if case.run.failure else f"exit status {case.run.status}"
-    evidence = f"the original ends with {error} on the simulated CUDA machine ({trials.seconds:.1f} s)"
+    evidence = f"the original ends with {error} on the simulated CUDA machine ({case.trials.seconds:.1f} s)"
     if not _is_simulated(case):
         blind = ["the simulation computes on the CPU, so CUDA may differ"] if case.run.failure else []
         return _unknown(case, evidence, *blind)
     return Explanation(Cause.ORIGINAL, "correct the original program first", (evidence,))
+
+
+def _extension(case: Case) -> str:
+    """Return the file of the program that builds a CUDA extension; empty if there is none."""
+    for root in case.program.roots:
+        for file in sorted(Path(root).glob("**/setup.py")):
+            if "CUDAExtension" in file.read_text(encoding="utf-8", errors="replace"):
+                return shown_path(str(file))
+    return ""
 
 
 def _mixes_devices(run: Run, original: Run) -> bool:
@@ -89,12 +112,21 @@ def _on_this_machine(case: Case) -> Explanation:
         return wrong_fix(case, *evidence, answered)
     if ties := case.ties(case.frames):
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
-    advice = (
-        "in the lines above, look for code that depends on the device; if it refers to CUDA or a GPU, please"
-        " report it, because no finding covers it"
-    )
+    return _without_finding(case, *evidence)
+
+
+def _without_finding(case: Case, *evidence: str) -> Explanation:
+    """Explain an error on whose lines no findings are left."""
     if case.requests:
         return tie_left(case, case.requests, *evidence)
+    imported = [module.file for module in case.run.modules if module.imported]
+    if not case.frames and (ties := case.ties_in(imported)):
+        left = "the error shows no line, but these findings remain in modules that the program imports"
+        return Explanation(Cause.TIE, ties[0].advice, (*evidence, left), ties)
+    advice = (
+        "in the lines of the traceback, look for code that depends on the device; if it refers to CUDA or a"
+        " GPU, please report it, because no finding covers it"
+    )
     return Explanation(Cause.TIE, advice, (*evidence, "no findings remain on the lines of the error"))
 
 
@@ -159,5 +191,5 @@ def _suspects(case: Case) -> list[tuple[Location, str]]:
 def _unknown(case: Case, *evidence: str) -> Explanation:
     advice = "run the original program on a machine with CUDA; if it fails in the same way, correct it first"
     if case.run.failure is None:
-        advice = "check the program's own output above; " + advice
+        advice = f"check the program's own output; {advice}"
     return Explanation(Cause.UNKNOWN, advice, evidence)

@@ -18,6 +18,7 @@ from devicefix.verify.program import Program
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
 EXIT = "exit"  # the kind of failure of a program that ends itself with an exit status
 _LONGEST = 2_000  # characters of a message
+NOT_FOUND = 127  # the exit status of a shell
 _UNWATCHED = "the command started no Python process that devicefix could watch"
 
 
@@ -203,7 +204,7 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
     if ended.status and not ended.limit:
         run.failure = _failure(events, program) or _exit(events, ended.status, program)
     watched = any(e["kind"] == "process" for e in events)
-    run.verdict, run.reason = _verdict(run, ended) if watched else (Verdict.TROUBLE, _UNWATCHED)
+    run.verdict, run.reason = _verdict(run, ended) if watched else (Verdict.TROUBLE, _unwatched(ended))
     return run
 
 
@@ -220,6 +221,12 @@ def _verdict(run: Run, ended: Ended) -> tuple[Verdict, str]:
     if run.limit:
         return Verdict.STOPPED, "the run reached the limit on optimizer steps without an error"
     return Verdict.PASS, ""
+
+
+def _unwatched(ended: Ended) -> str:
+    if ended.status == NOT_FOUND and os.name == "posix":
+        return "the command was not found"
+    return _UNWATCHED
 
 
 def _copied(hazards: list[CopyHazard]) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from devicefix.files.notebook.magics import effect, masked
 from devicefix.files.notebook.markers import CELL_END, MAGIC
+from devicefix.files.positions import Lines
 from devicefix.model import SelfCheckError
 
 _HEAD = "#\n#\n"  # so that no cell declares an encoding: it would mean nothing in a notebook
@@ -106,6 +107,24 @@ class Joined:
     def restored(self, part: str) -> str:
         """Return a part of the module as the cells spell it."""
         return _MASK.sub(lambda match: self.magics[int(match["magic"])] if match["magic"] else "", part)
+
+
+def cell_lines(joined: Joined, numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the number of the cell and the line in it for each line of the module.
+
+    Args:
+        joined: the cells as one module.
+        numbers: the number of each cell in the notebook.
+    """
+    unmasked = joined.unmasked(joined.text)
+    cells = [Lines(cell) for cell in unmasked.cells]
+    found = []
+    start = 0
+    for line in joined.text.splitlines(keepends=True):
+        index, offset = unmasked.place(start)
+        found.append((numbers[index], cells[index].position(offset)[0]))
+        start += len(line)
+    return found
 
 
 def is_masked(cell: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from devicefix.files.documents import NotANotebook, Unreadable
-from devicefix.files.notebook.cells import Joined, Unmasked, as_python, is_masked
+from devicefix.files.notebook.cells import Joined, Unmasked, as_python, cell_lines, is_masked
 from devicefix.files.notebook.json_text import Value, elements, members, with_lines
 from devicefix.files.notebook.magics import is_python, with_code
 from devicefix.files.positions import Lines, Place, Where, moved
@@ -48,6 +48,11 @@ class Notebook:
         self._cells = {number: cell for number, cell in cells.items() if self._is_sound(number, cell)}
         self._joined = Joined(self._cells.values())
         self.modules.append(self._joined.text.encode())
+
+    @property
+    def lines(self) -> list[tuple[int, int]]:
+        """The number of the cell and the line in it for each line of the module."""
+        return cell_lines(self._joined, list(self._cells)) if self.modules else []
 
     def _is_sound(self, number: int, cell: str) -> bool:
         """Return whether a cell can be checked; one that cannot be parsed is noted."""

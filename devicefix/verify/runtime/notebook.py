@@ -37,6 +37,9 @@ _LEFT_OUT = re.compile(
 _FUTURE = sum(getattr(future, name).compiler_flag for name in future.all_feature_names)
 
 
+CELL_NAME = re.compile(r"(?P<path>.*\.ipynb):cell (?P<cell>\d+)", re.S)
+
+
 def cell_name(path: str, number: int) -> str:
     """Return the file name of the code of a cell."""
     return f"{path}:cell {number}"
@@ -172,7 +175,7 @@ def _called(statement: ast.stmt, name: re.Pattern[str]) -> bool:
 def main() -> None:
     """Run the notebook of the plan. The arguments are its path, and those of the program."""
     del sys.argv[0]
-    sys.path[0] = os.path.dirname(os.path.realpath(sys.argv[0]))
+    sys.path[0] = ""  # the current folder, which a notebook may change, as in Jupyter
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     os.environ.setdefault("MPLBACKEND", "Agg")
