@@ -391,6 +391,7 @@ FAILURES = {
     "torch.add(gpu, gpu, out=host)": SAME,
     "host[torch.tensor([0]).cuda()]": "indices should be either on cpu or on the same device",
     "host[host.cuda() > 0]": "indices should be either on cpu or on the same device",
+    "host.__setitem__(host.cuda() > 0, 0.0)": "expected self and mask to be on the same device",
     "gpu.numpy()": "can't convert cuda:0 device type tensor to numpy",
     "__import__('numpy').asarray(gpu)": "can't convert cuda:0 device type tensor to numpy",
     "gpu.pin_memory()": "cannot pin 'torch.cuda.FloatTensor'",

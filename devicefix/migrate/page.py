@@ -68,6 +68,7 @@ def as_json(done: Migration) -> str:
             {"path": each.path, "from": each.original, "command": each.command, "new": not each.exists}
             for each in done.variants
         ],
+        "unproven": done.unproven,
         "fixed": done.fixed,
         "changed": [outcome.path for outcome in done.changed],
         "failed": {outcome.path: outcome.error for outcome in done.failed},
@@ -153,6 +154,8 @@ def _failing(done: Migration) -> Iterator[str]:
         if not passes(report):
             yield f"  {printable(command)}: {_result(report)}"
             yield from _why(report)
+    if done.unproven:
+        yield f"  With the fixes for this, the run is no proof: {printable(done.unproven)}"
 
 
 def _group(title: str, found: Sequence[Left]) -> Iterator[str]:

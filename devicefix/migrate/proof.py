@@ -30,11 +30,13 @@ class Attempt:
         evidence: what it is based on, besides the code.
         outcomes: the rewritten files.
         reports: the run of each command.
+        unproven: why the fixes for what a run has shown are not made; empty if they are.
     """
 
     evidence: Evidence
     outcomes: list[Outcome]
     reports: list[Report] = field(default_factory=list)
+    unproven: str = ""
 
     @property
     def passes(self) -> bool:
@@ -65,6 +67,15 @@ def equal(report: Report) -> bool:
     """Return whether a run passes, with the numbers of the original on CUDA."""
     comparison = report.comparison
     return passes(report) and comparison is not None and not comparison.failure and bool(comparison.compared)
+
+
+def _unequal(report: Report) -> str:
+    """Return why a run does not prove the fixes that it ran with."""
+    if not passes(report):
+        return report.reason
+    if why := uncompared(report):
+        return f"the original fails on the simulated CUDA machine: {why}"
+    return "there are no numbers to compare"
 
 
 class Prover:
@@ -103,8 +114,9 @@ class Prover:
         best = self._tried(evidence)
         if not evidence or all(map(equal, best.reports)):
             return self._with_unsafe(best)
-        self._say("the runs do not prove these fixes; running without them")
-        return self._with_unsafe(self._tried(NO_EVIDENCE))
+        why = next(_unequal(report) for report in best.reports if not equal(report))
+        self._say(f"the runs do not prove these fixes ({why}); running without them")
+        return replace(self._with_unsafe(self._tried(NO_EVIDENCE)), unproven=why)
 
     def _followed(self, number: int, evidence: Evidence) -> Evidence:
         """Return the evidence with which a command passes, or that from before if it never does."""

@@ -72,6 +72,7 @@ class Migration:
         kept: the unsafe fixes that the runs justify.
         left: what is left for a person, the most urgent first.
         variants: the files to install from without CUDA.
+        unproven: why the fixes for what a run has shown are not made; empty if they are.
     """
 
     look: Look
@@ -83,6 +84,7 @@ class Migration:
     kept: list[Kept] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     variants: list[Variant] = field(default_factory=list)
+    unproven: str = ""
 
     @property
     def fixed(self) -> int:
@@ -176,6 +178,7 @@ def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str
         safe=[outcome for outcome in safe if not outcome.error],
         reports=attempt.reports,
         variants=beside,
+        unproven=attempt.unproven,
     )
     done.kept = list(_kept(attempt, done.commands))
     done.left = sorted(_left(done), key=_urgency)

@@ -319,7 +319,11 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         return place
 
     def _indexed(self, traits: Traits, args: Any) -> int:
-        """Return where an indexing operation runs; the index may be on the CPU.
+        """Return where an indexing operation runs.
+
+        Reading takes an index on the CPU or the same device. Writing moves the index to the tensor's device,
+        but a mask with one value becomes a `masked_fill_`, which does not
+        (`canDispatchToMaskedFill` in ATen/native/TensorAdvancedIndexing.h).
 
         Raises:
             RuntimeError: the index or the values are on another device.
@@ -328,13 +332,20 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if place == FREE:
             place = next((here for here in map(place_of, tensors(args[1:])) if here != FREE), FREE)
             put(args[0], place)
+        values = args[2] if len(args) > 2 and isinstance(args[2], torch.Tensor) else None
         for index in tensors(args[1]):
-            if place_of(index) not in (HOST, FREE, place):
+            if place_of(index) in (HOST, FREE, place):
+                continue
+            if values is None:
                 raise RuntimeError(
                     "indices should be either on cpu or on the same device as the indexed tensor "
                     f"({device(place)})"
                 )
-        values = args[2] if len(args) > 2 and isinstance(args[2], torch.Tensor) else None
+            if index.dtype == torch.bool and values.numel() == 1 and place_of(values) in (HOST, FREE):
+                raise RuntimeError(
+                    "expected self and mask to be on the same device, but got mask on"
+                    f" {device(place_of(index))} and self on {device(place)}"
+                )
         if values is not None:
             self._common(traits, [args[0], values])
         return place
