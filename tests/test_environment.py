@@ -19,6 +19,8 @@ from devicefix.files.kinds import Environment, Kind, environment_of, kind_of
 from devicefix.migrate.environment import environment
 from devicefix.rules.environment.examine import for_cpu
 
+INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
+
 
 def fixed(text: str, name: str = "requirements.txt") -> str:
     """Return the text of a file with its safe fixes."""
@@ -81,17 +83,23 @@ def test_a_requirement(before: str, safe: str | None, on_cpu: str | None) -> Non
     text = f"numpy\n{before}\ntqdm>=4\n"
     assert fixed(text) == f"numpy\n{safe or before}\ntqdm>=4\n"
     assert fixed(fixed(text)) == fixed(text)
+    index = f"{INDEX}\n" if before.startswith(("torch=", "torch =", "torchvision")) else ""
     if on_cpu == "":
         assert cpu(text) == f"numpy\n# {before}\ntqdm>=4\n"
     elif on_cpu is not None and "--hash" not in before:
-        assert cpu(text) == f"numpy\n{on_cpu}\ntqdm>=4\n"
+        assert cpu(text) == f"{index}numpy\n{on_cpu}\ntqdm>=4\n"
+
+
+@pytest.mark.parametrize("line", ["torch", "torch>=2.0.1", "Torchvision"])
+def test_torch_without_an_index_comes_from_that_for_the_cpu(line: str) -> None:
+    assert not check_file(f"{line}\n".encode(), "requirements.txt", Settings(), Project()).findings
+    assert cpu(f"{line}\n") == f"{INDEX}\n{line}\n"
+    assert cpu(f"{line}\n", "constraints.txt") is None
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "torch",
-        "torch==2.0.1",
         "torch==2.0.1+cpu",
         "nvidia-ml-py",
         "pynvml",
@@ -184,6 +192,7 @@ def test_an_environment_of_conda() -> None:
         "python=3.9",
         "pytorch=1.12.1",
         "pytorch::torchvision==0.13.1",
+        "cpuonly",
         "faiss-cpu>=1.7",
         "pip",
         {"pip": ["--extra-index-url https://download.pytorch.org/whl/cpu", "torch==1.12.1", "numpy"]},
@@ -303,7 +312,7 @@ def test_a_file_that_includes_another(project: ProjectFolder) -> None:
     }
     assert found == {
         "requirements-cpu.txt": "-r requirements/base-cpu.txt\nnumpy\n",
-        "requirements/base-cpu.txt": "-c ../constraints.txt\ntorch==2.0.1\n",
+        "requirements/base-cpu.txt": f"{INDEX}\n-c ../constraints.txt\ntorch==2.0.1\n",
     }
 
 
@@ -311,8 +320,22 @@ def test_migrate_writes_the_files_for_a_cpu(cli: Cli, project: ProjectFolder) ->
     project.write({"requirements.txt": "torch==2.0.1+cu118\nflash-attn\n", "a.py": "print()\n"})
     done = cli("migrate", project.path, "--in-place")
     assert f"pip install -r {project / 'requirements-cpu.txt'}" in done.output
-    assert project.read("requirements-cpu.txt") == "torch==2.0.1\n# flash-attn\n"
-    assert project.read("requirements.txt") == 'torch==2.0.1\nflash-attn ; sys_platform != "darwin"\n'
+    assert project.read("requirements-cpu.txt") == f"{INDEX}\ntorch==2.0.1\n# flash-attn\n"
+    assert project.read("requirements.txt") == "torch==2.0.1+cu118\nflash-attn\n"
     again = cli("migrate", project.path, "--in-place")
     assert "requirements-cpu.txt already exists" in again.output
-    assert project.read("requirements-cpu.txt") == "torch==2.0.1\n# flash-attn\n"
+    assert project.read("requirements-cpu.txt") == f"{INDEX}\ntorch==2.0.1\n# flash-attn\n"
+
+
+def test_a_file_for_cuda_only_matters_if_there_is_no_other(project: ProjectFolder) -> None:
+    conda = "dependencies:\n  - pytorch-cuda=12.4\n  - numpy\n"
+    paths = project.write(
+        {
+            "env_cu121.yml": conda,
+            "env_cu124.yml": conda,
+            "requirements-gpu.txt": "torch\n",
+            "requirements.txt": "numpy\n",
+        }
+    )
+    found = {Path(each.path).name: each.content.decode() for each in environment(paths)}
+    assert found == {"env-cpu.yml": "dependencies:\n  # - pytorch-cuda=12.4\n  - numpy\n"}

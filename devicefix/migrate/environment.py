@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devicefix.files.kinds import Environment, environment_of
-from devicefix.rules.environment.examine import for_cpu, variant_name
+from devicefix.rules.environment.examine import for_cpu, is_for_cuda, variant_name
 from devicefix.rules.environment.requirements import includes
 
 
@@ -43,6 +43,7 @@ def environment(files: Iterable[Path]) -> list[Variant]:
         files: the files of the project.
     """
     texts = {os.fspath(file): data for file in files if (data := _read(file)) is not None}
+    texts = {path: data for path, data in texts.items() if _is_of_cpu(path, texts)}
     found: dict[str, bytes] = {}
     before = -1
     while len(found) > before:  # a file that includes one with a variant has one, too
@@ -52,6 +53,17 @@ def environment(files: Iterable[Path]) -> list[Variant]:
             if new is not None:
                 found[path] = new
     return [_variant(path, content) for path, content in found.items()]
+
+
+def _is_of_cpu(path: str, paths: Iterable[str]) -> bool:
+    """Return whether a machine without CUDA installs from a file, or from a variant of it.
+
+    If all files of the kind in a folder are for CUDA, that is the last one, which is for the latest version.
+    """
+    folder, kind = os.path.dirname(path), environment_of(path)
+    alike = [each for each in paths if os.path.dirname(each) == folder and environment_of(each) is kind]
+    neutral = [each for each in alike if not is_for_cuda(each)]
+    return path in neutral if neutral else path == max(alike)
 
 
 def _variant(path: str, content: bytes) -> Variant:

@@ -165,6 +165,9 @@ def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str
     say(f"looking at {count(len(files), 'file')}")
     about = look(request.root, [file for file in files if environment_of(str(file)) is None])
     beside = environment(files)
+    # The original of a new file stays as it is: it installs the same as before on a machine with CUDA.
+    replaced = {variant.original for variant in beside if not variant.exists}
+    files = [file for file in files if os.fspath(file) not in replaced]
     attempt = Prover(files, resolver, request.tasks(), tick, say).prove()
     safe = attempt.outcomes
     if attempt.evidence:
@@ -212,12 +215,9 @@ def _left(done: Migration) -> Iterable[Left]:
             *(request.place for request in report.run.requests),
         ]
     }
-    mended = {variant.original for variant in done.variants if not variant.exists}
     for outcome in done.outcomes:
         real, result = os.path.realpath(outcome.path), outcome.result
         for finding in result.remaining:
-            if outcome.path in mended:
-                continue  # the file to install from without CUDA leaves it out
             line, _ = lines_of(outcome.path, finding)
             if result.origins and finding.cell is None:
                 line = result.origins[line - 1] + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -17,6 +18,7 @@ from devicefix.rules.environment.requirements import REQUIREMENT, Problem
 _SPEC = re.compile(
     r"(?:[\w.-]+::)?(?P<name>[\w.-]+)(?P<version>[ \t]*=[^=\s]+(?:=(?P<build>\S+))?|[ \t]*[=<>!~].*)?"
 )
+_CUDA_VERSION = re.compile(r"(?:[\w.-]+::)?(?:cudatoolkit|pytorch-cuda)\b")
 _CUDA_BUILD = re.compile(r".*(?:cuda|cu\d{2,3}|gpu).*", re.I)
 
 
@@ -32,9 +34,13 @@ def problems(text: str) -> Iterator[Problem]:
     if not isinstance(content, dict) or not isinstance(content.get("dependencies"), list):
         return
     lines = Lines(text)
+    only = "cpuonly" if "pytorch" in (content.get("channels") or ()) else ""
     for index, entry in enumerate(content["dependencies"]):
         if isinstance(entry, str):
-            yield from _package(text, lines, content["dependencies"], index)
+            for found in _package(text, lines, content["dependencies"], index):
+                of_torch = bool(only) and not found.cpu and _CUDA_VERSION.match(entry) is not None
+                yield replace(found, cpu=only) if of_torch else found  # or conda may choose a CUDA build
+                only = "" if of_torch else only
         elif isinstance(entry, dict) and isinstance(entry.get("pip"), list):
             for number, requirement in enumerate(entry["pip"]):
                 if isinstance(requirement, str):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LARGEST = 1_000_000  # bytes; larger files are generated
 
 _FOR_CUDA = re.compile(r"(?i)cuda|gpu|nvidia|(?<![a-z])cu\d{2,3}(?!\d)")
+_CUDA_NAME = re.compile(r"(?i)[-_.]?(?:cuda[\d.]*|gpu|nvidia|(?<![a-z])cu\d{2,3}(?!\d))")
 
 Reader = Callable[[str], Iterator[Problem]]
 
@@ -33,7 +34,7 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
     """
     result = Result(path)
     source = _source(data)
-    if source is None:
+    if source is None or is_for_cuda(path):
         return result
     found = [problem for problem in problems(source.text, path) if settings.enabled(problem.code)]
     kept = [
@@ -59,9 +60,12 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
 def problems(text: str, path: str) -> list[Problem]:
     """Return what needs CUDA in a file of an environment, in the order of the text."""
     kind = environment_of(path)
-    if _FOR_CUDA.search(os.path.basename(path)):
-        return []  # the project has chosen: a machine without CUDA uses another file
     return [] if kind is None else sorted(_reader(kind)(text), key=lambda problem: problem.start)
+
+
+def is_for_cuda(path: str) -> bool:
+    """Return whether the name of a file says that it is for CUDA: a machine without CUDA uses another one."""
+    return _FOR_CUDA.search(os.path.basename(path)) is not None
 
 
 def for_cpu(data: bytes, path: str, variants: Iterable[str] = ()) -> bytes | None:
@@ -82,12 +86,14 @@ def for_cpu(data: bytes, path: str, variants: Iterable[str] = ()) -> bytes | Non
             continue
         edits.append((problem.start, problem.end, problem.cpu) if problem.cpu else _commented(text, problem))
     if kind is Environment.REQUIREMENTS:
-        from devicefix.rules.environment.requirements import includes
+        from devicefix.rules.environment.requirements import CPU_INDEX, includes, lacks_index
 
         known = set(variants)
         edits += [
             (*span, variant_name(name)) for span in includes(text) if (name := text[slice(*span)]) in known
         ]
+        if lacks_index(text) and "constraint" not in os.path.basename(path).lower():
+            edits.append((0, 0, f"--extra-index-url {CPU_INDEX}\n"))
     if not edits:
         return None
     return source.encode(_changed(text, sorted(edits)))
@@ -95,8 +101,10 @@ def for_cpu(data: bytes, path: str, variants: Iterable[str] = ()) -> bytes | Non
 
 def variant_name(path: str) -> str:
     """Return the name of a file's variant: `requirements-cpu.txt` for `requirements.txt`."""
-    stem, dot, suffix = path.rpartition(".")
-    return f"{stem}-cpu{dot}{suffix}"
+    folder, name = os.path.split(path)
+    stem, dot, suffix = name.rpartition(".")
+    neutral = _CUDA_NAME.sub("", stem)
+    return os.path.join(folder, f"{neutral}-cpu{dot}{suffix}")
 
 
 def _commented(text: str, problem: Problem) -> tuple[int, int, str]:

@@ -31,6 +31,7 @@ _NVIDIA = "comes from NVIDIA's own package index"
 
 _PACKAGES = {
     # only source distributions, whose set-up needs nvcc or a CUDA build of torch
+    "adam-atan2": Package(_COMPILES),
     "apex": Package(_COMPILES),
     "causal-conv1d": Package(_COMPILES),
     "cupy": Package(_COMPILES),
@@ -63,7 +64,7 @@ _PACKAGES = {
     "tensorflow-gpu": Package("cannot be installed in version 2.12 or later", "tensorflow"),
     "torch-tensorrt": Package(_LINUX, installs=True),
     "triton": Package(_LINUX, installs=True),
-    "xformers": Package("has no release for macOS or for CPU builds of torch", installs=True),
+    "xformers": Package(_LINUX, installs=True),
 }
 _FAMILIES = (
     (

@@ -12,7 +12,9 @@ from packaging.specifiers import Specifier
 from devicefix.rules.environment.packages import WITH_BUILDS, normalized, package
 
 REQUIREMENT, INDEX = "DF906", "DF907"
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # whose builds pip prefers to those of PyPI
 
+_TORCH = {"torch", "torchaudio", "torchvision"}
 _MARKER = 'sys_platform != "darwin"'
 _PLATFORM = re.compile(r"\b(?:sys_platform|platform_system|os_name)\b")
 _BUILD = re.compile(r"\+cu\d+")
@@ -71,10 +73,12 @@ def examine(text: str, start: int = 0) -> Problem | None:
     needed = package(found.name)
     if needed is None or (needed.installs and found.marker and _PLATFORM.search(str(found.marker))):
         return None
+    only_macos = needed.installs and not needed.cpu and not normalized(found.name).startswith("nvidia-")
     advice = f"; without CUDA, use `{needed.cpu}`" if needed.cpu else "; without CUDA, leave it out"
+    advice = "; leave it out on macOS" if only_macos else advice
     safe = None if found.marker else f"{text}{_separator(text)}; {_MARKER}"
     cpu = _renamed(text, found.name, needed.cpu) if needed.cpu else ""
-    if needed.installs and not needed.cpu and not normalized(found.name).startswith("nvidia-"):
+    if only_macos:
         cpu = None if found.marker else safe  # type: ignore[assignment]
     return Problem(start, end, REQUIREMENT, f"`{found.name}` {needed.why}{advice}", safe, cpu)
 
@@ -173,6 +177,22 @@ def _in_line(text: str, start: int, end: int) -> Iterator[Problem]:
         if hashes:  # another version has other hashes
             found = Problem(found.start, end, found.code, found.message, None, found.cpu and None)
         yield found
+
+
+def lacks_index(text: str) -> bool:
+    """Return whether a file requires torch, but names no index: on Linux, PyPI has only CUDA builds."""
+    lines = [match[0] for match in _LINE.finditer(text) if match[0].strip()]
+    if any(_OPTION.match(line) for line in lines):
+        return False
+    return any(_requires_torch(_COMMENT.sub("", line)) for line in lines)
+
+
+def _requires_torch(line: str) -> bool:
+    try:
+        found = Requirement(line.strip())
+    except InvalidRequirement:
+        return False
+    return normalized(found.name) in _TORCH and not found.url and "+cpu" not in str(found.specifier)
 
 
 def _index(option: re.Match[str]) -> Iterator[Problem]:
