@@ -369,6 +369,10 @@ FACTS = [
     "in_thread(lambda: host.cuda() + gpu) is None",
     "torch.jit.script(Doubled.forward) is Doubled.forward and torch.compile(seeds) is seeds",
     "torch.compile(mode='default')(seeds) is seeds",
+    "list(torch.compile(nn.Linear(2, 2)).state_dict()) == ['_orig_mod.weight', '_orig_mod.bias']",
+    "torch.compile(nn.Linear(2, 2))(host).shape == (2, 2)",
+    "written(torch.zeros(2, 2), (host > 0).cuda()).sum() == 4",
+    "rounded(gpu) and rounded(host)",
     "host.pin_memory().is_pinned() and not host.is_pinned() and torch.empty(1, pin_memory=True).is_pinned()",
     "[b.is_pinned() for b in torch.utils.data.DataLoader(host, pin_memory=True)] == [True, True]",
     "gpu.storage().is_cuda and gpu.untyped_storage().device == zero"

@@ -44,6 +44,8 @@ _WITH_TORCH = frozenset(
     tianshou timm transformers trl TTS ultralytics verl vllm whisper whisperx
     """.split()
 )
+# A file without torch may pass the number of a GPU to a class of the project.
+_NUMBER = re.compile(rb"device(?<=\bdevice)[ \t]*=[ \t]*\d+[ \t]*[,)\n]")
 _LIBRARIES = _NEED_CUDA | _WITH_TORCH
 _IMPORTED = re.compile(rb"import[ \t]+([\w., \t]+)")
 _IMPORTED_FROM = re.compile(rb"from[ \t]+(\w+)")
@@ -73,7 +75,7 @@ def may_matter(data: bytes) -> bool:
         if not _NEED_CUDA.isdisjoint(imported):
             return True
         if _WITH_TORCH.isdisjoint(imported):
-            return False
+            return b"device" in data and _NUMBER.search(data) is not None
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
         any(word in data for word in _IN_FILES)
@@ -85,6 +87,12 @@ def may_matter(data: bytes) -> bool:
 def uses_torch(data: bytes) -> bool:
     """Return whether a file's bytes name torch, or import a library that may use it."""
     return b"torch" in data or not _LIBRARIES.isdisjoint(_imported(data))
+
+
+def brings_torch(name: str) -> bool:
+    """Return whether a full name, such as `transformers.pipeline`, is of torch or a library that uses it."""
+    package = name.partition(".")[0]
+    return package == "torch" or package.encode() in _LIBRARIES
 
 
 def holds_word(data: bytes, words: tuple[bytes, ...]) -> bool:

@@ -42,6 +42,10 @@ class Refusals:
         """
         return self.last(block, calls) is not None
 
+    def both(self, node: ast.If) -> bool:
+        """Return whether both branches refuse to go on, so that the test only chooses the error."""
+        return bool(node.orelse) and self.refuses(node.body) and self.refuses(node.orelse)
+
     def last(self, block: Sequence[ast.stmt], calls: int = _CALLS) -> ast.stmt | None:
         """Return the statement of a block that always refuses to go on, None if there is none."""
         for statement in block:

@@ -102,7 +102,7 @@ def _lines(done: Migration) -> Iterator[str]:
     yield from _done(done)
     yield from _environment(done)
     yield from _runs(done)
-    colour = "green" if done.verdict.startswith("runs") else "yellow" if not done.reports else "red"
+    colour = "red" if not done.runs else "green" if done.reports else "yellow"
     yield f"Verdict: {click.style(printable(done.verdict), fg=colour, bold=True)}"
     if not done.reports:
         yield from _not_run(done)

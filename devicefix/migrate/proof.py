@@ -63,6 +63,13 @@ def _ended_well(verdict: Verdict, limit: str | None) -> bool:
     return verdict is Verdict.PASS or (verdict is Verdict.STOPPED and limit == "steps")
 
 
+def differs(report: Report) -> bool:
+    """Return whether a program runs to its end on the CPU, but computes other numbers than on CUDA."""
+    comparison = report.comparison
+    unlike = comparison is not None and bool(comparison.on_cuda or comparison.on_cpu)
+    return unlike and _ended_well(report.run.verdict, report.run.limit)
+
+
 def equal(report: Report) -> bool:
     """Return whether a run passes, with the numbers of the original on CUDA."""
     comparison = report.comparison

@@ -17,7 +17,7 @@ from devicefix.migrate.commands import tasks
 from devicefix.migrate.environment import Variant, environment
 from devicefix.migrate.evidence import Unsafe, unsafe_fixes
 from devicefix.migrate.look import Look, look
-from devicefix.migrate.proof import Attempt, Prover, equal, passes
+from devicefix.migrate.proof import Attempt, Prover, differs, equal, passes
 from devicefix.model import Finding, Outcome, Safety
 from devicefix.report.wording import count
 from devicefix.runner.run import check_files, find_files
@@ -113,8 +113,10 @@ class Migration:
         if not self.reports:
             return "not run"
         failing = [report for report in self.reports if not passes(report)]
+        if stopped := [report for report in failing if not differs(report)]:
+            return f"does not run: {stopped[0].reason or stopped[0].verdict.value}"
         if failing:
-            return f"does not run: {failing[0].reason or failing[0].verdict.value}"
+            return "runs, numbers differ"
         return "runs, numbers equal" if all(map(equal, self.reports)) else "runs"
 
     @property

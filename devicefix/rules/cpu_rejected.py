@@ -345,7 +345,7 @@ class CpuRejected(Rule):
                 yield from self._asked(node, node, self._needed(test))
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
-        if self._guards.refusal(node) is not None:
+        if self._guards.refusal(node) is not None or self._ends.both(node):
             return
         for branch, truth in ((node.body, False), (node.orelse, True)):
             last = self._ends.last(branch)

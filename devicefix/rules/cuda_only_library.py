@@ -11,6 +11,7 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries, full_names
 from devicefix.rules.shared.library_facts import LIBRARIES
 
+_CUDA_OPTIONS = ("cuda_sources", "extra_cuda_cflags", "with_cuda")  # of `load` and `load_inline`
 _BUILT = "torch.utils.cpp_extension."
 # Running a program that does not exist raises an error. A shell prints one, and the output is empty.
 _RAISING = ("subprocess.check_call", "subprocess.check_output")
@@ -778,19 +779,16 @@ class CudaOnlyLibrary(Rule):
 
     def _of_cuda(self, node: ast.Call) -> bool:
         """Return whether a call of `load` or `load_inline` builds CUDA code."""
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.keyword) and inner.arg in (
-                "cuda_sources",
-                "extra_cuda_cflags",
-                "with_cuda",
-            ):
+        unpacked = [keyword.value for keyword in node.keywords if keyword.arg is None]
+        bound = [
+            binding.value for value in unpacked for binding in self.facts.bindings(value) if binding.value
+        ]
+        for inner in (inner for part in (node, *bound) for inner in ast.walk(part)):
+            if isinstance(inner, ast.keyword) and inner.arg in _CUDA_OPTIONS:
                 return True
-            if (
-                isinstance(inner, ast.Constant)
-                and isinstance(inner.value, str)
-                and inner.value.endswith(".cu")
-            ):
-                return True
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                if inner.value.endswith(".cu") or inner.value in _CUDA_OPTIONS:
+                    return True
         return False
 
 

@@ -647,6 +647,20 @@ class CudaRequired(Rule):
     )
     VALID = (
         Example(
+            "a choice between two errors",
+            """
+                import torch
+
+                try:
+                    import fused
+                except ImportError:
+                    if torch.cuda.is_available():
+                        raise ImportError("compile the kernel")
+                    else:
+                        raise ImportError("the kernel does not support CPUs")
+            """,
+        ),
+        Example(
             "an assert that there is no CUDA",
             """
                 import torch

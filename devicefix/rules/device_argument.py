@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.arguments import device_fix, gpu_number, name_fix
 from devicefix.facts.destinations import Use
+from devicefix.facts.prefilter import brings_torch
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import (
@@ -16,7 +18,7 @@ from devicefix.facts.values import (
     is_current_object,
     last_name,
 )
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 from devicefix.rules.shared.taken_numbers import checked_for_uses
@@ -28,6 +30,7 @@ _OFF_BY_THEMSELVES = (
     "torch.amp.GradScaler",
     "torch.amp.autocast_mode.autocast",
 )
+_OTHER_DEVICE = "the number may be that of another kind of device, such as a camera"
 _NUMBERED = "the program adds an index to it, and a CPU has no index"
 # Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
@@ -69,7 +72,8 @@ class DeviceArgument(Rule):
     The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function receives
     the same string or number as before. However, the fix is unsafe if such a function adds an index to the name, as in
     `torch.device(device, 1)`: without CUDA, the result is `cpu:1`, which never equals a tensor's device. It is also
-    unsafe if such a function receives a GPU index from a variable.
+    unsafe if such a function receives a GPU index from a variable, or if a literal index may be that of another kind of
+    device: if the function belongs neither to the project nor to a library that uses torch, such as `transformers`.
     """
 
     code = "DF202"
@@ -224,6 +228,22 @@ class DeviceArgument(Rule):
                 import torch
 
                 generate = pipeline(device=0 if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a number for a function of a library with torch",
+            before="""
+                import torch
+                from transformers import pipeline
+
+                generate = pipeline("text-generation", device=0)
+            """,
+            after="""
+                import torch
+                from transformers import pipeline
+
+                generate = pipeline("text-generation", device=0 if torch.cuda.is_available() else "cpu")
             """,
         ),
         Example(
@@ -468,9 +488,7 @@ class DeviceArgument(Rule):
             elif of_torch or device:
                 fix = device_fix(self.context, value)
             else:
-                fix = name_fix(self.context, value) or self.context.when_cuda(
-                    value, '"cpu"', Safety.SAFE if literal else Safety.UNSAFE
-                )
+                fix = name_fix(self.context, value) or self._otherwise_cpu(node, value, bool(literal))
             if fix is None:
                 continue  # the rule for torch.device checks it, or the parts of which it is composed
             self.context.mark_handled(value)
@@ -485,6 +503,25 @@ class DeviceArgument(Rule):
             numbered = finding.fix and not of_torch and self._gets_number(value)
             yield finding.unsafe(_NUMBERED) if numbered else finding
         yield from self._check_options(node)
+
+    def _otherwise_cpu(self, node: ast.Call, value: ast.expr, literal: bool) -> Fix:
+        """Return the fix that passes the CPU without CUDA: unsafe if the number may be of another device."""
+        fix = self.context.when_cuda(value, '"cpu"', Safety.SAFE if literal else Safety.UNSAFE)
+        if not integer(value) or self._takes_gpu(node):
+            return fix
+        return replace(fix, safety=Safety.UNSAFE, why=_OTHER_DEVICE)
+
+    def _takes_gpu(self, node: ast.Call) -> bool:
+        """Return whether the `device` of a function is one of torch."""
+        if self.context.project.receives_device(last_name(node.func), "device"):
+            return True
+        names = [self.facts.resolve(node.func)]
+        if names == [None] and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            made = [binding.value for binding in self.facts.bindings(node.func.value)]
+            names = [
+                self.facts.resolve(value.func) if isinstance(value, ast.Call) else None for value in made
+            ]
+        return bool(names) and all(name is not None and brings_torch(name) for name in names)
 
     def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
         yield from self._check_options(node)

@@ -1196,6 +1196,16 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "a part of a path",
+            """
+                from pathlib import Path
+
+                import torch
+
+                net = build(torch.randn(3), str(Path(__file__).parent / "cuda" / "kernel.cu"))
+            """,
+        ),
+        Example(
             "the choices of a command line option",
             """
                 import torch
@@ -1220,7 +1230,7 @@ class DeviceValue(Rule):
         """Check an expression whose value is the name of a CUDA device."""
         if value is None or value in self.context.handled or self.facts.is_guarded(value):
             return
-        if self._is_of_another_rule(value) or is_replaced(self.facts, value):
+        if self._is_of_another_rule(value) or self._is_path(value) or is_replaced(self.facts, value):
             return
         use = self.context.destinations.of(value)
         if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
@@ -1262,6 +1272,11 @@ class DeviceValue(Rule):
             return parent.arg == "map_location" or device_name(parent.arg or "")
         moves = last_name(call.func) in ("to", "to_empty", "cuda") and value is call.args[0]
         return moves or name in _OF_OTHER_RULES
+
+    def _is_path(self, value: ast.expr) -> bool:
+        """Return whether a value is a part of a path, such as `folder / "cuda" / "kernel.cu"`."""
+        parent = self.facts.tree.parents.get(value)
+        return isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div)
 
     def _is_of_library(self, value: ast.expr) -> bool:
         """Return whether a value is an argument of another library's function, such as `clip.load(name, "cuda")`.

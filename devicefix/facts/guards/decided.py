@@ -64,6 +64,6 @@ class Decided(Conditions, ABC):
             block = self.facts.tree.block(node)
             branch = block[block.index(node) + 1 :]
         last = self.refusals.last(branch)
-        if last is None:
+        if last is None or self.refusals.both(node):
             return None
         return None if self.refusals.is_handled(node, self.refusals.error_of(last)) else branch

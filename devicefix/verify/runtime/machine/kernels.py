@@ -67,8 +67,10 @@ class Traits:
     def __init__(self, func: Any) -> None:
         schema = func._schema
         namespace, _, self.name = schema.name.rpartition("::")
-        self.composite = torch._C._dispatch_has_kernel_for_dispatch_key(
-            func.name(), "CompositeImplicitAutograd"
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        self.composite = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(
+            func.name(),
+            "CPU",  # as of `silu_backward`, whose parts round differently
         )
         arguments = list(enumerate(schema.arguments))
         kinds = {i: str(argument.type) for i, argument in arguments}

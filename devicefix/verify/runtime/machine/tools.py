@@ -51,7 +51,19 @@ def install(machine: Machine, patches: Patches) -> None:
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
-    return (lambda function: function) if model is None else model
+    if model is None:
+        return _compile
+    return _wrapped(model) if isinstance(model, torch.nn.Module) else model
+
+
+def _wrapped(model: torch.nn.Module) -> Any:
+    """Return a module as `torch.compile` does, but uncompiled: its state has the prefix `_orig_mod.`."""
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    def as_it_is(function: Any) -> Any:  # in the place of what compiles it
+        return function
+
+    return OptimizedModule(model, as_it_is)  # type: ignore[arg-type]  # which need not compile
 
 
 def _unless_uncompiled(original: Any) -> Callable[..., Any]:
