@@ -31,6 +31,23 @@ def ties(path: str, text: str) -> list[tuple[int, int, str]]:
     return [(finding.line, finding.column, finding.message.split("`")[1]) for finding in findings]
 
 
+SLURM = """\
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --gres=gpu:4
+#SBATCH --gpus-per-node 2
+# SBATCH --gres=gpu:1
+srun python train.py
+torchrun --nproc_per_node=gpu train.py
+torchrun --nproc_per_node auto train.py
+"""
+
+
+def test_slurm() -> None:
+    found = [(3, 9, "--gres=gpu:4"), (4, 9, "--gpus-per-node 2"), (7, 10, "--nproc_per_node=gpu")]
+    assert ties("job.slurm", SLURM) == ties("job.sh", SLURM) == found
+
+
 YAML = """\
 # device: cuda
 device: cuda  # the first one

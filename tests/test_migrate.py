@@ -17,8 +17,10 @@ import pytest
 from helpers import Cli, CliResult, Git
 from running import ProgramFolder, forks
 
+from devicefix.migrate.commands import tasks
 from devicefix.verify import runs
 from devicefix.verify.launch import Command, Ended, Limits
+from devicefix.verify.runs import Task
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.startup import environment
 
@@ -28,7 +30,8 @@ Migrate = Callable[..., CliResult]
 def in_a_fork(command: Command, plan: Plan, limits: Limits, tick: object) -> Ended:
     """Run `python SCRIPT` as `run_command` does, in the fork of a process that has imported torch."""
     variables = environment(plan, {**command.environment, "OMP_NUM_THREADS": "1"})
-    words = shlex.split(command.words[-1])[1:]
+    is_line = command.words[0] == "/bin/sh"
+    words = shlex.split(command.words[-1])[1:] if is_line else command.words[1:]
     log = Path(plan.folder)
     start = time.monotonic()
     script = os.path.join(command.folder, words[0])
@@ -116,6 +119,79 @@ def test_an_attribute_of_a_wrapper_that_only_a_run_misses(migrate: Migrate, fold
     done = migrate(*RUN, "--in-place")
     assert "Verdict: runs, numbers equal" in done.output, done.output
     assert 'state = getattr(model, "module", model).state_dict()' in (folder.path / "train.py").read_text()
+
+
+NOTEBOOK = """\
+{"cells": [
+{"cell_type": "code", "source": ["import torch\\n", "x = torch.ones(2)"], "outputs": [], "metadata": {}},
+{"cell_type": "code", "source": ["this is not Python"], "outputs": [], "metadata": {"tags": ["skip"]}},
+{"cell_type": "code", "source": ["y = x.cuda()\\n", "y += 1\\n", "print(x.sum().item(), y.sum().item())"],
+ "outputs": [], "metadata": {}}
+], "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
+"""
+
+
+@pytest.mark.parametrize("command", ["python demo.ipynb", "jupyter execute demo.ipynb", "demo.ipynb"])
+def test_the_command_of_a_notebook(command: str, tmp_path: Path) -> None:
+    (tmp_path / "demo.ipynb").write_text(NOTEBOOK)
+    [task] = tasks([command], tmp_path, Task([], tmp_path, tmp_path, ()))
+    assert (task.notebook, task.folder) == (tmp_path / "demo.ipynb", tmp_path)
+    assert task.command[-1] == str(tmp_path / "demo.ipynb")
+
+
+def test_a_notebook(migrate: Migrate, folder: ProgramFolder) -> None:
+    file = folder.path / "demo.ipynb"
+    file.write_text(NOTEBOOK.replace("this is not Python", "print()"))
+    done = migrate("--run", "python demo.ipynb", "--in-place")
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    assert "demo.ipynb:cell 3:1:5 DF802" in done.output
+    assert "1 of 1 fixed line ran" in done.output
+    assert ".clone()" in file.read_text()
+
+
+TWO = """
+    import sys
+    import torch
+
+    model = torch.nn.Linear(2, 1).cuda()
+    if sys.argv[1] == "train":
+        torch.nn.init.ones_(model.weight)
+        torch.save(model.state_dict(), "model.pt")
+    else:
+        model.load_state_dict(torch.load("model.pt"))
+    print(model.weight.sum().item())
+"""
+
+
+def test_commands_get_the_files_of_earlier_ones(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=TWO)
+    done = migrate("--run", "python train.py train", "--run", "python train.py test")
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    assert "it fails alone, so it runs again after the earlier commands" in done.stderr
+    assert not (folder.path / "model.pt").exists()
+
+
+DIFFERS = """
+    import torch
+
+    x = torch.ones(2).cuda()
+    print((x + (0 if torch.cuda.is_available() else 1)).sum().item())
+"""
+
+
+def test_other_numbers_and_the_page(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train=DIFFERS)
+    (folder.path / "tests").mkdir()
+    (folder.path / "tests" / "test_a.py").write_text(
+        "import torch\n\nassert torch.cuda.is_available()\n\n\ndef test_a():\n    pass\n"
+    )
+    done = migrate(*RUN, "--report", "out.html")
+    assert "Verdict: runs, numbers differ" in done.output, done.output
+    assert (done.exit_code, "Left for you: 1 command that fails and 1 finding" in done.output) == (1, True)
+    assert "In tests:\n    tests/test_a.py:3:1 DF701" in done.output
+    page = (folder.path / "out.html").read_text()
+    assert "<strong>runs, numbers differ</strong>" in page and "tests/test_a.py:3:1" in page
+    assert "<script" not in page
 
 
 def test_without_runs_only_safe_fixes_are_made(migrate: Migrate, folder: ProgramFolder) -> None:
@@ -211,15 +287,15 @@ def test_what_is_left_comes_first(migrate: Migrate, folder: ProgramFolder) -> No
     assert "findings remain" not in done.output
 
 
-def test_findings_in_tests_are_counted_apart(migrate: Migrate, folder: ProgramFolder) -> None:
+def test_findings_in_tests_come_last(migrate: Migrate, folder: ProgramFolder) -> None:
     (folder.path / "tests").mkdir()
     code = (
         "import torch\nfrom apex import amp\n\ndef test_name():\n    amp.initialize(torch.nn.Linear(2, 2))\n"
     )
     (folder.path / "tests" / "test_net.py").write_text(code)
     done = migrate()
-    assert "Left for you: no findings" in done.output
-    assert "In tests: " in done.output
+    assert "Left for you: 1 finding\n  In tests:\n" in done.output
+    assert "test_net.py:2:1 DF902" in done.output
 
 
 def test_the_patch_applies(migrate: Migrate, folder: ProgramFolder, git: Git) -> None:

@@ -191,6 +191,11 @@ def test_cmd_gets_its_line_as_it_is() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="cmd has other quotes")
 def test_the_shell_takes_arguments_as_they_are() -> None:
+    set_first = shell.shell_command("PYTHONPATH=. python a.py; export PYTHONPATH='b c'; MYPYTHONPATH=d")
+    assert set_first[-1] == (
+        'PYTHONPATH="$DEVICEFIX_STARTUP":. python a.py; export PYTHONPATH="$DEVICEFIX_STARTUP":\'b c\';'
+        " MYPYTHONPATH=d"
+    )
     command = shell.shell_command("printf '%s,' a", ["b c", "$HOME"])
     done = subprocess.run(shell.for_system(command), capture_output=True, text=True, check=True)
     assert done.stdout == "a,b c,$HOME,"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from devicefix.cli.changes import check_changes
-from devicefix.cli.errors import CommandError, os_error
+from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import color_option, resolver_for, settings_options
 from devicefix.cli.output import check_folder, write_file
@@ -51,6 +51,11 @@ findings are left, 1 if findings are left, 2 if an error occurs.
 @click.option(
     "--branch", metavar="NAME", help="Commit each step to a new git branch, without checking it out."
 )
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the result to this file as an HTML page.",
+)
 @limit_options
 @click.option(
     "--tolerance",
@@ -79,6 +84,7 @@ def migrate(
     in_place: bool,
     patch: Path | None,
     branch: str | None,
+    report: Path | None,
     timeout: float,
     memory: int | None,
     steps: int | None,
@@ -98,8 +104,9 @@ def migrate(
     from devicefix.migrate import page, session
     from devicefix.verify import launch, signals
 
-    if patch is not None:
-        check_folder(patch)
+    for file in filter(None, (patch, report)):
+        check_folder(file)
+    render = None if report is None else _html()
     resolver = resolver_for([path], None, configs, isolated, given)
     limits = launch.Limits(timeout, memory)
     request = session.Request(path, commands, limits, steps, tolerance)
@@ -119,10 +126,25 @@ def migrate(
     except OSError as error:
         raise os_error(error.filename or path, error) from None
     click.echo(page.as_json(done) if shown_as == "json" else page.text(done), nl=False)
+    if report is not None and render is not None:
+        write_file(report, render(done).encode(errors="replace"))
     _write(done, in_place, patch, branch)
     if shown_as == "text" and not quiet:
         click.echo(_written(done, in_place, patch, branch))
     ctx.exit(_status(done))
+
+
+def _html() -> Callable[[Migration], str]:
+    """Return what makes the page.
+
+    Raises:
+        CommandError: a package that it needs is not installed.
+    """
+    try:
+        from devicefix.migrate.html import html
+    except ImportError as error:
+        raise missing_package("--report", error.name, "report") from None
+    return html
 
 
 def _status(done: Migration) -> int:

@@ -23,6 +23,8 @@ _LANGUAGES = {
     ".toml": "toml",
     ".sh": "shell",
     ".bash": "shell",
+    ".slurm": "shell",
+    ".sbatch": "shell",
     ".mk": "make",
     "makefile": "make",
     "gnumakefile": "make",

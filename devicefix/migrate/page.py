@@ -16,6 +16,7 @@ from devicefix.migrate.proof import equal, passes, uncompared
 from devicefix.migrate.session import Left, Migration, coverage
 from devicefix.model import Safety
 from devicefix.report.wording import count, place
+from devicefix.rules.config_file import ConfigFile
 from devicefix.verify.session import Report
 
 SHOWN = 20  # findings of each group
@@ -29,18 +30,18 @@ def text(done: Migration) -> str:
 def as_json(done: Migration) -> str:
     """Return the result as one JSON object."""
     ran, lines = coverage(done.reports)
-    about = done.look
+    look = done.look
     data: dict[str, Any] = {
         "verdict": done.verdict,
         "project": {
-            "root": str(about.root),
-            "files": about.files,
-            "notebooks": about.notebooks,
-            "lines": about.lines,
-            "frameworks": dict(about.frameworks),
-            "scripts": about.scripts,
-            "commands": about.commands,
-            "cuda_extensions": about.builds,
+            "root": str(look.root),
+            "files": look.files,
+            "notebooks": look.notebooks,
+            "lines": look.lines,
+            "frameworks": dict(look.frameworks),
+            "scripts": look.scripts,
+            "commands": look.commands,
+            "cuda_extensions": look.builds,
         },
         "left": [
             {
@@ -95,7 +96,7 @@ def _run_as_data(command: str, report: Report) -> dict[str, Any]:
 
 
 def _lines(done: Migration) -> Iterator[str]:
-    yield _about(done)
+    yield f"{click.style(name(done), bold=True)}: {about(done)}"
     yield ""
     yield from _left(done)
     yield from _failed(done)
@@ -108,40 +109,54 @@ def _lines(done: Migration) -> Iterator[str]:
         yield from _not_run(done)
 
 
-def _about(done: Migration) -> str:
-    about = done.look
-    name = printable(about.root.resolve().name)
-    parts = [count(about.files, "Python file"), f"{about.lines:,} lines"]
-    if about.notebooks:
-        parts.append(count(about.notebooks, "notebook"))
-    others = [framework for framework, _ in about.frameworks.most_common() if framework != "torch"]
+def name(done: Migration) -> str:
+    """Return the name of the project."""
+    return printable(done.look.root.resolve().name)
+
+
+def about(done: Migration) -> str:
+    """Return what the project is, in one line."""
+    look = done.look
+    parts = [count(look.files, "Python file"), f"{look.lines:,} lines"]
+    if look.notebooks:
+        parts.append(count(look.notebooks, "notebook"))
+    others = [framework for framework, _ in look.frameworks.most_common() if framework != "torch"]
     if others:
         parts.append(f"with {', '.join(others[:4])}")
-    if about.builds:
-        parts.append(f"builds CUDA extensions in {', '.join(map(printable, about.builds[:2]))}")
-    return f"{click.style(name, bold=True)}: {', '.join(parts)}"
+    if look.builds:
+        parts.append(f"builds CUDA extensions in {', '.join(map(printable, look.builds[:2]))}")
+    return ", ".join(parts)
 
 
 def _left(done: Migration) -> Iterator[str]:
-    code = [left for left in done.left if left.origin is Origin.CODE and not left.blamed]
-    unsafe = [left for left in code if left.finding.safety is Safety.UNSAFE]
-    others = [left for left in code if left.finding.safety is not Safety.UNSAFE]
-    yield click.style(f"Left for you: {_amount(done)}", bold=True)
+    yield click.style(f"Left for you: {amount(done)}", bold=True)
     yield from _failing(done)
-    yield from _group("A run stopped here:", [left for left in done.left if left.blamed])
-    in_code = [left for left in others if environment_of(left.path) is None]
-    yield from _group("No automatic fix:", in_code)
-    title = "Unsafe fixes that no run has justified (review them, then use `rewrite --unsafe-fixes`):"
-    yield from _group(title, unsafe)
-    beside = [left for left in others if environment_of(left.path) is not None]
-    yield from _group("In environment files:", beside)
-    for origin in list(Origin)[1:]:
-        found = [left for left in done.left if left.origin is origin and not left.blamed]
-        yield from _group(f"In {origin.value}:", found)
+    for title, found in groups(done):
+        yield from _group(title, found)
     yield ""
 
 
-def _amount(done: Migration) -> str:
+def groups(done: Migration) -> list[tuple[str, list[Left]]]:
+    """Return what is left in groups with their titles, the most urgent first; none of them is empty."""
+    code = [left for left in done.left if left.origin is Origin.CODE and not left.blamed]
+    unsafe = [left for left in code if left.finding.safety is Safety.UNSAFE]
+    others = [left for left in code if left.finding.safety is not Safety.UNSAFE]
+    settings = [left for left in others if left.finding.code == ConfigFile.code]
+    beside = [left for left in others if environment_of(left.path) is not None and left not in settings]
+    found = [
+        ("A run stopped here:", [left for left in done.left if left.blamed]),
+        ("No automatic fix:", [left for left in others if left not in settings and left not in beside]),
+        ("Unsafe fixes that no run has justified (review them, then use `rewrite --unsafe-fixes`):", unsafe),
+        ("In environment files:", beside),
+        ("In configuration files and scripts:", settings),
+    ]
+    for origin in list(Origin)[1:]:
+        of_it = [left for left in done.left if left.origin is origin and not left.blamed]
+        found.append((f"In {origin.value}:", of_it))
+    return [(title, group) for title, group in found if group]
+
+
+def amount(done: Migration) -> str:
     """Return what is left in words."""
     failing = len(done.reports) - sum(map(passes, done.reports))
     commands = [f"{count(failing, 'command')} that {'fails' if failing == 1 else 'fail'}"] if failing else []
@@ -152,15 +167,13 @@ def _amount(done: Migration) -> str:
 def _failing(done: Migration) -> Iterator[str]:
     for command, report in zip(done.commands, done.reports, strict=True):
         if not passes(report):
-            yield f"  {printable(command)}: {_result(report)}"
+            yield f"  {printable(command)}: {result(report)}"
             yield from _why(report)
     if done.unproven:
         yield f"  With the fixes for this, the run is no proof: {printable(done.unproven)}"
 
 
 def _group(title: str, found: Sequence[Left]) -> Iterator[str]:
-    if not found:
-        return
     yield f"  {title}"
     for left in found[:SHOWN]:
         where = click.style(f"{printable_path(left.path)}:{place(left.finding)}", bold=True)
@@ -178,18 +191,23 @@ def _failed(done: Migration) -> Iterator[str]:
     yield ""
 
 
-def _done(done: Migration) -> Iterator[str]:
+def fixed_by_rule(done: Migration) -> list[tuple[str, int, str]]:
+    """Return the code of each rule with fixes, the number of these and the rule's summary."""
     from devicefix.rules.registry import RULES
 
+    codes = Counter(finding.code for outcome in done.changed for finding in outcome.result.fixed)
+    return [(code, number, RULES[code].summary) for code, number in codes.most_common()]
+
+
+def _done(done: Migration) -> Iterator[str]:
     if not done.changed:
         yield click.style("Fixed: nothing", bold=True)
         yield ""
         return
     files = count(len(done.changed), "file")
     yield click.style(f"Fixed: {count(done.fixed, 'finding')} in {files}", bold=True)
-    codes = Counter(finding.code for outcome in done.changed for finding in outcome.result.fixed)
-    for code, number in codes.most_common():
-        yield f"  {number:>5} {code} {RULES[code].summary}"
+    for code, number, summary in fixed_by_rule(done):
+        yield f"  {number:>5} {code} {summary}"
     if done.kept:
         yield "  These fixes are unsafe, but the runs justify them:"
         for kept in done.kept[:SHOWN]:
@@ -219,7 +237,7 @@ def _runs(done: Migration) -> Iterator[str]:
         return
     yield click.style("Runs", bold=True)
     for command, report in zip(done.commands, done.reports, strict=True):
-        yield f"  {printable(command)}: {_result(report)}"
+        yield f"  {printable(command)}: {result(report)}"
     ran, lines = coverage(done.reports)
     if done.changed:
         more = "" if ran == lines else "; the others are not proven"
@@ -227,7 +245,8 @@ def _runs(done: Migration) -> Iterator[str]:
     yield ""
 
 
-def _result(report: Report) -> str:
+def result(report: Report) -> str:
+    """Return the result of a command in words."""
     run, comparison = report.run, report.comparison
     steps = f", {count(run.steps, 'optimizer step')}" if run.steps else ""
     if not passes(report):

@@ -162,7 +162,7 @@ def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str
         OSError: a command cannot be started, or the project's folder cannot be copied.
     """
     unread: list[OSError] = []
-    resolver = resolver.changed(environment=True)
+    resolver = resolver.changed(environment=True, config_files=True)
     files = find_files([request.root], resolver, unread.append)
     say(f"looking at {count(len(files), 'file')}")
     about = look(request.root, [file for file in files if environment_of(str(file)) is None])

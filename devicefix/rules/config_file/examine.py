@@ -66,6 +66,7 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
         finding = Finding(ConfigFile.code, f"`{code}` {message}", *places)
         if not silenced(source, finding):
             result.findings.append(finding)
+    result.findings.sort(key=lambda finding: (finding.line, finding.column))
     return result
 
 

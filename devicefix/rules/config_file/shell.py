@@ -19,6 +19,7 @@ _TOKEN = re.compile(
 _OPTION = re.compile(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", re.S)
 _SETTING = re.compile(r"\+{0,2}([A-Za-z_][\w./@-]*)=(.*)", re.S)
 _VARIABLE = re.compile(r"(?:export[ \t]+)?(\w+)[ \t]*[:?+]?=[ \t]*((?:[^\n#\\]|\\.)*)", re.S)
+_DIRECTIVE = re.compile(r"^#SBATCH[ \t]+(.*)", re.M)  # https://slurm.schedmd.com/sbatch.html
 _RECIPE = re.compile(r"[ \t]*[@+-]*")
 _DEFAULT = re.compile(r"\$\{\w+:?[-=](.*)\}")
 _STRING = re.compile(r"\"((?:\\.|[^\"\\]){0,1000})\"|'([^']{0,1000})'", re.S)
@@ -47,6 +48,8 @@ class _Word:
 def shell_pairs(text: str) -> Iterator[Pair]:
     """Yield the options and variables of a shell script with their values."""
     yield from _scan(text, 0, len(text))
+    for line in _DIRECTIVE.finditer(text):  # a comment for the shell
+        yield from _scan(text, *line.span(1), inside=True)
 
 
 def makefile_pairs(text: str) -> Iterator[Pair]:

@@ -40,6 +40,8 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
     value = values[0].strip().lower() if len(values) == 1 else ""
     if re.fullmatch(r"gpu(:\w+)*", value) and name == "gres":
         return _REQUESTED
+    if value == "gpu" and name == "nproc_per_node":
+        return "starts no process without a GPU; use `auto`, which is the number of GPUs if there are any"
     if _VISIBLE.fullmatch(name):
         return None if value in _NONE and not several else _SELECTED
     if _names_cuda(name, values, several):
