@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -429,3 +430,25 @@ def test_a_killed_migration_leaves_the_old_tree_or_the_new_one(tmp_path: Path) -
 def processes() -> Iterator[psutil.Process]:
     """Return the processes of this machine."""
     return psutil.process_iter(["cmdline"])
+
+
+def test_an_interrupted_migration_continues(
+    migrate: Migrate, folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write(train=REFILLED, data=LOADER)
+    with monkeypatch.context() as patched:
+        calls = iter(range(9))
+
+        def interrupted(*arguments: Any) -> Ended:
+            if next(calls) == 1:
+                raise KeyboardInterrupt
+            return in_a_fork(*arguments)
+
+        patched.setattr(runs, "run_command", interrupted)
+        assert migrate(*RUN, "--in-place").exit_code == 130
+    assert ".cuda()" in (folder.path / "train.py").read_text()
+    done = migrate(*RUN, "--in-place")
+    assert "continuing the interrupted migration" in done.stderr
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    assert "trying the fixes for this" not in done.stderr  # that is known
+    assert not list(folder.path.glob(".devicefix_cache/*/*.json"))

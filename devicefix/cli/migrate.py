@@ -102,6 +102,7 @@ def migrate(
     """
     check_packages("migrate", "psutil")
     from devicefix.migrate import page, session
+    from devicefix.migrate.proof import Display
     from devicefix.verify import launch, signals
 
     for file in filter(None, (patch, report)):
@@ -122,7 +123,7 @@ def migrate(
         branches.check(request.root, branch)
     try:
         with signals.catching():
-            done = session.migrate(request, resolver.changed(quiet=True), progress(), say)
+            done = session.migrate(request, resolver.changed(quiet=True), Display(progress(), say))
     except OSError as error:
         raise os_error(error.filename or path, error) from None
     click.echo(page.as_json(done) if shown_as == "json" else page.text(done), nl=False)

@@ -48,6 +48,11 @@ class Evidence:
     def __or__(self, other: Evidence) -> Evidence:
         return Evidence(self.seen | other.seen, self.proven | other.proven)
 
+    @property
+    def files(self) -> set[str]:
+        """The files that there is evidence on."""
+        return {path for path, _ in self.seen} | {path for path, _ in self.proven}
+
     def seen_in(self, path: str) -> frozenset[Seen]:
         """Return what was seen in a file."""
         return frozenset(seen for file, seen in self.seen if file == path)

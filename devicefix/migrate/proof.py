@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from devicefix.config.evidence import NO_EVIDENCE, Evidence
 from devicefix.config.resolver import Resolver
 from devicefix.files.kinds import NOTEBOOK
 from devicefix.migrate.commands import command_of, shown
 from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
+from devicefix.migrate.progress import Progress, State
 from devicefix.model import Outcome
-from devicefix.runner.run import check_files
+from devicefix.runner.run import Summarized, check_files, summarize_files
 from devicefix.verify import session
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runs import Task, Tick
@@ -85,6 +88,18 @@ def _unequal(report: Report) -> str:
     return "there are no numbers to compare"
 
 
+class Display(NamedTuple):
+    """The way to show what happens.
+
+    Attributes:
+        tick: called regularly with the name of a run and its seconds so far.
+        say: called with each step.
+    """
+
+    tick: Tick
+    say: Callable[[str], None]
+
+
 class Prover:
     """Finds the rewrite with which a program's commands pass.
 
@@ -92,8 +107,8 @@ class Prover:
         files: the files of the program.
         resolver: the settings of the rewrite.
         tasks: the commands. One that fails alone runs after the earlier ones, which may write its files.
-        tick: called regularly with the name of a run and its seconds so far.
-        say: called with each step, for the progress.
+        display: shows the steps.
+        progress: remembers what the runs have shown, in case of an interruption.
     """
 
     def __init__(
@@ -101,23 +116,28 @@ class Prover:
         files: Sequence[Path],
         resolver: Resolver,
         tasks: Sequence[Task],
-        tick: Tick,
-        say: Callable[[str], None],
+        display: Display,
+        progress: Progress,
     ) -> None:
         self._files = list(files)
         self._resolver = resolver.changed(fix=True)
         self._tasks = list(tasks)
-        self._tick = tick
-        self._say = say
+        self._tick, self._say = display
+        self._progress = progress
 
     def prove(self) -> Attempt:
         """Return the rewrite to keep: with the safe fixes, and with what the runs prove besides."""
         safe = Attempt(NO_EVIDENCE, self._rewritten(NO_EVIDENCE))
         if not self._tasks:
             return safe
-        evidence = NO_EVIDENCE
-        for number in range(len(self._tasks)):
-            evidence = self._followed(number, evidence)
+        state = self._progress.load()
+        if state != State():
+            self._say("continuing the interrupted migration")
+        while state.number < len(self._tasks):
+            evidence = self._followed(state)
+            state = State(state.number + 1, evidence, evidence)
+            self._progress.save(state)
+        evidence = state.before
         best = self._tried(evidence)
         if not evidence or all(map(equal, best.reports)):
             return self._with_unsafe(best)
@@ -125,9 +145,9 @@ class Prover:
         self._say(f"the runs do not prove these fixes ({why}); running without them")
         return replace(self._with_unsafe(self._tried(NO_EVIDENCE)), unproven=why)
 
-    def _followed(self, number: int, evidence: Evidence) -> Evidence:
+    def _followed(self, state: State) -> Evidence:
         """Return the evidence with which a command passes, or that from before if it never does."""
-        before = evidence
+        number, before, evidence = state.number, state.before, state.evidence
         for _ in range(ROUNDS):
             tried = Attempt(evidence, self._rewritten(evidence))
             report = self._run(number, tried, compare=False)
@@ -138,6 +158,7 @@ class Prover:
                 return before
             self._say(f"{report.reason or report.verdict.value}: trying the fixes for this")
             evidence = more
+            self._progress.save(State(number, before, evidence))
         return before
 
     def _with_unsafe(self, best: Attempt) -> Attempt:
@@ -173,8 +194,20 @@ class Prover:
         left += check_files(notebooks, self._resolver.changed(fix=False)) if notebooks else []
         return unsafe_fixes(left, made=False)
 
+    @cached_property
+    def safe(self) -> list[Outcome]:
+        """The files, rewritten with the safe fixes only."""
+        return check_files(self._files, self._resolver)
+
+    @cached_property
+    def _summarized(self) -> Summarized:
+        return summarize_files(self._files, self._resolver)
+
     def _rewritten(self, evidence: Evidence) -> list[Outcome]:
-        return check_files(self._files, self._resolver.changed(evidence=evidence))
+        """Return the files, rewritten with evidence, which changes only the files that it is on."""
+        resolver, files = self._resolver.changed(evidence=evidence), evidence.files
+        check = self._summarized.check if files else None
+        return [check(each.path, resolver) if check and each.path in files else each for each in self.safe]
 
     def _run(self, number: int, attempt: Attempt, compare: bool) -> Report:
         """Run a command; if it fails, run it again after the earlier ones."""

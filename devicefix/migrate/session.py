@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,12 +17,13 @@ from devicefix.migrate.commands import tasks
 from devicefix.migrate.environment import Variant, environment
 from devicefix.migrate.evidence import Unsafe, unsafe_fixes
 from devicefix.migrate.look import Look, look
-from devicefix.migrate.proof import Attempt, Prover, differs, equal, passes
+from devicefix.migrate.progress import Progress
+from devicefix.migrate.proof import Attempt, Display, Prover, differs, equal, passes
 from devicefix.model import Finding, Outcome, Safety
 from devicefix.report.wording import count
-from devicefix.runner.run import check_files, find_files
+from devicefix.runner.run import find_files
 from devicefix.verify.launch import Limits
-from devicefix.verify.runs import Task, Tick
+from devicefix.verify.runs import Task
 from devicefix.verify.session import Report
 
 
@@ -149,14 +150,13 @@ class Request:
         return tasks(self.commands, self.root, common)
 
 
-def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str], None]) -> Migration:
+def migrate(request: Request, resolver: Resolver, display: Display) -> Migration:
     """Rewrite a project, with what the runs of its commands prove.
 
     Args:
         request: the project and its commands.
         resolver: the settings.
-        tick: called regularly with the name of a run and its seconds so far.
-        say: called with each step, for the progress.
+        display: shows the steps.
 
     Raises:
         OSError: a command cannot be started, or the project's folder cannot be copied.
@@ -164,23 +164,23 @@ def migrate(request: Request, resolver: Resolver, tick: Tick, say: Callable[[str
     unread: list[OSError] = []
     resolver = resolver.changed(environment=True, config_files=True)
     files = find_files([request.root], resolver, unread.append)
-    say(f"looking at {count(len(files), 'file')}")
+    display.say(f"looking at {count(len(files), 'file')}")
     about = look(request.root, [file for file in files if environment_of(str(file)) is None])
     beside = environment(files)
     # The original of a new file stays as it is: it installs the same as before on a machine with CUDA.
     replaced = {variant.original for variant in beside if not variant.exists}
     files = [file for file in files if os.fspath(file) not in replaced]
-    attempt = Prover(files, resolver, request.tasks(), tick, say).prove()
-    safe = attempt.outcomes
-    if attempt.evidence:
-        safe = check_files(files, resolver.changed(fix=True))
+    progress = Progress(resolver.root.cache_dir, request.commands, files)
+    prover = Prover(files, resolver, request.tasks(), display, progress)
+    attempt = prover.prove()
+    progress.forget()
     failed = [outcome for outcome in attempt.outcomes if outcome.error]
     done = Migration(
         look=about,
         commands=list(request.commands),
         outcomes=[outcome for outcome in attempt.outcomes if not outcome.error],
         failed=failed,
-        safe=[outcome for outcome in safe if not outcome.error],
+        safe=[outcome for outcome in prover.safe if not outcome.error],
         reports=attempt.reports,
         variants=beside,
         unproven=attempt.unproven,

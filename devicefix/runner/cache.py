@@ -60,7 +60,7 @@ class Cache:
     """
 
     def __init__(self, folder: Path, resolver: Resolver) -> None:
-        _refuse_foreign(folder)
+        refuse_foreign(folder)
         self._file = folder / __version__ / f"{_key(resolver.root)}.json"
         self._resolver = resolver
         self._others: dict[str, str] = {}
@@ -145,10 +145,20 @@ class Cache:
             "outcomes": [_plain_outcome(outcome) for outcome in checked.values() if outcome.result.findings],
         }
         rest = {path: _plain(record) for path, record in records.items() if record.digest}
-        with suppress(OSError):
-            _prepare(self._file.parent)
-            text = "\n".join(json.dumps(part, separators=(",", ":")) for part in (first, rest))
-            _replace(self._file, text.encode())
+        text = "\n".join(json.dumps(part, separators=(",", ":")) for part in (first, rest))
+        store(self._file, text.encode())
+
+
+def store(file: Path, data: bytes) -> None:
+    """Write a file of a cache, which is created; if that is not possible, nothing is written.
+
+    Args:
+        file: the file, in the folder of this version.
+        data: its content.
+    """
+    with suppress(OSError):
+        _prepare(file.parent)
+        _replace(file, data)
 
 
 def digest(data: bytes) -> str:
@@ -210,7 +220,7 @@ TAG, IGNORE = "CACHEDIR.TAG", ".gitignore"  # https://bford.info/cachedir/
 _TAGGED = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of devicefix.\n"
 
 
-def _refuse_foreign(folder: Path) -> None:
+def refuse_foreign(folder: Path) -> None:
     """Refuse a folder that no earlier run has made; what a clone has at its place may lead to other files.
 
     Raises:

@@ -156,12 +156,12 @@ class Summarized:
     Attributes:
         files: those in which there may be something to find.
         failed: the outcomes of those that cannot be checked.
-        check: checks one of the files with the facts of its project.
+        check: checks one of the files with the facts of its project, perhaps with other settings.
     """
 
     files: list[str]
     failed: list[Outcome]
-    check: Callable[[str], Outcome]
+    check: Callable[..., Outcome]
 
 
 def summarize_files(files: list[Path], resolver: Resolver) -> Summarized:
@@ -183,8 +183,9 @@ def summarize_files(files: list[Path], resolver: Resolver) -> Summarized:
         records = dict(zip(tasks, summarized, strict=True))
     projects = {path: project for project, group in _projects(records) for path in group}
 
-    def check(path: str) -> Outcome:
-        return _checked(projects[path], tasks[path]).outcome or Outcome(path, Result(path))
+    def check(path: str, other: Resolver | None = None) -> Outcome:
+        task = tasks[path] if other is None else Task(path, other.of(path))
+        return _checked(projects[path], task).outcome or Outcome(path, Result(path))
 
     failed = [record.outcome for record in records.values() if record.outcome]
     found = [path for path, record in records.items() if not _holds(record, projects[path])]
