@@ -14,6 +14,7 @@ from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import color_option, resolver_for, settings_options
 from devicefix.cli.output import check_folder, write_file
+from devicefix.cli.rewrite import UNCHANGED
 from devicefix.cli.verify import check_packages, limit_options, progress
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def migrate(
     render = None if report is None else _html()
     resolver = resolver_for([path], None, configs, isolated, given)
     limits = launch.Limits(timeout, memory)
-    request = session.Request(path, commands, limits, steps, tolerance)
+    request = session.Request(path, commands, limits, steps, tolerance, in_place)
     quiet = resolver.root.quiet
 
     def say(step: str) -> None:
@@ -126,6 +127,9 @@ def migrate(
             done = session.migrate(request, resolver.changed(quiet=True), Display(progress(), say))
     except OSError as error:
         raise os_error(error.filename or path, error) from None
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted. {UNCHANGED}", err=True)
+        raise
     click.echo(page.as_json(done) if shown_as == "json" else page.text(done), nl=False)
     if report is not None and render is not None:
         write_file(report, render(done).encode(errors="replace"))
@@ -175,7 +179,7 @@ def _write(done: Migration, in_place: bool, patch: Path | None, branch: str | No
         try:
             commit(done.changes)
         except CommitError as error:
-            raise CommandError(str(error), "Nothing was written; all files are unchanged.") from None
+            raise CommandError(str(error), UNCHANGED) from None
 
 
 def _patch(changes: Iterable[Change], root: Path) -> bytes:

@@ -25,6 +25,7 @@ _BUILDS = re.compile(r"\bCUDAExtension\b")
 _COMMAND = re.compile(
     r"^[ \t$>]*((?:[A-Z_]+=\S+[ \t]+)*(?:python3?|torchrun|accelerate launch|deepspeed)[ \t]+[^\n`]+)", re.M
 )
+_PLACEHOLDER = re.compile(r"[<{\[$]|\.\.\.|/path|path/|your|download", re.I)
 _README = re.compile(r"(?i)readme(\.\w+)?")
 _LONGEST = 200  # characters of a command
 
@@ -90,7 +91,12 @@ def commands_in(root: Path) -> list[str]:
             text = (root / name).read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
             for command in _COMMAND.findall(text):
                 found.setdefault(" ".join(command.partition(" #")[0].split())[:_LONGEST])
-    return list(found)
+    return sorted(found, key=_unlikely)
+
+
+def _unlikely(command: str) -> bool:
+    """Return whether a command needs something that the README only names, such as `/path/to/data`."""
+    return _PLACEHOLDER.search(command) is not None
 
 
 def _calls(text: str, name: str) -> bool:

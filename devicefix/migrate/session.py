@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from devicefix.config.evidence import Evidence
@@ -19,7 +19,7 @@ from devicefix.migrate.evidence import Unsafe, unsafe_fixes
 from devicefix.migrate.look import Look, look
 from devicefix.migrate.progress import Progress
 from devicefix.migrate.proof import Attempt, Display, Prover, differs, equal, passes
-from devicefix.model import Finding, Outcome, Safety
+from devicefix.model import Finding, Outcome, Result, Safety
 from devicefix.report.wording import count
 from devicefix.runner.run import find_files
 from devicefix.verify.launch import Limits
@@ -33,7 +33,7 @@ class Left:
 
     Attributes:
         path: the file.
-        finding: the finding, at its position in the rewritten file.
+        finding: the finding, at its position in the file as it is after the migration.
         origin: whether the file is a test, or generated.
         blamed: whether a run stopped at this line.
     """
@@ -136,6 +136,7 @@ class Request:
         limits: the limits of each run.
         steps: the number of optimizer steps to stop after, or None.
         tolerance: the largest relative difference between two numbers.
+        in_place: whether the files will be changed.
     """
 
     root: Path
@@ -143,6 +144,7 @@ class Request:
     limits: Limits = Limits()  # noqa: RUF009 (frozen)
     steps: int | None = None
     tolerance: float = 1e-5
+    in_place: bool = False
 
     def tasks(self) -> list[Task]:
         """Return the commands as tasks for `verify`."""
@@ -186,7 +188,7 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
         unproven=attempt.unproven,
     )
     done.kept = list(_kept(attempt, done.commands))
-    done.left = sorted(_left(done), key=_urgency)
+    done.left = sorted(_left(done, request.in_place), key=_urgency)
     return done
 
 
@@ -207,7 +209,7 @@ def _is_justified(evidence: Evidence, fix: Unsafe) -> bool:
     return seen or evidence.proves(fix.path, fix.line, fix.finding.code)
 
 
-def _left(done: Migration) -> Iterable[Left]:
+def _left(done: Migration, in_place: bool) -> Iterable[Left]:
     places = {
         line_of(at)
         for report in done.reports
@@ -220,11 +222,19 @@ def _left(done: Migration) -> Iterable[Left]:
     for outcome in done.outcomes:
         real, result = os.path.realpath(outcome.path), outcome.result
         for finding in result.remaining:
-            line, _ = lines_of(outcome.path, finding)
-            if result.origins and finding.cell is None:
-                line = result.origins[line - 1] + 1
+            before = _before(finding, result)
+            line, _ = lines_of(outcome.path, before)
             name = os.path.relpath(real, os.path.realpath(done.look.root))
-            yield Left(outcome.path, finding, origin_of(name, outcome.before), (real, line) in places)
+            shown = finding if in_place else before
+            yield Left(outcome.path, shown, origin_of(name, outcome.before), (real, line) in places)
+
+
+def _before(finding: Finding, result: Result) -> Finding:
+    """Return a finding that remains at its lines in the old file; those of notebooks are not known."""
+    if not result.origins or finding.cell is not None:
+        return finding
+    first, last = (result.origins[line - 1] + 1 for line in (finding.line, finding.end_line))
+    return replace(finding, line=first, end_line=last)
 
 
 def _urgency(left: Left) -> tuple[bool, int, bool, str, int]:
