@@ -78,6 +78,11 @@ def test_a_line_below_a_block_is_below_its_comments() -> None:
 MODULES = {
     "below the imports": ("import a\nx()\n", "import a\n\ndevice = 1\n\nx()\n"),
     "above a comment": ("import a\n# one\nx()\n", "import a\n\ndevice = 1\n\n# one\nx()\n"),
+    "below comments that belong to the imports": (
+        "import a\n# import b\n# import c\n\nx()\n",
+        "import a\n# import b\n# import c\n\ndevice = 1\n\nx()\n",
+    ),
+    "a cell in comments": ("import a\n# In[2]:\n\nx()\n", "import a\n\ndevice = 1\n\n# In[2]:\n\nx()\n"),
     "below a block of imports": (
         "try:\n    import a\nexcept E:\n    pass\n    # end\n# one\nx()\n",
         "try:\n    import a\nexcept E:\n    pass\n    # end\n\ndevice = 1\n\n# one\nx()\n",

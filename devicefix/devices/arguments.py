@@ -69,6 +69,8 @@ def _of_value(context: Context, target: ast.expr, code: str) -> DeviceExpr | Non
     if facts.kinds.of(target).are({*NUMBERS, Kind.NONE}) and not has_effects(facts, target):
         return context.devices.computed(target, code)
     is_device = dotted(target) is not None and is_never_none(facts, target)
+    if facts.call(target, "torch.device") and isinstance(target, ast.Call):
+        is_device = all(dotted(argument) is not None for argument in target.args) and not target.keywords
     return context.devices.either(target, code) if is_device else None
 
 

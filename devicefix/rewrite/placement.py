@@ -15,6 +15,10 @@ from devicefix.model import Import
 from devicefix.rewrite.lines import alone, end_of
 
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
+# Comments right below a line that an empty line sets off from what follows, such as imports in comments.
+_COMMENTS_BELOW = re.compile(
+    r"(?:(?:\r\n|\r|\n)#(?!\s*(?:%%|In\s*\[))[^\r\n]*)+(?=(?:\r\n|\r|\n)(?:[ \t]*(?:\r\n|\r|\n|\Z))|\Z)"
+)
 # Neither the end of a signature, nor where a cell begins in a script of cells.
 _COMMENT = re.compile(r"[ \t]*#(?!\s*(?:type:|%%|In\s*\[))")
 _HEADER = re.compile(
@@ -223,6 +227,8 @@ class Layout:
         end = self._line_end(statement)
         if not group:
             return end, f"{newline}{line}"
+        if (comments := _COMMENTS_BELOW.match(source.text, end)) is not None:
+            end = comments.end()
         rest = source.text[end:].splitlines()[1:2]
         gap = newline if rest and rest[0].strip() and not rest[0].startswith(CELL_END) else ""
         return end, f"{newline}{newline}{line}{gap}"
