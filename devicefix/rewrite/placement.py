@@ -16,9 +16,8 @@ from devicefix.rewrite.lines import alone, end_of
 
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
 # Comments right below a line that an empty line sets off from what follows, such as imports in comments.
-_COMMENTS_BELOW = re.compile(
-    r"(?:(?:\r\n|\r|\n)#(?!\s*(?:%%|In\s*\[))[^\r\n]*)+(?=(?:\r\n|\r|\n)(?:[ \t]*(?:\r\n|\r|\n|\Z))|\Z)"
-)
+_END = r"(?:\r\n|\r(?!\n)|\n)"
+_COMMENTS_BELOW = re.compile(rf"(?:{_END}#(?!\s*(?:%%|In\s*\[))[^\r\n]*)+(?={_END}[ \t]*(?:{_END}|\Z)|\Z)")
 # Neither the end of a signature, nor where a cell begins in a script of cells.
 _COMMENT = re.compile(r"[ \t]*#(?!\s*(?:type:|%%|In\s*\[))")
 _HEADER = re.compile(
