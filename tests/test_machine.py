@@ -199,6 +199,17 @@ def inferred(call):
     with torch.inference_mode():
         return call(torch.ones(2, 2, device="cuda"))
 
+def written(target, mask):
+    target[:, mask[0]] = torch.ones(2, 2)
+    return target
+
+def rounded(like):
+    # by its own kernel: that of its parts rounds each of them
+    x = torch.linspace(-3, 3, 96, device=like.device).bfloat16().requires_grad_()
+    F.silu(x).sum().backward()
+    ratio = torch.sigmoid(x.detach())
+    return not torch.equal(x.grad, ratio * (1 + x.detach() * (1 - ratio)))
+
 def seeds():
     torch.manual_seed(1)
     first = torch.rand(3, device="cuda").cpu()
@@ -372,7 +383,7 @@ FACTS = [
     "list(torch.compile(nn.Linear(2, 2)).state_dict()) == ['_orig_mod.weight', '_orig_mod.bias']",
     "torch.compile(nn.Linear(2, 2))(host).shape == (2, 2)",
     "written(torch.zeros(2, 2), (host > 0).cuda()).sum() == 4",
-    "rounded(gpu) and rounded(host)",
+    "rounded(gpu)",
     "host.pin_memory().is_pinned() and not host.is_pinned() and torch.empty(1, pin_memory=True).is_pinned()",
     "[b.is_pinned() for b in torch.utils.data.DataLoader(host, pin_memory=True)] == [True, True]",
     "gpu.storage().is_cuda and gpu.untyped_storage().device == zero"

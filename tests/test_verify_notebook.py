@@ -33,7 +33,7 @@ CELLS = [
     "move(torch.full((2,), 8.0));",
     "%time z = torch.ones(2).cuda()",
     "%%time\nw = torch.ones(3).cuda()",
-    "import sys, helper\nassert sys.argv[1:] == ['--x', '1'] and sys.path[0] == helper.place",
+    "import os, sys, helper\nassert sys.argv[1:] == ['--x', '1'] and sys.path[0] == '' and helper.place == os.getcwd()",
     "class Kept: pass\nimport pickle\npickle.loads(pickle.dumps(Kept()))\nassert __name__ == '__main__'",
     "assert get_ipython().user_ns['z'] is z",
     "import inspect\nassert 'x.cuda()' in inspect.getsource(move)",
