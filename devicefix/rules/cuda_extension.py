@@ -20,7 +20,7 @@ class CudaExtension(Rule):
     Finds a `CUDAExtension` that `setup.py` builds in any case.
 
     The rule ignores extensions under a condition that depends on CUDA, or on an environment variable that is not set
-    by default. DF902 reports the code that imports an extension.
+    by default, and extensions in a function that may return before. DF902 reports the code that imports an extension.
 
     ## Why it matters
     `CUDAExtension` looks for the CUDA toolkit. If the toolkit is missing, it raises `OSError: CUDA_HOME environment
@@ -187,6 +187,18 @@ class CudaExtension(Rule):
             """,
         ),
         Example(
+            "a function that returns none without the toolkit",
+            """
+                from torch.utils.cpp_extension import CUDAExtension
+
+
+                def extensions():
+                    if not has_nvcc():
+                        return []
+                    return [CUDAExtension("ops", ["ops.cu"])]
+            """,
+        ),
+        Example(
             "the output of the fix",
             """
                 import torch
@@ -209,7 +221,9 @@ class CudaExtension(Rule):
         self._reported = False
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if self._reported or not self._is_extension(node) or self._libraries.copes(node, "cuda"):
+        if self._reported or not self._is_extension(node):
+            return
+        if self._libraries.copes(node, "cuda") or self._is_behind_return(node):
             return
         self._reported = True  # one finding for a list of extensions
         advice = "build it only if the toolkit is available, and add a CPU path in plain torch"
@@ -224,6 +238,16 @@ class CudaExtension(Rule):
 
     def _is_extension(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and self.facts.call(node, _EXTENSION)
+
+    def _is_behind_return(self, node: ast.Call) -> bool:
+        """Return whether the function around a call may return no extensions before it."""
+        around = [parent for _, parent in self.facts.tree.ancestors(node)]
+        function = next((parent for parent in around if isinstance(parent, ast.FunctionDef)), None)
+        return function is not None and any(
+            isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return)
+            for statement in function.body
+            if statement not in around and statement.lineno < node.lineno
+        )
 
     def _setup(self, extensions: ast.List) -> ast.Call | None:
         """Return the call of `setup` that builds all extensions of a list; None if there is none."""
