@@ -125,8 +125,9 @@ def _lie_in_the_file(data: bytes, findings: list[Finding]) -> None:
 def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> None:
     """Check that what is not fixed is still reported.
 
-    It may go if a fix changes it, the test that it depends on, the line that its message names, a value that
-    it or that test reads, or code that reads the variable whose value is a constant with the finding.
+    It may go if a fix changes it, the test that it depends on, also one above that may leave the block, the
+    line that its message names, a value that it or that test reads, what it is compared with, or code that
+    reads the variable whose value is a constant with the finding.
     """
     source = Source(data)
     spans = [(edit.start, edit.end) for edit in _edits(rewritten)]
@@ -144,11 +145,18 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
         and not read.isdisjoint(_bound(node))
     ]
     spans += [source.span(name) for name in names if name.id in changed]
+    spans += [
+        source.span(node) for node in nodes if isinstance(node, ast.Compare) and _holds(source, node, spans)
+    ]
+    parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
     for node in nodes:
         if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.BoolOp)):
-            first, last = source.span(node.values[0] if isinstance(node, ast.BoolOp) else node.test)
-            if any(first <= start and end <= last for start, end in spans):
-                spans.append(source.span(node))
+            test = node.values[0] if isinstance(node, ast.BoolOp) else node.test
+            if _holds(source, test, spans):
+                start, end = source.span(node)
+                if any(isinstance(inner, _LEAVING) for inner in ast.walk(node)):
+                    end = _end_of(source, parents[node])
+                spans.append((start, end))
     lines = {
         line
         for edit in _edits(rewritten)
@@ -164,6 +172,20 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     left = Counter(each.code for each in rewritten.remaining if not touched(each))
     reported = Counter(each.code for each in after)
     assert not left - reported, f"no longer reported: {left - reported}"
+
+
+_LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+
+
+def _holds(source: Source, node: ast.expr, spans: list[tuple[int, int]]) -> bool:
+    """Return whether a span is inside a node, or the node inside a span that is removed."""
+    first, last = source.span(node)
+    return any((first <= start and end <= last) or (start <= first and last <= end) for start, end in spans)
+
+
+def _end_of(source: Source, node: ast.AST) -> int:
+    """Return the end of the block around a statement."""
+    return source.span(node)[1] if isinstance(node, (ast.stmt, ast.expr)) else len(source.text)
 
 
 def _changed(source: Source, node: ast.Assign, spans: list[tuple[int, int]]) -> Iterator[str]:

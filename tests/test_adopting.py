@@ -127,11 +127,11 @@ def test_add_noqa_refuses_the_standard_input(cli: Cli) -> None:
 
 def test_unused_comments_are_reported_and_removed_if_selected(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "free.py"  # in which only the comment concerns devicefix
-    file.write_text("x = 1  # noqa: DF101, F401\ny = 2  # noqa: DF1O1\nz = 3  # noqa: DF909\n")
+    file.write_text("x = 1  # noqa: DF101, F401\ny = 2  # noqa: DF1O1\nz = 3  # noqa: DF919\n")
     assert cli("check").exit_code == 0
     shown = cli("check", "--extend-select", "DF001").stdout
     assert "unused `noqa`: DF101 is not reported here" in shown
-    assert "unused `noqa`: no rule has the code 'DF909'; did you mean 'DF90" in shown
+    assert "unused `noqa`: no rule has the code 'DF919'; did you mean 'DF9" in shown
     assert cli("rewrite", "--in-place", "--extend-select", "DF001").exit_code == 0
     assert file.read_text() == "x = 1  # noqa: F401\ny = 2  # noqa: DF1O1\nz = 3\n"
 

@@ -209,7 +209,7 @@ def test_what_is_nested_too_deeply_is_not_called_fixable_and_leaves_others_so(cl
     checked = cli("check").stdout.splitlines()
     assert "[*]" in checked[0]
     assert checked[1].endswith("(not fixed because the code is nested too deeply)")
-    assert checked[-1] == "[*] 1 fixable with `--fix`."
+    assert checked[-2] == "[*] 1 fixable with `--fix`."
     assert "Fixed 1 finding in 1 file; 1 finding remains" in cli("rewrite", "-i").output
 
 

@@ -108,12 +108,18 @@ def test_unsafe_fix_waits_to_be_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "move", ["x.cuda(torch.cuda.current_device(), *more)", "x.cuda(torch.cuda.current_device())"]
+    ("move", "number"),
+    [
+        ("x.cuda(torch.cuda.current_device(), *more)", 2),
+        ("x.cuda(torch.cuda.current_device())", 1),  # the device is a part of the move
+        ("x.cuda(f(torch.cuda.get_device_name()))", 2),
+        ('x.to_empty(device="cuda")', 1),
+    ],
 )
-def test_finding_inside_another_is_fixable_if_that_is(move: str) -> None:
+def test_finding_inside_another_is_fixable_if_that_is(move: str, number: int) -> None:
     found = rewrite(f"import torch\n\ny = {move}\n").findings
     assert len({finding.fix is None for finding in found}) == 1
-    assert len(found) == 2
+    assert len(found) == number
 
 
 # -- where the device comes from ---------------------------------------------------------------------

@@ -420,7 +420,10 @@ def test_a_killed_migration_leaves_the_old_tree_or_the_new_one(tmp_path: Path) -
     start = time.monotonic()
     new = migrated(tmp_path / "all", None)
     whole = time.monotonic() - start
-    assert new["requirements-cpu.txt"] == "torch==2.0.1\n# flash-attn\n"
+    assert (
+        new["requirements-cpu.txt"]
+        == "--extra-index-url https://download.pytorch.org/whl/cpu\ntorch==2.0.1\n# flash-attn\n"
+    )
     assert all(new[name] != text for name, text in old.items())
     ends = [migrated(tmp_path / str(number), whole * (0.4 + number / 20)) for number in range(20)]
     assert all(tree in (old, new) for tree in ends)

@@ -697,8 +697,9 @@ class CudaCall(Rule):
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
         target = device_argument(node)
-        if fix is not None and target is not None:
-            self.context.mark_handled(target)  # one finding for the call
+        if fix is not None and isinstance(target, ast.Call):
+            if self.facts.call(target, "torch.cuda.current_device"):
+                self.context.mark_handled(target)  # one finding for the call
         if _is_storage(self.context, node):
             message = "`.cuda()` needs CUDA, and storages have no `.to(device)`; call `.cuda()` only if CUDA is available"
             return self.finding(node, message, fix)
