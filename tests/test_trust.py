@@ -338,12 +338,12 @@ def test_killed_at_any_moment_every_file_is_the_old_or_the_new_one(tmp_path: Pat
         copied = tmp_path / f"part{number % 3}" / f"{number}.py"
         copied.parent.mkdir(exist_ok=True)
         copied.write_bytes(file.read_bytes() + TIED.encode())
-    command = [sys.executable, "-c", KILLS, str(tmp_path), "200"]
+    command = [sys.executable, "-c", KILLS, str(tmp_path), "100"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
     counts = json.loads(done.stdout)
     print(counts)
-    assert counts["kills"] >= 200
-    assert counts["writing"] >= 50
+    assert counts["kills"] >= 100
+    assert counts["writing"] >= 25
     assert counts["files"] >= 20
     assert counts["torn"] == counts["end"] == 0
 
