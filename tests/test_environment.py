@@ -247,7 +247,14 @@ def test_a_project() -> None:
         ("Dockerfile", "FROM nvidia/cuda:11.8.0-devel-ubuntu22.04 AS base\n", [(1, 6)]),
         ("Dockerfile.train", "FROM --platform=linux/amd64 nvcr.io/nvidia/pytorch:23.10-py3\n", [(1, 29)]),
         ("train.dockerfile", "ARG BASE=nvidia/cuda:12.1.1-base-ubuntu22.04\n", [(1, 10)]),
-        ("Dockerfile", "FROM python:3.11\nRUN pip install torch\n", []),
+        ("Dockerfile", "FROM python:3.11\nRUN pip install torch xformers && echo flash-attn\n", []),
+        (
+            "Dockerfile",
+            'RUN pip3 install -r a.txt flash-attn "torch==2.1.0+cu121" \\\n'
+            " --extra-index-url https://download.pytorch.org/whl/cu121\n"
+            "RUN conda install -c nvidia -y cudatoolkit=11.3 pytorch\n",
+            [(1, 27), (1, 39), (2, 2), (3, 32)],
+        ),
         ("compose.yaml", "services:\n  a:\n    runtime: nvidia\n", [(3, 5)]),
         ("docker-compose.yml", "services:\n  a:\n    x:\n      - driver: nvidia\n", [(4, 9)]),
         ("compose.yaml", "a:\n  runtime: nvidia\n", []),

@@ -22,7 +22,7 @@ _LOCAL_CUDA = re.compile(r"(?:pt|torch)?[\d.]*cu\d+\w*")
 _WHEEL = re.compile(r".*/(?P<name>\w+)-(?P<version>[\w.]+)(?:\+|%2B)cu\d+-[^/]*\.whl", re.I)
 _CUDA_URL = re.compile(r"(?<![a-z])cu\d{2,3}(?!\d)")
 _NVIDIA_INDEX = re.compile(r"https?://(?:pypi\.ngc\.|pypi\.|developer\.download\.)nvidia\.com\S*")
-_OPTION = re.compile(
+OPTION = re.compile(
     r"[ \t]*(?P<name>--(?:extra-)?index-url|--find-links|-[if])(?:[ \t]*=[ \t]*|[ \t]+)(?P<url>\S+)"
 )
 _INCLUDE = re.compile(r"[ \t]*(?:-[rc]|--requirement|--constraint)(?:[ \t]*=[ \t]*|[ \t]*)(?P<file>\S+)")
@@ -162,9 +162,9 @@ def _in_line(text: str, start: int, end: int) -> Iterator[Problem]:
     comment = _COMMENT.search(text, start, end)
     if comment is not None and "\n" not in text[start : comment.start()]:
         end = comment.start()
-    option = _OPTION.match(text, start, end)
+    option = OPTION.match(text, start, end)
     if option is not None:
-        yield from _index(option)
+        yield from index(option)
         return
     hashes = _HASHES.search(text, start, end)
     last = hashes.start() if hashes else end
@@ -182,7 +182,7 @@ def _in_line(text: str, start: int, end: int) -> Iterator[Problem]:
 def lacks_index(text: str) -> bool:
     """Return whether a file requires torch, but names no index: on Linux, PyPI has only CUDA builds."""
     lines = [match[0] for match in _LINE.finditer(text) if match[0].strip()]
-    if any(_OPTION.match(line) for line in lines):
+    if any(OPTION.match(line) for line in lines):
         return False
     return any(_requires_torch(_COMMENT.sub("", line)) for line in lines)
 
@@ -195,7 +195,8 @@ def _requires_torch(line: str) -> bool:
     return normalized(found.name) in _TORCH and not found.url and "+cpu" not in str(found.specifier)
 
 
-def _index(option: re.Match[str]) -> Iterator[Problem]:
+def index(option: re.Match[str]) -> Iterator[Problem]:
+    """Yield what is wrong with an index, from a match of `OPTION`."""
     url, start, end = option["url"], option.start("name"), option.end("url")
     if _NVIDIA_INDEX.match(url):
         message = f"`{url}` has only packages for CUDA; without CUDA, leave it out"
