@@ -380,6 +380,7 @@ FACTS = [
     "in_thread(lambda: host.cuda() + gpu) is None",
     "torch.jit.script(Doubled.forward) is Doubled.forward and torch.compile(seeds) is seeds",
     "torch.compile(mode='default')(seeds) is seeds",
+    "len(__import__('torch.utils.cpp_extension').utils.cpp_extension.include_paths(device_type='cuda')) > 1",
     "list(torch.compile(nn.Linear(2, 2)).state_dict()) == ['_orig_mod.weight', '_orig_mod.bias']",
     "torch.compile(nn.Linear(2, 2))(host).shape == (2, 2)",
     "written(torch.zeros(2, 2), (host > 0).cuda()).sum() == 4",

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.machine import autocast
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import place_of, put
@@ -44,10 +45,18 @@ def install(machine: Machine, patches: Patches) -> None:
     for name in ("export", "export_for_training"):
         if hasattr(exporter, name):
             patches.set(exporter, name, tools.plainly(getattr(exporter, name)))
+    when_imported("torch.utils.cpp_extension", lambda: _with_toolkit(patches))
     profiler: Any = sys.modules["torch.autograd.profiler"]
     patches.set(profiler.profile, "__init__", _without_cuda_events(profiler.profile.__init__))
     patches.set(profiler.emit_nvtx, "__enter__", lambda self: self)
     patches.set(profiler.emit_nvtx, "__exit__", lambda *_: None)
+
+
+def _with_toolkit(patches: Patches) -> None:
+    """Give the machine the folder of a toolkit, though there is no compiler in it."""
+    extensions: Any = sys.modules["torch.utils.cpp_extension"]
+    if extensions.CUDA_HOME is None:
+        patches.set(extensions, "CUDA_HOME", "/usr/local/cuda")
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
