@@ -32,22 +32,23 @@ class State:
 
 
 class Progress:
-    """The progress of a migration, in the cache.
+    """The progress of a migration, in the user's cache, since the project's folder stays as it is.
 
     A wrong file does no harm: the last runs prove all fixes again.
 
     Args:
-        folder: the cache; None to remember nothing.
         commands: the commands.
         files: the files of the project, which must be the same to continue.
+        enabled: whether to remember anything.
 
     Raises:
-        ConfigError: the folder is no cache of devicefix.
+        ConfigError: the folder of the cache is something else.
     """
 
-    def __init__(self, folder: Path | None, commands: Sequence[str] = (), files: Iterable[Path] = ()) -> None:
+    def __init__(self, commands: Sequence[str], files: Iterable[Path], enabled: bool) -> None:
         self._file = None
-        if folder is not None and commands:
+        if enabled and commands:
+            folder = user_cache()
             refuse_foreign(folder)
             self._file = folder / __version__ / f"{_key(commands, files)}.json"
 
@@ -72,11 +73,20 @@ class Progress:
                 self._file.unlink()
 
 
+def user_cache() -> Path:
+    """Return the folder for devicefix in the user's cache.
+
+    https://specifications.freedesktop.org/basedir-spec/latest/, and on Windows the folder for local data
+    """
+    base = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME")
+    return Path(base or Path.home() / ".cache", "devicefix")
+
+
 def _key(commands: Sequence[str], files: Iterable[Path]) -> str:
     contents = []
     for file in files:
         with suppress(OSError):
-            contents.append((os.fspath(file), digest(file.read_bytes())))
+            contents.append((os.path.realpath(file), digest(file.read_bytes())))
     return digest(repr(("migrate", list(commands), contents)).encode())
 
 

@@ -172,7 +172,7 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
     # The original of a new file stays as it is: it installs the same as before on a machine with CUDA.
     replaced = {variant.original for variant in beside if not variant.exists}
     files = [file for file in files if os.fspath(file) not in replaced]
-    progress = Progress(resolver.root.cache_dir, request.commands, files)
+    progress = Progress(request.commands, files, enabled=resolver.root.cache_dir is not None)
     prover = Prover(files, resolver, request.tasks(), display, progress)
     attempt = prover.prove()
     progress.forget()
