@@ -20,7 +20,9 @@ _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 # The first tensor alone decides where these run; the others may be elsewhere.
 _FIRST = {"copy_", "_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "_resize_output_"}
-_INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
+_INDEXING = {
+    "index", "index_fill_", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put",
+}  # fmt: skip
 # The results of these share the storage of an argument.
 _STORAGES = {"set_", "set_data", "_set_source", "lift_fresh"}
 # These reject scalars on the CPU together with CUDA tensors; other operations accept them.
@@ -334,6 +336,10 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if place == FREE:
             place = next((here for here in map(place_of, tensors(args[1:])) if here != FREE), FREE)
             put(args[0], place)
+        if (
+            traits.name == "index_fill_"
+        ):  # in torch 2.15, also of `x[index] = 1`, which moves the index before
+            return place
         values = args[2] if len(args) > 2 and isinstance(args[2], torch.Tensor) else None
         for index in tensors(args[1]):
             if place_of(index) in (HOST, FREE, place):
