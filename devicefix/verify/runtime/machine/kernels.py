@@ -21,7 +21,8 @@ _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 # The first tensor alone decides where these run; the others may be elsewhere.
 _FIRST = {"copy_", "_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "_resize_output_"}
 _INDEXING = {
-    "index", "index_fill_", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put",
+    "index", "index_fill_", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index",
+    "_unsafe_index_put",
 }  # fmt: skip
 # The results of these share the storage of an argument.
 _STORAGES = {"set_", "set_data", "_set_source", "lift_fresh"}
@@ -338,7 +339,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             put(args[0], place)
         if (
             traits.name == "index_fill_"
-        ):  # in torch 2.15, also of `x[index] = 1`, which moves the index before
+        ):  # in torch 2.15 also of `x[index] = 1`, which moves the index
             return place
         values = args[2] if len(args) > 2 and isinstance(args[2], torch.Tensor) else None
         for index in tensors(args[1]):
