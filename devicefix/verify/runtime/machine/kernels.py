@@ -337,9 +337,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if place == FREE:
             place = next((here for here in map(place_of, tensors(args[1:])) if here != FREE), FREE)
             put(args[0], place)
-        if (
-            traits.name == "index_fill_"
-        ):  # in torch 2.15 also of `x[index] = 1`, which moves the index
+        if traits.name == "index_fill_":  # in torch 2.15 also of `x[index] = 1`, which moves the index
             return place
         values = args[2] if len(args) > 2 and isinstance(args[2], torch.Tensor) else None
         for index in tensors(args[1]):
