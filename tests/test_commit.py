@@ -104,19 +104,23 @@ def test_ended_at_any_moment_all_files_are_old_or_all_are_new(
 @pytest.mark.slow
 def test_killed_in_the_midst_it_is_finished(tmp_path: Path) -> None:
     files = [tmp_path / f"{number:04}.py" for number in range(1000)]
-    for file in files:
-        file.write_bytes(OLD)
     code = (
         "import sys; from pathlib import Path; from devicefix.files.commit import Change, commit\n"
         f"commit(Change(str(f), {OLD!r}, b'new') for f in Path(sys.argv[1]).iterdir())"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], start_new_session=True, stderr=subprocess.PIPE
-    )
-    while all(file.stat().st_size == len(OLD) for file in files[:3] + files[-3:]):
-        assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
-    _, errors = process.communicate()  # until the process that replaces the files has ended, too
+    errors = b""
+    for _ in range(5):  # on a busy machine, it may be killed too late
+        for file in files:
+            file.write_bytes(OLD)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)], start_new_session=True, stderr=subprocess.PIPE
+        )
+        while all(file.stat().st_size == len(OLD) for file in files[:3] + files[-3:]):
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        _, errors = process.communicate()  # until the process that replaces the files has ended, too
+        if errors:
+            break
     assert errors == b"devicefix: all 1000 files are rewritten\n"
     assert {file.read_bytes() for file in files} == {b"new"}
     assert sorted(tmp_path.iterdir()) == files
