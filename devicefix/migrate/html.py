@@ -26,6 +26,7 @@ def html(done: Migration) -> str:
         name=page.name(done),
         about=page.about(done),
         amount=page.amount(done),
+        executed=page.executed(done),
         failing=[(command, report) for command, report in runs if not passes(report)],
         groups=page.groups(done),
         fixed=page.fixed_by_rule(done),

@@ -104,9 +104,15 @@ def _lines(done: Migration) -> Iterator[str]:
     yield from _environment(done)
     yield from _runs(done)
     colour = "red" if not done.runs else "green" if done.reports else "yellow"
-    yield f"Verdict: {click.style(printable(done.verdict), fg=colour, bold=True)}"
+    yield f"Verdict: {click.style(printable(done.verdict), fg=colour, bold=True)}{executed(done)}"
     if not done.reports:
         yield from _not_run(done)
+
+
+def executed(done: Migration) -> str:
+    """Return how much of the change ran, to be read behind the verdict; empty if nothing was proven."""
+    ran, lines = coverage(done.reports)
+    return f" ({ran:,} of {count(lines, 'fixed line')} ran)" if lines and done.runs else ""
 
 
 def name(done: Migration) -> str:
