@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
     @property
     def is_seen(self) -> bool:
-        """Whether all that it made ran."""
+        """True if all that it made ran."""
         return bool(self.ran) and all(self.ran)
 
 
@@ -87,7 +87,7 @@ class Entry(NamedTuple):
 
     @property
     def lines(self) -> dict[int, bool]:
-        """Whether each line with fixes ran: all that its fixes made."""
+        """The lines with fixes, each with True if all that its fixes made ran."""
         found: dict[int, bool] = {}
         for fix in self.fixes:
             found[fix.line] = found.get(fix.line, True) and fix.is_seen

@@ -59,7 +59,7 @@ class Case:
 
     @property
     def raises(self) -> bool:
-        """Whether a statement of the program raises the error, rather than what it calls."""
+        """True if a statement of the program raises the error, rather than what it calls."""
         if not self.frames or self.failure.library:
             return False
         text = source(self.frames[0])
@@ -137,9 +137,7 @@ class Case:
         if finding.safety is None:
             return f"there is no automatic fix; see `devicefix rule {code}`"
         if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
-            return (
-                "the fix is unsafe, because it may change a run on CUDA; review it, then add `--unsafe-fixes`"
-            )
+            return "the fix is unsafe, because it may change a run on CUDA; review it, then use `devicefix rewrite --unsafe-fixes`"
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"
         return f"see `devicefix rule {code}`"

@@ -97,7 +97,7 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
         rewritten = "fails in the same way" if comparison.alike else "does not fail in the same way"
         advice = "correct the original program if it also fails on a GPU"
         if "invalid device ordinal" in comparison.failure:
-            advice = "use `--gpus N` to simulate as many GPUs as the program needs"
+            advice = "use `devicefix verify --gpus N` to simulate as many GPUs as the program needs"
         elif comparison.machine == "simulated":
             advice += "; if it does not, the simulation differs from CUDA: verify without `--compare`"
         return Explanation(

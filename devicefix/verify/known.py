@@ -124,7 +124,7 @@ PACKAGE = (
         r"|^(\w+\.)*ImportError\b.*cannot open shared object file",
         Cause.PACKAGE,
         "the import fails",
-        "install the package in the program's environment, or choose another environment with `--python`",
+        "install the package in the program's environment, or run the program with the Python of another one",
     ),
 )
 

@@ -54,9 +54,9 @@ class Trials:
                 else "these runs are off; to make them, use `devicefix verify --explain`"
             )
         if self._failed.seconds > _SECONDS:
-            return f"the failed run took more than {_SECONDS:.0f} s; use `--explain` to run it anyway"
+            return f"the failed run took more than {_SECONDS:.0f} s; use `devicefix verify --explain` to run it anyway"
         if not is_small(self._task.root, _FILES, _BYTES):
-            return "its folder is large; use `--explain` to copy and run it anyway"
+            return "its folder is large; use `devicefix verify --explain` to copy and run it anyway"
         return ""
 
     def original(self) -> Run:
