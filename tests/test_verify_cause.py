@@ -645,7 +645,7 @@ def test_the_runs_leave_nothing_behind(folder: ProgramFolder, verify: Verify) ->
     ("options", "limit", "why"),
     [
         ({"explain": False}, {}, "these runs are off"),
-        ({}, {"_SECONDS": 0.0}, "use `--explain` to run it anyway"),
+        ({}, {"_SECONDS": 0.0}, "use `devicefix verify --explain` to run it anyway"),
         ({}, {"_BYTES": 10}, "its folder is large"),
         ({}, {"_FILES": 0}, "its folder is large"),
     ],
@@ -754,7 +754,7 @@ def test_equal_runs_need_no_explanation() -> None:
         ({"on_cpu": ["a"], "hints": ["look there"]}, Cause.DIFFERS_ON_CPU, "look there"),
         ({"on_cuda": ["a"], "on_cpu": ["b"]}, Cause.CHANGES_CUDA, "please report this"),
         ({"failure": "E: no"}, Cause.ORIGINAL_ON_CUDA, "verify without `--compare`"),
-        ({"failure": "invalid device ordinal"}, Cause.ORIGINAL_ON_CUDA, "`--gpus N`"),
+        ({"failure": "invalid device ordinal"}, Cause.ORIGINAL_ON_CUDA, "`devicefix verify --gpus N`"),
     ],
 )
 def test_the_outputs_of_compare_are_told_apart(fields: dict[str, Any], cause: Cause, advice: str) -> None:

@@ -54,7 +54,8 @@ class Trials:
                 else "these runs are off; to make them, use `devicefix verify --explain`"
             )
         if self._failed.seconds > _SECONDS:
-            return f"the failed run took more than {_SECONDS:.0f} s; use `devicefix verify --explain` to run it anyway"
+            slow = f"the failed run took more than {_SECONDS:.0f} s"
+            return f"{slow}; use `devicefix verify --explain` to run it anyway"
         if not is_small(self._task.root, _FILES, _BYTES):
             return "its folder is large; use `devicefix verify --explain` to copy and run it anyway"
         return ""
