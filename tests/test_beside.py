@@ -313,7 +313,7 @@ def test_yaml_has_the_pairs_that_a_parser_finds() -> None:
     ],
 )
 def test_which_files(path: str, is_one: bool) -> None:
-    assert (kind_of(path) is Kind.CONFIG) is is_one
+    assert (kind_of(path) in (Kind.CONFIG, Kind.ENVIRONMENT)) is is_one
 
 
 def test_the_option_and_the_key_take_them_in(tmp_path: Path, cli: Cli) -> None:
@@ -371,7 +371,7 @@ def notebook(*cells: str, **metadata: object) -> bytes:
     ],
 )
 def test_commands_in_notebooks(cell: str, found: list[tuple[int, int, str]]) -> None:
-    findings = check_notebook(notebook("import torch", cell))
+    findings = check_notebook(notebook("import torch", cell), Settings(config_files=True))
     assert [(each.line, each.column, each.message.split("`")[1]) for each in findings] == found
     assert {(each.code, each.cell, each.fix) for each in findings} <= {("DF905", 2, None)}
 
@@ -392,7 +392,7 @@ def test_commands_in_notebooks(cell: str, found: list[tuple[int, int, str]]) -> 
 )
 def test_a_notebook_that_asks_for_a_gpu(metadata: dict[str, object], code: str | None) -> None:
     data = notebook("import torch", **metadata)
-    found = check_notebook(data)
+    found = check_notebook(data, Settings(config_files=True))
     assert [each.message.split("`")[1] for each in found] == ([code] if code else [])
     for each in found:
         line = data.decode().splitlines()[each.line - 1]
@@ -403,7 +403,7 @@ def test_a_notebook_that_asks_for_a_gpu(metadata: dict[str, object], code: str |
     "data", [b"", b"[]", b"{}", b'{"cells": 1}', b'{"cells": [1], "metadata": {}}', b"\xff", b"[" * 100_000]
 )
 def test_what_is_no_notebook_holds_nothing(data: bytes) -> None:
-    assert check_notebook(data) == []
+    assert check_notebook(data, Settings(config_files=True)) == []
 
 
 def test_notebooks_need_the_option(cli: Cli, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import Cli, ProjectFolder
@@ -255,6 +257,15 @@ def test_a_project() -> None:
             "RUN conda install -c nvidia -y cudatoolkit=11.3 pytorch\n",
             [(1, 27), (1, 39), (2, 2), (3, 32)],
         ),
+        (
+            "install.sh",
+            '# pip install triton==2.0 apex\necho "pip install flash-attn"\n'
+            "pip install flash-attn\necho done; python -m pip install torch==2.1.0+cu121\n",
+            [(3, 13), (4, 34)],
+        ),
+        ("Makefile", "install:\n\tpip install torch==2.0.1+cu118 numpy\n", [(2, 14)]),
+        (".github/workflows/ci.yml", "jobs:\n  a:\n    - run: pip install flash-attn\n", [(3, 24)]),
+        ("workflows/ci.yml", "jobs:\n  a:\n    - run: pip install flash-attn\n", []),
         ("compose.yaml", "services:\n  a:\n    runtime: nvidia\n", [(3, 5)]),
         ("docker-compose.yml", "services:\n  a:\n    x:\n      - driver: nvidia\n", [(4, 9)]),
         ("compose.yaml", "a:\n  runtime: nvidia\n", []),
@@ -280,6 +291,11 @@ def test_other_files(name: str, text: str, places: list[tuple[int, int]]) -> Non
         ("constraints.txt", Environment.REQUIREMENTS),
         ("environment.yml", Environment.CONDA),
         ("conda_env.yaml", Environment.CONDA),
+        ("scripts/train.slurm", Environment.SCRIPT),
+        ("Makefile", Environment.SCRIPT),
+        (".github/workflows/test.yml", Environment.WORKFLOW),
+        (".circleci/config.yml", Environment.WORKFLOW),
+        (".github/dependabot.yml", None),
         ("notes.txt", None),
         ("config.yaml", None),
         ("requirements.py", None),
@@ -288,6 +304,18 @@ def test_other_files(name: str, text: str, places: list[tuple[int, int]]) -> Non
 def test_the_kind_is_decided_by_the_name(name: str, kind: Environment | None) -> None:
     assert environment_of(name) is kind
     assert (kind_of(name) is Kind.ENVIRONMENT) is (kind is not None)
+
+
+@pytest.mark.parametrize("mark", ["!", "%"])
+def test_a_notebook_that_installs_packages(mark: str) -> None:
+    cell = f"{mark}pip install numpy flash-attn\n{mark}pip install triton apex  # noqa: DF906\nimport torch"
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "code", "source": cell, "outputs": [], "metadata": {}, "execution_count": None}
+    ]
+    data = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+    found = check_file(data, "demo.ipynb", Settings(environment=True), Project()).findings
+    assert [(each.code, each.cell, each.line, each.column) for each in found] == [("DF906", 1, 1, 20)]
+    assert not check_file(data, "demo.ipynb", Settings(config_files=True), Project()).findings
 
 
 def test_folders_are_searched_with_the_option(cli: Cli, project: ProjectFolder) -> None:

@@ -304,7 +304,8 @@ class Settings:
             values.SWITCH,
             "false",
             "When checking a folder, also check its requirements files, conda environments, pyproject.toml,"
-            " pixi.toml and setup.cfg files, Dockerfiles and Compose files.",
+            " pixi.toml and setup.cfg files, Dockerfiles, Compose files, shell scripts, makefiles and CI"
+            " workflows. In a notebook, also check the commands that install packages.",
             "environment = true",
             details="devicefix always checks files that you name on the command line.",
         ),

@@ -153,18 +153,12 @@ class File:
 
     def _beside(self) -> list[Finding]:
         """Return the findings in the shell commands and the metadata of a notebook."""
-        from devicefix.rules.config_file import ConfigFile
-
         settings = self.settings
-        if (
-            self.kind is not Kind.NOTEBOOK
-            or not settings.config_files
-            or not settings.enabled(ConfigFile.code)
-        ):
+        if self.kind is not Kind.NOTEBOOK or not (settings.config_files or settings.environment):
             return []
         from devicefix.rules.config_file.notebook import check_notebook
 
-        return check_notebook(self.data)
+        return check_notebook(self.data, settings)
 
 
 class Module:

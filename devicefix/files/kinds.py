@@ -40,6 +40,8 @@ class Environment(Enum):
     DOCKERFILE = "dockerfile"
     PROJECT = "project"
     REQUIREMENTS = "requirements"
+    SCRIPT = "script"
+    WORKFLOW = "workflow"
 
 
 _ENVIRONMENTS = (
@@ -49,7 +51,10 @@ _ENVIRONMENTS = (
     (Environment.CFG, re.compile(r"setup\.cfg")),
     (Environment.DOCKERFILE, re.compile(r"(?:dockerfile|containerfile)(?:[.-][\w.-]*)?|[\w.-]+\.dockerfile")),
     (Environment.COMPOSE, re.compile(r"(?:docker-)?compose[\w.-]*\.ya?ml")),
+    (Environment.SCRIPT, re.compile(r"[^/]*\.(?:sh|bash|slurm|sbatch|mk)|(?:gnu)?makefile")),
+    (Environment.WORKFLOW, re.compile(r"\.gitlab-ci\.yml|\.travis\.yml|azure-pipelines[\w.-]*\.ya?ml")),
 )
+_WORKFLOW = re.compile(r"(?:.*/)?\.(?:github/(?:workflows|actions)|circleci|buildkite)/.*\.ya?ml")
 
 
 class Kind(Enum):
@@ -84,6 +89,8 @@ def environment_of(path: str) -> Environment | None:
     folder, name = os.path.split(path.lower())
     if os.path.basename(folder) == "requirements" and name.endswith((".txt", ".in")):
         return Environment.REQUIREMENTS
+    if _WORKFLOW.fullmatch(path.lower().replace(os.sep, "/")):
+        return Environment.WORKFLOW
     return next((kind for kind, pattern in _ENVIRONMENTS if pattern.fullmatch(name)), None)
 
 

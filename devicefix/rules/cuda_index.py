@@ -6,8 +6,8 @@ from devicefix.rules.base import Rule
 class CudaIndex(Rule):
     """
     ## What it does
-    Finds package indexes with only CUDA builds in requirements files and in `pyproject.toml`. This rule applies only
-    with `--environment` and in `devicefix migrate`.
+    Finds package indexes with only CUDA builds in requirements files, in `pyproject.toml`, and in commands of pip. This
+    rule applies only with `--environment` and in `devicefix migrate`.
 
     ## Why it matters
     Without CUDA, such an index has either no packages for the platform, or packages that include CUDA and are several

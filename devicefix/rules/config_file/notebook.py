@@ -5,36 +5,49 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from devicefix.files.positions import Lines
 from devicefix.model import Finding
 from devicefix.rules.config_file import ConfigFile
 from devicefix.rules.config_file.shell import shell_pairs
 from devicefix.rules.config_file.ties import tie
+from devicefix.rules.environment.commands import installed
+from devicefix.rules.environment.requirements import INDEX, REQUIREMENT
+
+if TYPE_CHECKING:
+    from devicefix.config.settings import Settings
 
 _SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script\s+(?:ba|z)?sh)\b")
 _CUDA_CELL = re.compile(r"\s*(%%(?:cu|cuda\w*)\b|%(?:load_ext|reload_ext)\s+nvcc\w*)")
-_COMMAND = re.compile(r"(?P<before>[ \t]*(?:[\w, \t]+=[ \t]*)?)!+(?P<command>.*)", re.S)
+_COMMAND = re.compile(
+    r"(?P<before>[ \t]*(?:[\w, \t]+=[ \t]*)?)(?:!+|%(?=(?:pip|conda|mamba)\b))(?P<command>.*)", re.S
+)
 _TOOL = re.compile(r"(?:\w+=\S+[ \t]+)*(nvidia-smi|nvcc)\b")
 _ACCELERATOR = re.compile(r'"(?:accelerator|gpuType|isGpuEnabled)"\s*:\s*(?:"[^"]*"|true)')
-_NOQA = "noqa: " + ConfigFile.code.lower()
 _SHOWN = 60
 
 
-def check_notebook(data: bytes) -> list[Finding]:
+def check_notebook(data: bytes, settings: Settings) -> list[Finding]:
     """Return what needs CUDA in a notebook besides its Python.
 
     Args:
         data: the bytes of the notebook; there are no findings if it is not one.
+        settings: those for the file, which select the commands that install packages, and everything else.
     """
     try:
         notebook = json.loads(data)
         cells = list(enumerate(notebook["cells"], 1))
-        found = [finding for number, cell in cells for finding in _in_cell(number, cell)]
-        return [*_in_metadata(data.decode(), notebook["metadata"]), *found]
+        found: list[Finding] = []
+        if settings.config_files:
+            found += _in_metadata(data.decode(), notebook["metadata"])
+            found += [finding for number, cell in cells for finding in _in_cell(number, cell)]
+        if settings.environment:
+            found += [finding for number, cell in cells for finding in _installs(number, cell)]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return []
+    return [finding for finding in found if settings.enabled(finding.code)]
 
 
 def _in_cell(number: int, cell: Any) -> Iterator[Finding]:
@@ -46,7 +59,7 @@ def _in_cell(number: int, cell: Any) -> Iterator[Finding]:
         message = f"`{compiled[1]}` compiles CUDA code, which needs a GPU; skip the cell if there is no GPU"
         yield _finding(text, compiled.start(1), compiled.end(1), message, number)
         return
-    commands = _commands(text)
+    commands = _commands(text, ConfigFile.code)
     lines = commands.splitlines(keepends=True)
     at = 0
     for line in lines:
@@ -61,14 +74,24 @@ def _in_cell(number: int, cell: Any) -> Iterator[Finding]:
             yield _finding(text, pair.start, pair.end, f"`{code}` {why}", number)
 
 
-def _commands(text: str) -> str:
-    """Return a cell with spaces in place of all that is not a command of the shell."""
+def _installs(number: int, cell: Any) -> Iterator[Finding]:
+    source = cell["source"]
+    text = source if isinstance(source, str) else "".join(source)
+    if cell["cell_type"] == "code" and "install" in text:
+        for problem in installed(_commands(text, REQUIREMENT, INDEX)):
+            found = _finding(text, problem.start, problem.end, problem.message, number)
+            yield replace(found, code=problem.code)
+
+
+def _commands(text: str, *codes: str) -> str:
+    """Return a cell with spaces in place of all that is not a command of the shell, or has `noqa` for a code."""
+    comments = [f"noqa: {code.lower()}" for code in codes]
     shell = _SHELL_CELL.match(text)
     first, continues = True, False
     parts = []
     for line in text.splitlines(keepends=True):
         command = _COMMAND.fullmatch(line)
-        if _NOQA in line.lower():
+        if any(comment in line.lower() for comment in comments):
             kept = ""
         elif (shell and not first) or continues:
             kept = line

@@ -140,7 +140,7 @@ def _source(data: bytes) -> Source | None:
 
 
 def _reader(kind: Environment) -> Reader:
-    from devicefix.rules.environment import conda, images, project, requirements
+    from devicefix.rules.environment import commands, conda, images, project, requirements
 
     readers: dict[Environment, Reader] = {
         Environment.CFG: project.cfg_problems,
@@ -149,5 +149,7 @@ def _reader(kind: Environment) -> Reader:
         Environment.DOCKERFILE: images.dockerfile_problems,
         Environment.PROJECT: project.problems,
         Environment.REQUIREMENTS: requirements.problems,
+        Environment.SCRIPT: commands.installed,
+        Environment.WORKFLOW: commands.installed,
     }
     return readers[kind]

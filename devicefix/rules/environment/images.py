@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
-from devicefix.rules.environment.packages import CONDA
-from devicefix.rules.environment.requirements import OPTION, REQUIREMENT, Problem, examine, index
+from devicefix.rules.environment.commands import installed
+from devicefix.rules.environment.requirements import Problem
 
 IMAGE = "DF908"
 
@@ -19,11 +18,6 @@ _ARG = re.compile(
     r"^[ \t]*ARG[ \t]+\w+=[\"']?(?P<image>(?:docker\.io/)?nvidia/cuda:\S+?)[\"']?[ \t]*$", re.M | re.I
 )
 _SYSTEM = re.compile(r"-(?P<name>ubuntu|debian|rockylinux|centos)(?P<version>\d[\d.]*)")
-_INSTALL = re.compile(
-    r"\b(?P<tool>pip3?|conda|mamba|micromamba)[ \t]+install\b(?P<words>(?:[^\n\\;&|#]|\\[ \t]*\r?\n)*)"
-)
-_WORD = re.compile(r"(?P<quote>[\"']?)(?P<text>[^\s\"'\\]+)(?P=quote)")
-_WITH_VALUE = {"-c", "-n", "-p", "-r", "-t", "--channel", "--name", "--prefix", "--requirement", "--target"}
 _DRIVER = re.compile(r"^[ \t-]*(?P<driver>driver[ \t]*:[ \t]*[\"']?nvidia[\"']?)[ \t]*(?:#.*)?$", re.M)
 _RUNTIME = re.compile(r"^[ \t]*(?P<runtime>runtime[ \t]*:[ \t]*[\"']?nvidia[\"']?)[ \t]*(?:#.*)?$", re.M)
 _ALL = re.compile(r"^[ \t]*(?P<gpus>gpus[ \t]*:[ \t]*\S+)[ \t]*(?:#.*)?$", re.M)
@@ -37,43 +31,7 @@ def dockerfile_problems(text: str) -> Iterator[Problem]:
             system = _SYSTEM.search(image)
             other = f"`{system['name']}:{system['version']}`" if system else "an image without CUDA"
             yield _problem(found, "image", f"`{image}` contains CUDA; without CUDA, use {other}")
-    yield from _installed(text)
-
-
-def _installed(text: str) -> Iterator[Problem]:
-    """Yield what needs CUDA in the commands that install packages. They have no fix: an image has one purpose."""
-    for command in _INSTALL.finditer(text):
-        at, end = command.span("words")
-        while (word := _WORD.search(text, at, end)) is not None:
-            at = word.end()
-            option = OPTION.match(text, word.start(), end)
-            if option is not None:
-                at = option.end()
-                yield from map(_without_fix, index(option))
-            elif word["text"] in _WITH_VALUE:
-                value = _WORD.search(text, at, end)
-                at = value.end() if value else end
-            elif not word["text"].startswith("-"):
-                yield from _package(word, command["tool"])
-
-
-def _package(word: re.Match[str], tool: str) -> Iterator[Problem]:
-    if "conda" not in tool and tool != "mamba":
-        found = examine(word["text"], word.start("text"))
-        if found is not None and not _is_of_macos(found):  # an image has Linux
-            yield _without_fix(found)
-    elif CONDA.fullmatch(re.split("[=<>!:]", word["text"].lower())[0]):
-        message = f"`{word['text']}` installs CUDA; without CUDA, leave it out"
-        yield Problem(word.start("text"), word.end("text"), REQUIREMENT, message)
-
-
-def _is_of_macos(found: Problem) -> bool:
-    """Return whether a package is missing only on macOS: then a CPU keeps it, with the marker of the fix."""
-    return found.cpu is not None and found.cpu == found.safe and "darwin" in found.cpu
-
-
-def _without_fix(found: Problem) -> Problem:
-    return replace(found, safe=None, cpu=None)
+    yield from installed(text)
 
 
 def compose_problems(text: str) -> Iterator[Problem]:
