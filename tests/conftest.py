@@ -48,6 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 for variable in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"):
     os.environ.pop(variable, None)
 
+# Most tests expect a machine without a GPU. Those of CUDA itself get the GPUs from the other variable.
+if shutil.which("nvidia-smi"):
+    os.environ.setdefault("DEVICEFIX_TEST_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 # A background job of a shell ignores SIGINT, and one of `nohup` SIGHUP. Every process that a test starts
 # would do so, too; a signal with a handler has its default there.
 for name in ("SIGINT", "SIGHUP"):

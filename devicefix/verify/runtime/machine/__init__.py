@@ -21,7 +21,17 @@ from devicefix.verify.runtime.eager import run_eagerly
 from devicefix.verify.runtime.ending import at_end
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.forks import after_fork
-from devicefix.verify.runtime.machine import autocast, cuda, making, parallel, places, saving, tensors, tools
+from devicefix.verify.runtime.machine import (
+    autocast,
+    checks,
+    cuda,
+    making,
+    parallel,
+    places,
+    saving,
+    tensors,
+    tools,
+)
 from devicefix.verify.runtime.machine.draws import Draws
 from devicefix.verify.runtime.machine.kernels import Kernels, Transparent
 from devicefix.verify.runtime.machine.moves import Moves
@@ -99,6 +109,7 @@ class Simulation:
         places.prepare()
         for part in (tensors, making, cuda, saving, parallel):
             part.install(self._machine, self._patches)
+        checks.install(self._patches)
         tools.install(self._machine, self._patches)
         self._step_as_on_a_cpu()
         autocast.install(self._patches)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from devicefix.verify.runtime.machine.checks import check_state
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST
 from devicefix.verify.runtime.machine.state import Machine
@@ -18,6 +19,7 @@ NAME = "Simulated GPU"
 _MEMORY = 16 << 30
 _USED = 1 << 20  # the reported memory in use: the true figure would vary between runs
 _VERSION = "12.6"
+_OF_CUDNN = (torch.half, torch.float, torch.double, torch.bfloat16)
 
 
 def install(machine: Machine, patches: Patches) -> None:
@@ -38,8 +40,9 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch.cuda.nvtx, "_nvtx", _Nvtx)
     patches.set(torch.backends.cuda, "is_built", lambda: True)
     cudnn = sys.modules["torch.backends.cudnn"]
-    for name, answer in {"is_available": True, "version": 90100, "is_acceptable": False}.items():
+    for name, answer in {"is_available": True, "version": 90100}.items():
         patches.set(cudnn, name, _constant(answer))
+    patches.set(cudnn, "is_acceptable", lambda tensor: tensor.is_cuda and tensor.dtype in _OF_CUDNN)
     patches.set(torch._C, "_get_accelerator", _constant(torch.device("cuda")))
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is not None:
@@ -93,6 +96,10 @@ class Cuda:
         """Replace `torch.cuda.set_device`."""
         if isinstance(device, int) and device < 0:
             return
+        if device is None or (not isinstance(device, int) and torch.device(device).index is None):
+            raise ValueError(
+                f"Expected a torch.device with a specified index or an integer, but got:{device}"
+            )
         self._machine.current = self._machine.gpu(device)
         self._machine.note("call", self._machine.current, "set_device")
 
@@ -191,6 +198,7 @@ class Cuda:
             return machine.generator(machine.gpu(device)).get_state()
 
         def set_state(state: torch.Tensor, device: Any = "cuda") -> None:
+            check_state(state)
             machine.generator(machine.gpu(device)).set_state(state)
 
         def set_states(states: Any) -> None:

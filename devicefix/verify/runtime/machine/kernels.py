@@ -19,7 +19,7 @@ _Tensor = torch.Tensor
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 # The first tensor alone decides where these run; the others may be elsewhere.
-_FIRST = {"copy_", "_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "_resize_output_"}
+_FIRST = {"copy_", "fill_", "_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "_resize_output_"}
 _INDEXING = {
     "index", "index_fill_", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index",
     "_unsafe_index_put",
@@ -27,7 +27,10 @@ _INDEXING = {
 # The results of these share the storage of an argument.
 _STORAGES = {"set_", "set_data", "_set_source", "lift_fresh"}
 # These reject scalars on the CPU together with CUDA tensors; other operations accept them.
-_STRICT = {"stack", "cat", "where_", "index_select", "gather", "dot", "mm"}
+_STRICT = {
+    "addcdiv", "addcdiv_", "cat", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_",
+    "dot", "gather", "index_select", "mm", "stack", "where_",
+}  # fmt: skip
 
 
 class Traits:
@@ -158,7 +161,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if traits is None:
             traits = self._traits[func] = Traits(func)
         if not traits.plain:
-            return self._special(traits, func, args, kwargs or {})
+            run = self._for_each if traits.rows else self._special
+            return run(traits, func, args, kwargs or {})
         place = _LACKING
         given = len(args)
         try:
@@ -326,9 +330,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
     def _indexed(self, traits: Traits, args: Any) -> int:
         """Return where an indexing operation runs.
 
-        Reading takes an index on the CPU or the same device. Writing moves the index to the tensor's device,
-        but a mask with one value becomes a `masked_fill_`, which does not
-        (`canDispatchToMaskedFill` in ATen/native/TensorAdvancedIndexing.h).
+        Reading takes an index on the CPU or the same device. Writing moves the index to the tensor's device.
 
         Raises:
             RuntimeError: the index or the values are on another device.
@@ -337,24 +339,15 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if place == FREE:
             place = next((here for here in map(place_of, tensors(args[1:])) if here != FREE), FREE)
             put(args[0], place)
-        if traits.name == "index_fill_":  # in torch 2.15 also of `x[index] = 1`, which moves the index
+        if traits.name == "index_fill_":  # called by `x[index] = 1` in torch 2.15, see `checks.py`
             return place
-        values = args[2] if len(args) > 2 and isinstance(args[2], torch.Tensor) else None
-        for index in tensors(args[1]):
-            if place_of(index) in (HOST, FREE, place):
-                continue
-            if values is None:
-                raise RuntimeError(
-                    "indices should be either on cpu or on the same device as the indexed tensor "
-                    f"({device(place)})"
-                )
-            if index.dtype == torch.bool and values.numel() == 1 and place_of(values) in (HOST, FREE):
-                raise RuntimeError(
-                    "expected self and mask to be on the same device, but got mask on"
-                    f" {device(place_of(index))} and self on {device(place)}"
-                )
-        if values is not None:
-            self._common(traits, [args[0], values])
+        if len(args) > 2 and isinstance(args[2], torch.Tensor):
+            self._common(traits, [args[0], args[2]])
+        elif any(place_of(index) not in (HOST, FREE, place) for index in tensors(args[1])):
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor "
+                f"({device(place)})"
+            )
         return place
 
     def _draw(self, traits: Traits, func: Any, args: Any, kwargs: Any, place: int) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
+from devicefix.verify.runtime.machine.checks import common_place
 from devicefix.verify.runtime.machine.kernels import note_values
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put
@@ -170,9 +171,10 @@ class Making:
         return move(self._machine, there, place)
 
     def sparse_coo_tensor(self, *args: Any, device: Any = None, **options: Any) -> Any:
-        """Replace `torch.sparse_coo_tensor`, which moves the indices to the device of the values."""
-        if device is None and len(args) > 1 and isinstance(args[1], torch.Tensor):
-            place: int | None = place_of(args[1])
+        """Replace `torch.sparse_coo_tensor`."""
+        given = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
+        if device is None and given:
+            place: int | None = common_place(given)
         else:
             place = self._place(device)
         if place is None:
@@ -315,7 +317,8 @@ def _generator_type(machine: Machine) -> type:
 
         def __new__(cls, device: Any = "cpu") -> Any:
             made: Any = super().__new__(cls)
-            made._asked = machine.wanted(device)
+            machine.wanted(device)  # there may be no such GPU
+            made._asked = torch.device(device)
             machine.generators[made._cdata] = made._asked.type
             weakref.finalize(made, machine.generators.pop, made._cdata, None)
             return made

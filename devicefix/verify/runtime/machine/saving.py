@@ -41,7 +41,7 @@ def install(machine: Machine, patches: Patches) -> None:
     locate = serialization._get_restore_location
 
     def _get_restore_location(map_location: Any) -> Any:
-        restored = locate(f"cuda:{map_location}" if type(map_location) is int else map_location)
+        restored = locate(map_location)
 
         def restore_location(storage: Any, location: str) -> Any:
             storage._devicefix_place = HOST  # files hold CPU memory

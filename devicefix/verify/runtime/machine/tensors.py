@@ -179,7 +179,7 @@ class Tensors:
             "new": method(self._new),
             "pin_memory": method(self._pin),
             "is_pinned": lambda x, *_, **__: is_pinned(x),
-            "record_stream": lambda *_: None,
+            "record_stream": method(self._record_stream),
         }
 
     def place(self, tensor: torch.Tensor) -> int:
@@ -292,14 +292,29 @@ class Tensors:
             return tensor
         return pin(tensor.clone())
 
+    def _record_stream(self, tensor: torch.Tensor, *_: Any) -> None:
+        if self.place(tensor) < 0:
+            raise NotImplementedError(
+                "Could not run 'aten::record_stream' with arguments from the 'CPU' backend"
+            )
+
     def _set_grad(self, tensor: torch.Tensor, grad: Any) -> None:
         if isinstance(grad, torch.Tensor):
             here, there = place_of(tensor), place_of(grad)
             if there == FREE:
                 put(grad, here)
             elif here not in (there, FREE):
-                raise RuntimeError("assigned grad has data located on a different device")
+                raise _other_gradient(device(here), device(there))
         _BASE.grad.__set__(tensor, grad)
+
+
+def _other_gradient(wanted: torch.device, given: torch.device) -> RuntimeError:
+    if given.type == wanted.type:
+        return RuntimeError("assigned grad has data located on a different device")
+    return RuntimeError(
+        f"attempting to assign a gradient with device type '{given.type}' to a tensor with device type"
+        f" '{wanted.type}'. Please ensure that the gradient and the tensor are on the same device"
+    )
 
 
 def check_given(args: tuple[Any, ...], place: int) -> bool:
