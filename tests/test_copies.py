@@ -1383,6 +1383,25 @@ def test_the_watch_does_not_change_the_program(tmp_path: Path) -> None:
     assert outputs[0] == outputs[1]
 
 
+def test_tensors_that_torch_swaps_keep_their_sides(tmp_path: Path) -> None:
+    """`swap_tensors` refuses tensors with weak references, as the watch has."""
+    ran = run_program(
+        tmp_path,
+        HEAD
+        + """
+torch.__future__.set_swap_module_params_on_conversion(True)
+model = nn.Linear(2, 1).to(device)
+kept = model.weight.detach().cpu()
+with torch.no_grad():
+    model.weight += 1
+print(kept.sum().item())
+""",
+        copies=True,
+    )
+    assert ran.status == 0, ran.errors
+    assert [event["changed"]["line"] for event in ran.of("copy")] == [12] and not ran.of("trouble")
+
+
 @pytest.mark.slow
 def test_the_ledger_does_not_grow(tmp_path: Path) -> None:
     ran = run_program(

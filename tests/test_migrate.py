@@ -143,6 +143,16 @@ def test_the_command_of_a_notebook(command: str, tmp_path: Path) -> None:
     assert task.command[-1] == str(tmp_path / "demo.ipynb")
 
 
+def test_paths_out_of_the_project_lead_there_from_a_copy_too(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    (folder / "inside").mkdir(parents=True)
+    (tmp_path / "data set").mkdir()
+    command = "X=../python a.py --data=../data --in ../project/inside ../none"
+    (tmp_path / "python").touch()
+    [task] = tasks([command], folder, Task([], folder, folder, ()))
+    assert task.command[-1] == f"X={tmp_path}/python a.py --data=../data --in ../project/inside ../none"
+
+
 def test_a_notebook(migrate: Migrate, folder: ProgramFolder) -> None:
     file = folder.path / "demo.ipynb"
     file.write_text(NOTEBOOK.replace("this is not Python", "print()"))

@@ -55,6 +55,15 @@ def test_the_cells_of_a_notebook_run_rewritten(folder: ProgramFolder) -> None:
     assert sorted(os.listdir(folder.path)) == ["nb.ipynb", "net.py"]
 
 
+def test_a_library_that_asks_for_ipython(folder: ProgramFolder) -> None:
+    """`get_ipython` is only there if IPython is, as for a plain Python: libraries ask for it."""
+    probe = "try:\n    found = str(get_ipython())\nexcept NameError:\n    found = 'a plain Python'\n"
+    folder.write(lib=f"import sys\nsys.modules['IPython'] = None\n{probe}")
+    write(folder, "import lib\nassert lib.found == 'a plain Python'", "get_ipython()")
+    done = folder.verify("nb.ipynb")
+    assert done.report["reason"].startswith("ModuleNotFoundError: `get_ipython()` needs IPython"), done.errors
+
+
 @pytest.mark.parametrize(
     ("last", "reason", "line"),
     [

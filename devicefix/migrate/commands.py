@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from devicefix.verify.launch import Command
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime import notebook as runtime
 from devicefix.verify.shell import shell_command
+
+_OUTER = re.compile(r"(?<![^\s=:;&|(])\.\./[^\s=:;&|()<>\"'$`\\*?]*")
 
 
 def tasks(commands: Sequence[str], root: Path, common: Task) -> list[Task]:
@@ -47,7 +50,22 @@ def shown(task: Task) -> str:
     return f"`{printable(what)}`"
 
 
+def _from_copy(command: str, folder: Path, top: Path) -> str:
+    """Return a command with absolute paths for those that lead out of the project, as `../venv/bin/python`.
+
+    The command runs in a copy of the project, which is in another folder.
+    """
+
+    def absolute(found: re.Match[str]) -> str:
+        path = os.path.normpath(folder / found[0])
+        outside = os.path.lexists(path) and not Path(path).is_relative_to(top)
+        return shlex.quote(path) if outside else found[0]
+
+    return command if os.name == "nt" else _OUTER.sub(absolute, command)
+
+
 def _task(command: str, common: Task) -> Task:
+    command = _from_copy(command, common.folder, common.root)
     words = _words(command)
     notebooks = [
         path for word in words if word.endswith(NOTEBOOK) and (path := common.folder / word).is_file()

@@ -28,8 +28,8 @@ _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 
 
 def _words() -> list[bytes]:
-    """Return what to search for in files that import a library: `fla` is a part of many words."""
-    names = {name.partition(".")[0] for name in LIBRARIES} - {"fla"}
+    """Return what to search for in files that import a library: `fla` and `kernels` are too common."""
+    names = {name.partition(".")[0] for name in LIBRARIES} - {"fla", "kernels"} | {"get_kernel"}
     return sorted(
         name.encode()
         for name in {*names, "import fla.", "import fla\n", "import fla as", "from fla.", "from fla import"}

@@ -28,7 +28,7 @@ def _known(pattern: str, cause: Cause, evidence: str, advice: str) -> Known:
     return Known(re.compile(pattern), cause, evidence, advice)
 
 
-INTERPRETER = "run `devicefix verify --triton-interpret`, which sets TRITON_INTERPRET=1"
+INTERPRETER = "set TRITON_INTERPRET=1, as `devicefix verify --triton-interpret` does"
 
 TRITON = (
     _known(

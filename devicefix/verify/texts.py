@@ -18,6 +18,7 @@ _LOW_PRECISION = re.compile(r"(?i)half|bfloat16|float16")
 _DTYPES = re.compile(r"same dtype|scalar type|Input type|but got|but found|does not match")
 _NAME = re.compile(r"name '(\w+)' is not defined|variable '(\w+)'|no attribute '(\w+)'|import name '(\w+)'")
 _LOOKS_FOR_FILE = re.compile(r"^assert\b.*\b(exists|is_?file|is_?dir)\(")
+_ASKS_DEVICE = re.compile(r"\.is_cuda\b|\.device\b.*\bcuda\b")
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
@@ -134,6 +135,18 @@ def _surroundings(case: Case) -> Explanation | None:
 def _is_alike(case: Case) -> bool:
     """Return whether CUDA does not change an error: the name of a file may have the device in it."""
     return not case.trials.refused and alike(case.run, case.trials.original())
+
+
+def rejected(case: Case) -> Explanation | None:
+    """Explain an assertion that tensors are on CUDA, which no rule reports above a Triton kernel."""
+    if not case.raises or case.failure.kind != "AssertionError":
+        return None
+    at = case.frames[0]
+    if not _ASKS_DEVICE.search(source(at)) or case.ties([at]):
+        return None
+    evidence = f"{shown(at)} rejects CPU tensors: {source(at)}"
+    advice = "add a CPU path, or, for a Triton kernel, remove the check and set TRITON_INTERPRET=1"
+    return Explanation(Cause.CPU, advice, (evidence,))
 
 
 def precision(case: Case) -> Explanation | None:

@@ -107,6 +107,8 @@ def _on_this_machine(case: Case) -> Explanation:
         return _unknown(
             case, *evidence, "a second run on the CPU has no error, so the program's behavior varies"
         )
+    if asked := [request for request in case.requests if case.ties([request.place])]:
+        return tie_left(case, asked, *evidence)
     if _suspects(case) and works(case.trials.answered()):
         answered = "the original also runs on the CPU if the CPU handles its requests for CUDA"
         return wrong_fix(case, *evidence, answered)

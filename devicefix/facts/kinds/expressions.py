@@ -13,6 +13,8 @@ from devicefix.facts.kinds.library import WRAPPERS, of_constant
 from devicefix.facts.reaching import BINDINGS
 from devicefix.facts.values import choice, cuda_string, last_name
 
+_NO_TENSOR = (ast.In, ast.NotIn, ast.Is, ast.IsNot)  # these comparisons give a bool
+
 
 class KindsOf(Calls, Bindings):
     """The kinds of the expressions of one module.
@@ -51,8 +53,13 @@ class KindsOf(Calls, Bindings):
                 return Kinds({Kind.COLLECTION: node})
             case ast.JoinedStr():
                 return Kinds({Kind.STRING: node})
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()) if self._guards.implies(node):
+                return Kinds({Kind.FLAG: node})
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(op, _NO_TENSOR):
+                sides = (self.of(left, depth), self.of(right, depth))
+                return next((side for side in sides if side.are({Kind.TENSOR})), Kinds({Kind.OTHER: node}))
             case ast.Compare() | ast.UnaryOp(op=ast.Not()):
-                return Kinds({Kind.FLAG if self._guards.implies(node) else Kind.OTHER: node})
+                return Kinds({Kind.OTHER: node})
             case ast.Lambda():
                 return Kinds({Kind.OTHER: node})
             case ast.UnaryOp(operand=operand):

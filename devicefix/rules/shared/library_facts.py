@@ -100,6 +100,9 @@ LIBRARIES = {
     "triton": Library(CALL, _TORCH_PATH, "3.9.0"),
     "fla": Library(CALL, "its kernels need Triton; add a CPU path with torch operators", "0.6.0"),
     "liger_kernel": Library(CALL, f"its kernels need Triton; {_NN}", "0.8.5"),
+    "kernels.get_kernel": Library(
+        CALL, "most kernels of the Hub are only built for CUDA; load it only if CUDA is available"
+    ),
     "tilelang": Library(CALL, _TORCH_PATH),
     "quack": Library(IMPORT, "its kernels need CUTLASS, which needs CUDA; add a CPU path with torch operators", "0.6.5"),
     "cutlass": Library(CALL, "without CUDA, use `torch.matmul`"),

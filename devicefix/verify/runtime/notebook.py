@@ -17,6 +17,7 @@ import re
 import sys
 import traceback
 from functools import partial
+from importlib.util import find_spec
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -75,7 +76,7 @@ class Notebook:
             setattr(builtins, f"__magic_{number}", partial(self._command, number))  # see `files.notebook`
         setattr(builtins, CELL, self._other)
         setattr(builtins, _SHOW, sys.displayhook)  # called from the cell, so that the values are compared
-        builtins.get_ipython = self._ipython  # type: ignore[attr-defined]
+        builtins.get_ipython = self._get_ipython  # type: ignore[attr-defined]
         cell: list[ast.stmt] = []
         for statement in self._tree().body:
             if _called(statement, _END):
@@ -146,6 +147,17 @@ class Notebook:
         from IPython.core.inputtransformer2 import TransformerManager
 
         return str(TransformerManager().transform_cell(text))  # type: ignore[no-untyped-call]
+
+    def _get_ipython(self) -> Any:
+        """Return the shell of IPython.
+
+        Raises:
+            NameError: there is no IPython, and the caller is a library, which asks whether there is.
+        """
+        caller = sys._getframe(1).f_code.co_filename
+        if CELL_NAME.fullmatch(caller) is None and find_spec("IPython") is None:
+            raise NameError("name 'get_ipython' is not defined", name="get_ipython")
+        return self._ipython()
 
     def _ipython(self, command: str = "get_ipython()") -> Any:
         """Return the shell of IPython, which runs commands in the notebook's module."""

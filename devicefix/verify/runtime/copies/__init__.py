@@ -35,6 +35,7 @@ def install(_: Plan, events: Events, sites: Sites) -> None:
     run_eagerly()
     watch = Watch(events, sites)
     _hook_what_modes_do_not_see(watch)
+    _hook_swaps(watch)
     _keep_fast_paths()
     _check_at_end(watch)
     _enter_in_threads(watch)
@@ -99,6 +100,17 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
     torch.nn.Module.register_parameter = watched_register  # type: ignore[method-assign]
     torch.optim.Optimizer.add_param_group = watched_add  # type: ignore[method-assign]
     torch.autograd.Function.apply = classmethod(watched_apply)  # type: ignore[method-assign,assignment]
+
+
+def _hook_swaps(watch: Watch) -> None:
+    """Patch `torch.utils.swap_tensors`, which refuses tensors with weak references, as the watch has."""
+    swap: Any = getattr(torch.utils, "swap_tensors", None)  # since torch 2.3
+
+    def watched_swap(t1: torch.Tensor, t2: torch.Tensor) -> None:
+        watch.exchange(t1, t2, lambda: swap(t1, t2))
+
+    if swap is not None:
+        torch.utils.swap_tensors = watched_swap
 
 
 def _keep_fast_paths() -> None:

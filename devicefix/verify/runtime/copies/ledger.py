@@ -120,6 +120,27 @@ class Ledger:
         elif tag is not None:
             self.set_side(result, ACCELERATOR)
 
+    def exchange(self, one: torch.Tensor, other: torch.Tensor, swap: Callable[[], None]) -> None:
+        """Run a function that swaps two tensor objects, which no weak reference may refer to, and their tags.
+
+        Args:
+            one: a tensor.
+            other: another one.
+            swap: swaps them.
+        """
+        both = (one, other)
+        handles = [self._handle(tensor) for tensor in both]
+        tagged = [self.tags.pop(id(tensor), None) is not None for tensor in both]  # drops the weak references
+        try:
+            swap()
+            handles.reverse()
+            tagged.reverse()
+        finally:
+            for tensor, handle, is_tagged in zip(both, handles, tagged, strict=True):
+                if is_tagged:
+                    tag = self.tags[id(tensor)] = Tag(tensor, self.forget)
+                    tag.key, tag.handle = id(tensor), handle
+
     def _handle(self, tensor: torch.Tensor) -> Handle | None:
         tag = self.tags.get(id(tensor))
         return tag.handle if tag is not None else None

@@ -145,6 +145,12 @@ class Watch(TorchFunctionMode):
         if isinstance(result, torch.Tensor) and result is not data:
             self.guarded(self.ledger.derived, data, result)
 
+    def exchange(self, one: torch.Tensor, other: torch.Tensor, swap: Callable[[], None]) -> None:
+        """Run a function that swaps two tensor objects, as `Ledger.exchange`."""
+        for tensor in (one, other):
+            self._leaves.pop(id(tensor), None)
+        self.ledger.exchange(one, other, swap)
+
     def registered(self, parameter: Any) -> None:
         """Record the registration of a parameter in a module."""
         if self._leaves:
