@@ -65,6 +65,32 @@ def test_a_failure_on_the_way_restores_what_was_done(
     assert sorted(files[0].parent.iterdir()) == files
 
 
+@pytest.mark.parametrize(
+    ("where", "call", "expected"),
+    [("write.os.fsync", 5, OLD), ("system.replace", 1, NEW), ("system.replace", 5, NEW), ("settle", 1, NEW)],
+)
+def test_if_the_process_that_writes_is_killed_the_first_one_completes_its_work(
+    files: list[Path], where: str, call: int, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = (
+        "import os, signal; from devicefix.files import commit, system, write; import itertools;"
+        f"real, calls = commit.{where} if 'write' not in {where!r} else {where}, itertools.count(1);"
+        f"new = lambda *a: os.kill(os.getpid(), signal.SIGKILL) if next(calls) == {call} else real(*a);"
+    )
+    owner, _, name = where.rpartition(".")
+    fault += f"setattr({owner or 'commit'}, {name!r}, new);"
+    monkeypatch.setattr(
+        commit, "_START", commit._START.replace("from devicefix", f"{fault} from devicefix", 1)
+    )
+    if expected == OLD:
+        with pytest.raises(CommitError, match="ended with status -9"):
+            commit.commit(changes(files))
+    else:
+        commit.commit(changes(files))
+    assert {file.read_bytes() for file in files} == {expected}
+    assert sorted(files[0].parent.iterdir()) == files
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_ended_at_any_moment_all_files_are_old_or_all_are_new(

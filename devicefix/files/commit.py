@@ -1,6 +1,7 @@
 """Replace many files together: all of them or none, even if the process that asks for it is killed.
 
-A separate process replaces the files; no signal to the first one reaches it.
+A separate process replaces the files; no signal to the first one reaches it. If the separate process is
+killed, the first one completes its work.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 from devicefix.config.printable import printable
 from devicefix.files import system
@@ -46,11 +49,34 @@ def commit(changes: Iterable[Change]) -> None:
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # on Windows
             check=False,
         )
-    if done.returncode or not done.stdout:
-        raise CommitError(f"the process that writes the files ended with status {done.returncode}")
-    error = json.loads(done.stdout)
-    if error:
-        raise CommitError(error)
+    said = _said(done.stdout)
+    if "error" not in said:
+        if "staged" not in said:
+            sweep(folders_of(changes))
+            raise CommitError(f"the process that writes the files ended with status {done.returncode}")
+        said["error"] = _completed([Staged(temporary, Path(target)) for temporary, target in said["staged"]])
+    if said["error"]:
+        raise CommitError(said["error"])
+
+
+def _said(output: bytes) -> dict[str, Any]:
+    """Return what the separate process has said: its staged files, and the error at its end."""
+    said: dict[str, Any] = {}
+    for line in output.splitlines():
+        with suppress(ValueError):  # it was killed while it wrote
+            said |= json.loads(line)
+    return said
+
+
+def _completed(staged: Iterable[Staged]) -> str:
+    """Replace the files that a killed process has not replaced, and return the error, or an empty one."""
+    for temporary, target in staged:
+        try:
+            if os.path.lexists(temporary):
+                system.replace(temporary, target)
+        except OSError as problem:
+            return f"{target}: {problem.strerror or problem}; some files are rewritten"
+    return ""
 
 
 @contextmanager
@@ -67,8 +93,13 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def replace_all(changes: list[Change]) -> str:
-    """Replace all files and return "", or replace none and return the reason."""
+def replace_all(changes: list[Change], say: Callable[[list[Staged]], None] = lambda _: None) -> str:
+    """Replace all files and return "", or replace none and return the reason.
+
+    Args:
+        changes: the files with their contents.
+        say: called with the files to replace and what to replace them with, before the first is replaced.
+    """
     staged: list[Staged] = []
     done: list[Change] = []
     folders = folders_of(changes)
@@ -78,6 +109,7 @@ def replace_all(changes: list[Change]) -> str:
             staged.append(stage(change))
         for change in changes:
             refuse_changed(change)
+        say(staged)
         for change, (temporary, target) in zip(changes, staged, strict=True):
             system.replace(temporary, target)
             done.append(change)
@@ -113,9 +145,20 @@ def main() -> None:
         changes = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):  # the first process ended before it had sent everything
         return
-    error = replace_all(changes)
+    error = replace_all(changes, _say_staged)
     try:
-        os.write(sys.stdout.fileno(), json.dumps(error).encode())
+        _say(error=error)
     except OSError:  # the first process has ended, and can't say it
         done = printable(error) or f"all {len(changes)} files are rewritten"
         print(f"devicefix: {done}", file=sys.stderr)
+
+
+def _say_staged(staged: list[Staged]) -> None:
+    with suppress(OSError):  # the first process has ended
+        _say(staged=[[temporary, os.fspath(target)] for temporary, target in staged])
+
+
+def _say(**what: Any) -> None:
+    line = json.dumps(what).encode() + b"\n"
+    while line:
+        line = line[os.write(sys.stdout.fileno(), line) :]
