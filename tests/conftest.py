@@ -129,8 +129,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectFolder:
 
 
 @pytest.fixture
-def cli(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Return the command line, to run in the folder `project`, without settings from the environment."""
+def cli(
+    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Cli:
+    """Return the command line, to run in the folder `project`, without the user's settings and cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     variables = {key.variable for key in KEYS.values() if key.variable}
     for name in (*variables, "NO_COLOR", "FORCE_COLOR", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)

@@ -205,6 +205,8 @@ def test_other_numbers_and_the_page(migrate: Migrate, folder: ProgramFolder) -> 
     assert "In tests:\n    tests/test_a.py:3:1 DF701" in done.output
     page = (folder.path / "out.html").read_text()
     assert "<strong>runs, numbers differ</strong>" in page and "tests/test_a.py:3:1" in page
+    changed = [line for line in page.splitlines() if 'class="row plus"' in line]
+    assert '<span class="row plus">+device = torch.device(' in changed[0] and "row minus" in changed[0]
     assert "<script" not in page
 
 

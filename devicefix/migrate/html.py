@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from devicefix.config.printable import printable
@@ -9,11 +11,14 @@ from devicefix.config.version import __version__
 from devicefix.migrate import page
 from devicefix.migrate.proof import passes
 from devicefix.migrate.session import Migration, coverage
+from devicefix.report.diff import unified
 from devicefix.report.environment import environment
 from devicefix.report.wording import count, place
 from devicefix.rules.pages import url
 from devicefix.rules.registry import RULES
 from devicefix.verify.session import Report
+
+_ROWS = {"-": "minus", "+": "plus"}
 
 
 def html(done: Migration) -> str:
@@ -30,6 +35,7 @@ def html(done: Migration) -> str:
         failing=[(command, report) for command, report in runs if not passes(report)],
         groups=page.groups(done),
         fixed=page.fixed_by_rule(done),
+        changes=list(_changes(done)),
         runs=runs,
         ran=ran,
         lines=lines,
@@ -37,6 +43,14 @@ def html(done: Migration) -> str:
         version=__version__,
     )
     return text.lstrip()  # the macros leave blank lines
+
+
+def _changes(done: Migration) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield the path of each file that changes, and the lines of its diff, each with the class of its row."""
+    for change in sorted(done.changes, key=lambda change: change.path):
+        diff = unified("", change.before, change.after).decode(errors="replace")
+        lines = diff.partition("\n@@")[2].splitlines()
+        yield change.path, [("", f"@@{lines[0]}"), *((_ROWS.get(line[:1], ""), line) for line in lines[1:])]
 
 
 def _result(report: Report) -> str:

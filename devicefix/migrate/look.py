@@ -37,7 +37,7 @@ class Look:
     Attributes:
         root: its folder.
         files: the number of Python files.
-        notebooks: the number of notebooks.
+        notebooks: the notebooks, by their paths below the folder.
         lines: the number of lines of the Python files.
         frameworks: the frameworks that it imports, with the number of files.
         scripts: the files that are started, by their paths below the folder.
@@ -47,7 +47,7 @@ class Look:
 
     root: Path
     files: int = 0
-    notebooks: int = 0
+    notebooks: list[str] = field(default_factory=list)
     lines: int = 0
     frameworks: Counter[str] = field(default_factory=Counter)
     scripts: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ def look(root: Path, files: Iterable[Path]) -> Look:
     found = Look(root)
     for file in files:
         if file.suffix == NOTEBOOK:
-            found.notebooks += 1
+            found.notebooks.append(_inside(file, root))
             continue
         try:
             text = file.read_text(encoding="utf-8", errors="replace")

@@ -36,7 +36,7 @@ def as_json(done: Migration) -> str:
         "project": {
             "root": str(look.root),
             "files": look.files,
-            "notebooks": look.notebooks,
+            "notebooks": len(look.notebooks),
             "lines": look.lines,
             "frameworks": dict(look.frameworks),
             "scripts": look.scripts,
@@ -125,7 +125,7 @@ def about(done: Migration) -> str:
     look = done.look
     parts = [count(look.files, "Python file"), f"{look.lines:,} lines"]
     if look.notebooks:
-        parts.append(count(look.notebooks, "notebook"))
+        parts.append(count(len(look.notebooks), "notebook"))
     others = [framework for framework, _ in look.frameworks.most_common() if framework != "torch"]
     if others:
         parts.append(f"with {', '.join(others[:4])}")
@@ -285,5 +285,11 @@ def _why(report: Report) -> Iterator[str]:
 
 
 def _not_run(done: Migration) -> Iterator[str]:
-    examples = [*done.look.commands, *(f"python {name}" for name in done.look.scripts), "python SCRIPT"]
+    look = done.look
+    examples = [
+        *look.commands,
+        *(f"python {name}" for name in look.scripts),
+        *look.notebooks,
+        "python SCRIPT",
+    ]
     yield f'To prove the result, add `--run "COMMAND"`, such as `--run "{printable(examples[0])}"`.'
