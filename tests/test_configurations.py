@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import Cli, ProjectFolder
+from helpers import Cli, Git, ProjectFolder
 
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
@@ -99,6 +99,18 @@ def test_no_device_or_one_that_is_checked(project: ProjectFolder, use: str, conf
     assert not findings(project, {"main.py": LOAD + use}, config)
 
 
+def test_a_device_object_is_no_text_of_a_file(project: ProjectFolder) -> None:
+    """A comparison with a string would always be false."""
+    use = (
+        'class A:\n    def __init__(self, c):\n        self.device = torch.device(c["device"])\n'
+        "        self.x = torch.ones(1, device=self.device)\n\n\nA(config)\n"
+    )
+    main = LOAD + use
+    assert findings(project, {"main.py": main}) == ["DF207 safe"]
+    (finding,) = check_files([project / "main.py"], Everywhere(Settings()))[0].result.findings
+    assert main.splitlines()[finding.line - 1].strip() == 'self.device = torch.device(c["device"])'
+
+
 def test_another_module_names_the_file(project: ProjectFolder) -> None:
     main = LOAD.replace('"config.yaml"', "options.PATH").replace("import yaml", "import options\nimport yaml")
     files = {
@@ -127,6 +139,18 @@ def test_the_rewritten_program_runs(project: ProjectFolder, cli: Cli) -> None:
             [sys.executable, "main.py"], cwd=project.path, capture_output=True, text=True, check=True
         )
         assert done.stdout == f"{device}\n"
+
+
+def test_a_folder_of_a_repository(
+    project: ProjectFolder, git: Git, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may be in a folder above the current one."""
+    git("init", "-q")
+    project.write(
+        {"config.yaml": YAML, "sub/main.py": f'{LOAD}torch.ones(1).to(config["model"]["device"])\n'}
+    )
+    monkeypatch.chdir(project / "sub")
+    assert "main.py:6:18: DF207" in cli("check", ".").output
 
 
 def test_a_changed_configuration_is_seen_in_spite_of_the_cache(project: ProjectFolder) -> None:

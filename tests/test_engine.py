@@ -381,27 +381,12 @@ def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
     assert [finding.code for finding in result.remaining] == ["DF802"]
 
 
-@pytest.mark.parametrize(
-    ("devices", "advice"),
-    [
-        ("", ", which uses a GPU if there is one"),
-        (", devices=2", ", which uses a GPU if there is one"),
-        (
-            ", devices=[0]",
-            " and `devices=[0] if torch.cuda.is_available() else 1`, because a CPU accepts only a number of"
-            " devices",
-        ),
-        (
-            ", devices=-1",
-            " and `devices=-1 if torch.cuda.is_available() else 1`, because a CPU accepts only a number of"
-            " devices",
-        ),
-    ],
-)
-def test_advice_for_a_trainer_names_its_devices_as_well(devices: str, advice: str) -> None:
-    source = f"from lightning.pytorch import Trainer\n\nTrainer(accelerator='gpu'{devices})\n"
+def test_the_list_of_devices_of_a_trainer_is_replaced_with_its_accelerator() -> None:
+    source = "from lightning.pytorch import Trainer\n\nTrainer(accelerator='gpu', devices=[0])\n"
     (finding,) = rewrite(source).findings
-    assert finding.message == f"`accelerator='gpu'` needs CUDA; use `accelerator=\"auto\"`{advice}"
+    assert finding.message == (
+        "`accelerator='gpu'` needs CUDA; without CUDA, use \"auto\", and replace `devices=[0]` by a number"
+    )
 
 
 def test_a_number_on_a_line_without_a_word_is_found_by_its_use() -> None:

@@ -210,6 +210,12 @@ def masked(target, mask):
     target[mask] = 0.0
     return target
 
+class Pair:
+    # No tensor, but it has functions of torch, by the names that a program has for them.
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func is torch.empty_like
+
 def streamed():
     with torch.cuda.stream(torch.cuda.Stream()):
         gpu.record_stream(torch.cuda.current_stream())
@@ -392,6 +398,7 @@ FACTS = [
     "torch.Generator('cuda').device == torch.device('cuda') and torch.from_dlpack(gpu).device == zero",
     "torch.backends.cudnn.is_acceptable(gpu) and not torch.backends.cudnn.is_acceptable(host)",
     "mixed() and mixed(fused=True)",
+    "torch.empty_like(Pair())",
     "torch.autograd.backward(weight.cuda().sum(), host.sum()) is None",
     "rounded(gpu)",
     "host.pin_memory().is_pinned() and not host.is_pinned() and torch.empty(1, pin_memory=True).is_pinned()",

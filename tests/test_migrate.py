@@ -249,6 +249,31 @@ def test_an_unsafe_fix_is_kept_if_it_ran(migrate: Migrate, folder: ProgramFolder
     assert left.count("DF803") == 1
 
 
+def test_an_unsafe_fix_is_kept_if_the_program_only_runs_with_it(
+    migrate: Migrate, folder: ProgramFolder
+) -> None:
+    folder.write(
+        train="""
+        import json
+        import torch
+
+        config = json.load(open("c.json"))
+        config.update({"size": 2})
+        place = torch.device(config["device"])
+
+        def made(size):
+            return torch.ones(size, device=place)
+
+        print(made(config["size"]).sum().item())
+        """
+    )
+    (folder.path / "c.json").write_text('{"device": "cuda", "size": 1}')
+    done = migrate(*RUN, "--in-place")
+    assert "trying 1 unsafe fixes" in done.stderr
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    assert 'config["device"] if torch.cuda.is_available()' in (folder.path / "train.py").read_text()
+
+
 def test_an_unsafe_fix_that_changes_numbers_is_not_kept(migrate: Migrate, folder: ProgramFolder) -> None:
     folder.write(
         train="""
@@ -408,7 +433,10 @@ def test_the_result_as_json(migrate: Migrate, folder: ProgramFolder) -> None:
 
 def test_what_the_readme_says_is_suggested(migrate: Migrate, folder: ProgramFolder) -> None:
     folder.write(train=WRAPPED, parallel=PARALLEL)
-    (folder.path / "README.md").write_text("```\n$ python train.py \\\n    --epochs 3\n```\n")
+    (folder.path / "README.md").write_text(
+        "```\npython3 -m venv env\npython setup.py install\npython get_data.py\n"
+        "$ python train.py \\\n    --epochs 3\n```\n"
+    )
     assert 'such as `--run "python train.py --epochs 3"`' in migrate().output
 
 

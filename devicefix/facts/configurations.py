@@ -141,8 +141,11 @@ class _Configuration:
 
     def _returns(self, call: ast.Call, hops: int) -> bool:
         """Return whether a call loads a configuration, or makes an object of a loaded one."""
-        if self.facts.resolve(call.func) in _LOADERS:
+        name = self.facts.resolve(call.func)
+        if name in _LOADERS:
             return True
+        if name == "torch.device":  # no configuration, and not equal to a string
+            return False
         arguments = (*call.args, *(keyword.value for keyword in call.keywords))
         if any(self.holds(each.value if isinstance(each, ast.Starred) else each, hops) for each in arguments):
             self._is_mixed |= len(arguments) > 1

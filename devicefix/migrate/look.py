@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from devicefix.files.kinds import NOTEBOOK
@@ -90,8 +91,18 @@ def commands_in(root: Path) -> list[str]:
         if _README.fullmatch(name) and (root / name).is_file():
             text = (root / name).read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
             for command in _COMMAND.findall(text):
-                found.setdefault(" ".join(command.partition(" #")[0].split())[:_LONGEST])
+                words = command.partition(" #")[0].split()
+                if _starts_own(words, root):
+                    found.setdefault(" ".join(words)[:_LONGEST])
     return sorted(found, key=_unlikely)
+
+
+def _starts_own(words: Sequence[str], root: Path) -> bool:
+    """Return whether a command starts a script or module of the project, unlike `python -m venv env`."""
+    scripts = [word for word in words if word.endswith(".py") and word != "setup.py"]
+    modules = [word.replace(".", "/") for flag, word in pairwise(words) if flag == "-m"]
+    own = [*scripts, *modules, *(f"{module}.py" for module in modules)]
+    return any(os.path.exists(root / name) for name in own)
 
 
 def _unlikely(command: str) -> bool:

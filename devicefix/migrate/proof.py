@@ -155,11 +155,25 @@ class Prover:
                 return evidence
             more = evidence | suggested(report, tried.outcomes, self._left(tried.outcomes))
             if more == evidence:
-                return before
+                return self._rescued(number, tried) or before
             self._say(f"{report.reason or report.verdict.value}: trying the fixes for this")
             evidence = more
             self._progress.save(State(number, before, evidence))
         return before
+
+    def _rescued(self, number: int, failing: Attempt) -> Evidence | None:
+        """Return the evidence with the unsafe fixes with which a failing command passes, or None."""
+        candidates = frozenset(fix.proven for fix in self._left(failing.outcomes)) - failing.evidence.proven
+        if not candidates:
+            return None
+        self._say(f"trying {len(candidates)} unsafe fixes")
+        evidence = failing.evidence | Evidence(proven=candidates)
+        every = Attempt(evidence, self._rewritten(evidence))
+        report = self._run(number, every, compare=False)
+        executed = ran(report, unsafe_fixes(every.outcomes, made=True)) & candidates
+        return (
+            failing.evidence | Evidence(proven=frozenset(executed)) if executed and passes(report) else None
+        )
 
     def _with_unsafe(self, best: Attempt) -> Attempt:
         """Return the rewrite with the unsafe fixes that the runs execute, if these pass with them."""

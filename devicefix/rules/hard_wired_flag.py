@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from devicefix.devices.context import Context
@@ -44,6 +45,18 @@ _CALLED = {name for _, name in CALLS}
 _OF_DIFFUSERS = {*OFFLOADS, XFORMERS, ATTENTION_BACKEND}
 
 
+def _length(devices: ast.expr) -> int | None:
+    """Return how many devices a literal selects, where -1 may be any number; None for other expressions."""
+    match devices:
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return len(elements) or 1
+        case ast.Constant(value=str(text)):
+            return len([part for part in text.split(",") if part.strip()]) or 1
+        case ast.UnaryOp():
+            return 1
+    return None
+
+
 class HardWiredFlag(Rule):
     """
     ## What it does
@@ -71,13 +84,15 @@ class HardWiredFlag(Rule):
     Config.cuda = torch.cuda.is_available()
     ```
 
-    In Lightning, use `accelerator="auto"`. If the call also passes a list such as `devices=[0]`, change it to
-    `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a list raises a `TypeError`.
+    In Lightning, use `accelerator="gpu" if torch.cuda.is_available() else "auto"`. If the call also passes a list such
+    as `devices=[0]`, change it to `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a list raises a
+    `TypeError`.
 
     ## Fix safety
     The fix is safe if the library documents that the option selects the GPU or the CPU, as with the `cuda` argument of
-    `torch_fidelity.calculate_metrics`: with CUDA, the option is still `True`. There is no fix for other options,
-    because their effect depends on the library.
+    `torch_fidelity.calculate_metrics`: with CUDA, the option is still `True`. The same is true of `accelerator` in
+    Lightning's `Trainer` and `Fabric`. However, the fix is unsafe if `devices` is a variable, because the program then
+    uses a single process without CUDA. There is no fix for other options, because their effect depends on the library.
     """
 
     code = "DF904"
@@ -151,14 +166,43 @@ class HardWiredFlag(Rule):
 
                 trainer = pl.Trainer(accelerator='gpu', devices=1)
             """,
+            after="""
+                import pytorch_lightning as pl
+                import torch
+
+                trainer = pl.Trainer(accelerator='gpu' if torch.cuda.is_available() else 'auto', devices=1)
+            """,
         ),
         Example(
             "an accelerator by name, with a list of devices",
             before="""
                 from lightning.fabric import Fabric
 
-                fabric = Fabric(accelerator="cuda", devices=[0])
+                fabric = Fabric(accelerator="cuda", devices=[0, 1])
             """,
+            after="""
+                from lightning.fabric import Fabric
+                import torch
+
+                fabric = Fabric(accelerator="cuda" if torch.cuda.is_available() else "auto",
+                                devices=[0, 1] if torch.cuda.is_available() else 2)
+            """,
+        ),
+        Example(
+            "an accelerator by name, with the devices of an option",
+            before="""
+                from lightning import Trainer  # torch
+
+                trainer = Trainer(accelerator="gpu", devices=options.devices)
+            """,
+            after="""
+                from lightning import Trainer  # torch
+                import torch
+
+                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
+                                  devices=options.devices if torch.cuda.is_available() else 1)
+            """,
+            unsafe=True,
         ),
         Example(
             "an accelerator of a subclass, of an option and of a dictionary",
@@ -359,6 +403,13 @@ class HardWiredFlag(Rule):
                 from lightning import Trainer  # torch
 
                 trainer = Trainer(accelerator="gpu", devices=-1)
+            """,
+            after="""
+                from lightning import Trainer  # torch
+                import torch
+
+                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
+                                  devices=-1 if torch.cuda.is_available() else 1)
             """,
         ),
         Example(
@@ -670,9 +721,7 @@ class HardWiredFlag(Rule):
             flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
             if self._lightning(name, keyword):
                 self.context.mark_handled(keyword.value)
-                code = self.context.source.code(keyword.value)
-                message = f'`accelerator={code}` needs CUDA; use `accelerator="auto"`{self._devices(node)}'
-                yield self.finding(node, message)
+                yield self._trainer(node, keyword.value)
             elif flag and name not in COPING and self._foreign(node.func) and not self._asked(node):
                 code = self.context.source.code(keyword.value)
                 yield self.finding(
@@ -877,13 +926,19 @@ class HardWiredFlag(Rule):
     def _lightning(self, name: str, keyword: ast.keyword) -> bool:
         return keyword.arg == "accelerator" and _is_of(name, LIGHTNING) and _named(keyword.value)
 
-    def _devices(self, node: ast.Call) -> str:
-        """Return the advice for the argument `devices` of a trainer: a CPU takes only how many."""
-        devices = next((keyword.value for keyword in node.keywords if keyword.arg == "devices"), None)
+    def _trainer(self, call: ast.Call, accelerator: ast.expr) -> Finding:
+        """Return the finding of a trainer of Lightning on GPUs. A CPU takes only the number of devices."""
+        code = self.context.source.code
+        fix = self.context.when_cuda(accelerator, '"auto"', of_cuda=True)
+        message = f'`accelerator={code(accelerator)}` needs CUDA; without CUDA, use "auto"'
+        devices = next((keyword.value for keyword in call.keywords if keyword.arg == "devices"), None)
         if devices is None or (isinstance(devices, ast.Constant) and self._counts(devices)):
-            return ", which uses a GPU if there is one"
-        code = self.context.source.code(devices)
-        return f" and `devices={code} if torch.cuda.is_available() else 1`, because a CPU accepts only a number of devices"
+            return self.finding(call, message, fix)
+        number = _length(devices)
+        other = self.context.when_cuda(devices, str(number or 1), of_cuda=True)
+        both = replace(fix, edits=(*fix.edits, *other.edits), needs=fix.needs | other.needs)
+        finding = self.finding(call, f"{message}, and replace `devices={code(devices)}` by a number", both)
+        return finding if number else finding.unsafe("without CUDA, there is one process")
 
     def _message(self, setting: str) -> str:
         return f"`{setting}` makes the library use CUDA; set it to `torch.cuda.is_available()`"

@@ -33,19 +33,22 @@ def configurations(summaries: Iterable[Summary]) -> list[Summary]:
     tops = tuple(os.path.join(os.path.realpath(work_tree(Path(each)) or each), "") for each in folders)
     named = ((each, name) for each in naming for name in each.configurations)
     paths = {path for each, name in named for path in _candidates(each, name, tops)}
-    found = ((path, _selected(path)) for path in sorted(paths) if os.path.isfile(path))
-    return [Summary(path, configured=selected) for path, selected in found if selected]
+    found = ((path, selected(path)) for path in sorted(paths) if os.path.isfile(path))
+    return [Summary(path, configured=values) for path, values in found if values]
 
 
 def _candidates(summary: Summary, name: str, tops: tuple[str, ...]) -> Iterator[str]:
-    folder = os.path.dirname(summary.path)
+    folder = os.path.normpath(os.path.dirname(summary.path))
     while not os.path.isabs(name) and os.path.join(os.path.realpath(folder), "").startswith(tops):
         yield os.path.normpath(os.path.join(folder, name))
-        above = os.path.dirname(folder)
-        folder = above if above != folder else os.path.join(folder, os.pardir)
+        above = os.path.normpath(os.path.join(folder, os.pardir))
+        if above == folder:  # the root of the file system
+            return
+        folder = above
 
 
-def _selected(path: str) -> tuple[tuple[str, int, str], ...]:
+def selected(path: str) -> tuple[tuple[str, int, str], ...]:
+    """Return the keys of a configuration file whose values are CUDA devices, each with its line and value."""
     from devicefix.rules.config_file.examine import cuda_values
 
     try:

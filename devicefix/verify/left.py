@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+from devicefix.config.resolver import Everywhere
+from devicefix.files.kinds import language_of
+from devicefix.runner.configurations import selected
+from devicefix.runner.run import find_files
 from devicefix.verify.case import SHOWN, Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.places import place as shown
@@ -74,6 +79,11 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
     if words := [word for word in case.task.command[1:] if re.search(r"\bcuda\b", word)]:
         evidence.append(f"the program's arguments request CUDA: `{' '.join(words)}`")
         return Explanation(Cause.TIE, "pass `cpu` instead of `cuda`", (*evidence, *more))
+    if configured := _configured(case):
+        evidence.append(f"the device may come from {configured[0]}")
+        evidence += configured[1:]
+        advice = "set the device to `cpu` there, or pass it to the program, as in `device=cpu` with Hydra"
+        return Explanation(Cause.TIE, advice, (*evidence, *more))
     ties = case.ties_in(place.file for place in places)
     evidence.append("the device may come from the lines below" if ties else "no finding explains the device")
     advice = (
@@ -81,6 +91,19 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         " it only if CUDA is available; to check configuration files, run `devicefix check --config-files`"
     )
     return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
+
+
+def _configured(case: Case) -> list[str]:
+    """Return the lines of the program's configuration files that select CUDA."""
+    found = []
+    resolver = Everywhere(replace(case.resolver.root, config_files=True, quiet=True))
+    for file in find_files(map(Path, case.program.roots), resolver, lambda _: None):
+        if language_of(str(file)) in ("yaml", "json", "toml") and ".hydra" not in file.parts:
+            found += [
+                f"{shown_path(str(file))}:{line} (`{key}: {value}`)"
+                for key, line, value in selected(str(file))
+            ]
+    return found[:SHOWN]
 
 
 def _written(file: str, *evidence: str) -> Explanation:

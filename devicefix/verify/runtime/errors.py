@@ -96,7 +96,9 @@ def emit(events: Events, problem: BaseException) -> None:
         problem: the error, with its traceback.
     """
     if isinstance(problem, SystemExit) and not isinstance(problem.code, str):
-        if problem.code:
+        if problem.code and (handled := _handled(problem)) is not None:
+            emit(events, handled)
+        elif problem.code:
             events.emit("exit", status=problem.code, frames=[*_frames(problem.__traceback__)])
         return
     if isinstance(problem, GeneratorExit) or id(problem) in _reported:
@@ -113,6 +115,14 @@ def emit(events: Events, problem: BaseException) -> None:
         bases=[base.__name__ for base in type(problem).__mro__[1:]],
         before=[*_before(problem)],
     )
+
+
+def _handled(problem: SystemExit) -> Exception | None:
+    """Return the error that a program handles by ending with an exit status, as Hydra does."""
+    earlier = problem.__context__
+    while isinstance(earlier, SystemExit):
+        earlier = earlier.__context__
+    return earlier if isinstance(earlier, Exception) else None
 
 
 def text(problem: BaseException) -> str:

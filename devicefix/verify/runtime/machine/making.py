@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils._device import _device_constructors
 
 from devicefix.verify.runtime.machine.checks import common_place
@@ -116,6 +117,8 @@ class Making:
         machine = self._machine
 
         def make(*args: Any, **kwargs: Any) -> Any:
+            if args and not isinstance(args[0], torch.Tensor) and has_torch_function(args[:1]):
+                return handle_torch_function(make, args[:1], *args, **kwargs)  # as a TensorDict
             asked = kwargs.get("device")
             if asked is not None:
                 kwargs["device"] = machine.wanted(asked)
