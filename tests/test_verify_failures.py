@@ -174,3 +174,20 @@ def test_rewrite_accepts_a_run_that_reached_the_limit_on_steps(folder: ProgramFo
 def test_rewrite_needs_in_place_to_verify(folder: ProgramFolder) -> None:
     done = devicefix("rewrite", "--verify", "true", cwd=folder.path)
     assert done.returncode == 2 and "--verify needs --in-place" in done.stderr
+
+
+def test_a_module_that_ends_the_program_is_named(folder: ProgramFolder) -> None:
+    folder.write(
+        main="""
+        import torch
+        x = torch.ones(2).cuda()
+        import kernel
+        print(x)
+        """,
+        kernel="print('install triton')\nexit()\n",
+    )
+    done = folder.verify("main.py")
+    assert (done.status, done.run["warnings"]) == (
+        0,
+        [f"{folder.path}/kernel.py:2 ends the program during an import"],
+    )

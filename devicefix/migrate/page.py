@@ -244,6 +244,7 @@ def _runs(done: Migration) -> Iterator[str]:
     yield click.style("Runs", bold=True)
     for command, report in zip(done.commands, done.reports, strict=True):
         yield f"  {printable(command)}: {result(report)}"
+        yield from (f"    warning: {printable(warning)}" for warning in report.run.warnings)
     ran, lines = coverage(done.reports)
     if done.changed:
         more = "" if ran == lines else "; the others are not proven"

@@ -162,7 +162,7 @@ class Run:
         not_run: the lines with fixes that did not run, in modules that were imported.
         modules: the rewritten modules, with the lines that ran.
         written: the modules that the program wrote during the run, and ran as they are.
-        warnings: problems of the watches.
+        warnings: problems of the watches, and a line that ends the program during an import.
     """
 
     verdict: Verdict = Verdict.PASS
@@ -353,4 +353,7 @@ def _warnings(events: list[dict[str, Any]]) -> list[str]:
     troubles = {
         f"could not watch {e['where']}: {e['message']}": None for e in events if e["kind"] == "trouble"
     }
-    return list(troubles)
+    ended = [
+        f"{e['file']}:{e['line']} ends the program during an import" for e in events if e["kind"] == "ended"
+    ]
+    return [*troubles, *dict.fromkeys(ended)]

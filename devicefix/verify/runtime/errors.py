@@ -100,6 +100,8 @@ def emit(events: Events, problem: BaseException) -> None:
             emit(events, handled)
         elif problem.code:
             events.emit("exit", status=problem.code, frames=[*_frames(problem.__traceback__)])
+        elif at := _importing(problem.__traceback__):
+            events.emit("ended", **at)
         return
     if isinstance(problem, GeneratorExit) or id(problem) in _reported:
         return
@@ -123,6 +125,14 @@ def _handled(problem: SystemExit) -> Exception | None:
     while isinstance(earlier, SystemExit):
         earlier = earlier.__context__
     return earlier if isinstance(earlier, Exception) else None
+
+
+def _importing(trace: TracebackType | None) -> dict[str, Any] | None:
+    """Return the line that ends the program during an import, as if the program were complete."""
+    frames = _frames(trace)
+    modules = [frame for frame in frames if frame["function"] == "<module>"]  # and the script
+    own = [frame for frame in frames if not frame["file"].startswith("<")]
+    return own[-1] if len(modules) > 1 else None
 
 
 def text(problem: BaseException) -> str:
