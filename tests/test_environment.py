@@ -60,6 +60,16 @@ REQUIREMENTS = [
         "torch==2.0.1",
     ),
     (
+        "flash-attn-3 @ https://x.org/flash_attn_3-3.0.0%2B20260318.cu128torch2100.8af-cp39-abi3-linux_x86_64.whl",
+        None,
+        "",
+    ),
+    (
+        "https://x.org/torch_scatter-2.1.2+pt20cu118-cp310-cp310-linux_x86_64.whl",
+        None,
+        "torch_scatter==2.1.2",
+    ),
+    (
         "https://download.pytorch.org/whl/cu111/torch-1.8.1%2Bcu111-cp38-cp38-linux_x86_64.whl",
         None,
         "torch==1.8.1",

@@ -391,6 +391,7 @@ FACTS = [
     "torch.compile(nn.Linear(2, 2))(host).shape == (2, 2)",
     "torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.memory_allocated() > 0",
     "torch.cuda.synchronize() is None and torch.cuda.ipc_collect() is None",
+    "torch._C._cuda_clearCublasWorkspaces() is None",
     "torch.cuda.manual_seed(5) or torch.cuda.initial_seed() == 5 and len(torch.cuda.get_rng_state_all()) > 0",
     "written(torch.zeros(2, 2), (host > 0).cuda()).sum() == masked(torch.ones(2, 2), gpu < 0).sum() == 4",
     "masked(torch.ones(2, 2), gpu > 0).sum() == 0 and torch.zeros(2).fill_(gpu.sum()).sum() == 8",

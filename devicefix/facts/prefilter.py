@@ -25,7 +25,7 @@ _NEED_CUDA = frozenset(
     accelerated_scan adam_atan2 amp_C apex apex_C awq_inference_engine causal_conv1d cubvh cudf cugraph
     cuml cupy cupyx cutlass dcn_v2 DCNv2 DCNv3 DCNv4 deep_ep deep_gemm diff_gaussian_rasterization
     diff_surfel_rasterization diffoctreerast diso exllamav2 fast_hadamard_transform fla flash_attn
-    flash_attn_interface flash_mla flashinfer fused_ssim grouped_gemm gsplat liger_kernel lightseq
+    flash_attn_interface flash_mla flashinfer fused_ssim grouped_gemm gsplat kernels liger_kernel lightseq
     mamba_ssm megablocks MultiScaleDeformableAttention nerfacc nvdiffrast nvidia nvidia_smi
     pointnet2_ops py3nvml pykeops pynvml q8_kernels quack ring_flash_attn sageattention simple_knn
     spconv tensorrt tensorrt_llm tilelang tinycudann transformer_engine trifast triton unsloth vox2seq

@@ -937,7 +937,8 @@ class HardWiredFlag(Rule):
         number = _length(devices)
         other = self.context.when_cuda(devices, str(number or 1), of_cuda=True)
         both = replace(fix, edits=(*fix.edits, *other.edits), needs=fix.needs | other.needs)
-        finding = self.finding(call, f"{message}, and replace `devices={code(devices)}` by a number", both)
+        message += f" and `devices={code(devices)} if torch.cuda.is_available() else {number or 1}`"
+        finding = self.finding(call, message, both)
         return finding if number else finding.unsafe("without CUDA, there is one process")
 
     def _message(self, setting: str) -> str:

@@ -37,6 +37,7 @@ _PACKAGES = {
     "cupy": Package(_COMPILES),
     "diff-gaussian-rasterization": Package(_COMPILES),
     "flash-attn": Package(_COMPILES),
+    "flash-attn-3": Package(_COMPILES),
     "fused-ssim": Package(_COMPILES),
     "mamba-ssm": Package(_COMPILES),
     "minkowskiengine": Package(_COMPILES),

@@ -19,7 +19,10 @@ _MARKER = 'sys_platform != "darwin"'
 _PLATFORM = re.compile(r"\b(?:sys_platform|platform_system|os_name)\b")
 _BUILD = re.compile(r"\+cu\d+")
 _LOCAL_CUDA = re.compile(r"(?:pt|torch)?[\d.]*cu\d+\w*")
-_WHEEL = re.compile(r".*/(?P<name>\w+)-(?P<version>[\w.]+)(?:\+|%2B)cu\d+-[^/]*\.whl", re.I)
+_WHEEL = re.compile(
+    r".*/(?P<name>\w+)-(?P<version>[\w.]+)(?:\+|%2B)(?:[\w.]*[._])?(?:pt\d+)?cu\d{2,3}(?!\d)[\w.]*-[^/]*\.whl",
+    re.I,
+)
 _CUDA_URL = re.compile(r"(?<![a-z])cu\d{2,3}(?!\d)")
 _NVIDIA_INDEX = re.compile(r"https?://(?:pypi\.ngc\.|pypi\.|developer\.download\.)nvidia\.com\S*")
 OPTION = re.compile(
@@ -116,11 +119,9 @@ def _built(found: Requirement, specifier: Specifier, text: str, start: int) -> P
 
 def _at_url(found: Requirement, text: str, start: int) -> Problem | None:
     end = start + len(text)
-    wheel = _WHEEL.fullmatch(found.url or "")
+    wheel = _WHEEL.fullmatch((found.url or "").strip())
     if wheel is not None:
-        public = f"{found.name}=={wheel['version']}"
-        message = f"this wheel is built for CUDA; without CUDA, require `{public}`"
-        return Problem(start, end, REQUIREMENT, message, None, public)
+        return _wheel(wheel, start, end)
     if (needed := package(found.name)) is None:
         return None
     return Problem(
@@ -128,13 +129,19 @@ def _at_url(found: Requirement, text: str, start: int) -> Problem | None:
     )
 
 
+def _wheel(wheel: re.Match[str], start: int, end: int) -> Problem:
+    public = "" if package(wheel["name"]) else f"{wheel['name']}=={wheel['version']}"
+    advice = f"require `{public}`" if public else "leave it out"
+    return Problem(
+        start, end, REQUIREMENT, f"this wheel is built for CUDA; without CUDA, {advice}", None, public
+    )
+
+
 def _from_source(text: str, start: int) -> Problem | None:
     """Examine a URL, a repository or a folder."""
     end = start + len(text)
     if wheel := _WHEEL.fullmatch(text):
-        public = f"{wheel['name']}=={wheel['version']}"
-        message = f"this wheel is built for CUDA; without CUDA, require `{public}`"
-        return Problem(start, end, REQUIREMENT, message, None, public)
+        return _wheel(wheel, start, end)
     source = _GIT.fullmatch(text.strip())
     if source is None:
         return None

@@ -44,6 +44,7 @@ def install(machine: Machine, patches: Patches) -> None:
         patches.set(cudnn, name, _constant(answer))
     patches.set(cudnn, "is_acceptable", lambda tensor: tensor.is_cuda and tensor.dtype in _OF_CUDNN)
     patches.set(torch._C, "_get_accelerator", _constant(torch.device("cuda")))
+    patches.set(torch._C, "_cuda_clearCublasWorkspaces", _constant(None))  # of older versions of Lightning
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is not None:
         patches.set(torch, "Stream", streams.stream_type)
