@@ -135,6 +135,29 @@ NOTEBOOK = """\
 """
 
 
+def test_a_device_from_elsewhere_that_only_a_run_shows(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(
+        train="import trainers\nprint(trainers.train(0).item())\n",
+        trainers="""
+        import torch
+        from utils import move
+
+        def train(rank):
+            return move({"x": torch.ones(2)}, rank)["x"].sum()
+        """,
+        utils="""
+        import torch
+
+        def move(batch, device):
+            return {k: v.to(device) for k, v in batch.items()}
+        """,
+    )
+    done = migrate(*RUN, "--in-place")
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    assert 'v.to(device if torch.cuda.is_available() else "cpu")' in (folder.path / "utils.py").read_text()
+    assert "1 DF208 A run showed that a device from elsewhere is a CUDA device" in done.output
+
+
 @pytest.mark.parametrize("command", ["python demo.ipynb", "jupyter execute demo.ipynb", "demo.ipynb"])
 def test_the_command_of_a_notebook(command: str, tmp_path: Path) -> None:
     (tmp_path / "demo.ipynb").write_text(NOTEBOOK)

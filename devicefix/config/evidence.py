@@ -13,9 +13,9 @@ class Seen(NamedTuple):
 
     Attributes:
         kind: "copy" for a call that copies on a GPU only, while both sides are in use; "attribute" for an
-            attribute that the object has on CUDA only.
+            attribute that the object has on CUDA only; "request" for a request for CUDA.
         line: the line, from 1.
-        name: the name of the method that moves, or of the attribute.
+        name: the name of the method that moves, or of the attribute; empty for a request.
     """
 
     kind: str

@@ -105,6 +105,10 @@ def _seen(report: Report) -> Iterator[tuple[str, Seen]]:
         if hazard.what in _COPIES and method:
             file, line = line_of(hazard.moved)
             yield file, Seen("copy", line, method[1])
+    for request in report.run.requests:
+        if request.library is None:
+            file, line = line_of(request.place)
+            yield file, Seen("request", line, "")
     failure = report.run.failure
     missing = _NO_ATTRIBUTE.match(failure.error) if failure else None
     if failure and failure.frames and missing and failure.library in ("", "torch"):

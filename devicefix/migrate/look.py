@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from devicefix.files.kinds import NOTEBOOK
+from devicefix.files.kinds import NOTEBOOK, is_python
 from devicefix.files.origin import is_test
 
 # Packages that decide how a PyTorch program is built, started or distributed.
@@ -67,6 +67,8 @@ def look(root: Path, files: Iterable[Path]) -> Look:
     for file in files:
         if file.suffix == NOTEBOOK:
             found.notebooks.append(_inside(file, root))
+            continue
+        if not is_python(file.name):
             continue
         try:
             text = file.read_text(encoding="utf-8", errors="replace")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from devicefix.config.evidence import Evidence
 from devicefix.config.resolver import Resolver
-from devicefix.files.kinds import environment_of
 from devicefix.files.origin import Origin, origin_of
 from devicefix.files.write import Change
 from devicefix.migrate.cells import line_of, lines_of
@@ -167,7 +166,7 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
     resolver = resolver.changed(environment=True, config_files=True)
     files = find_files([request.root], resolver, unread.append)
     display.say(f"looking at {count(len(files), 'file')}")
-    about = look(request.root, [file for file in files if environment_of(str(file)) is None])
+    about = look(request.root, files)
     beside = environment(files)
     # The original of a new file stays as it is: it installs the same as before on a machine with CUDA.
     replaced = {variant.original for variant in beside if not variant.exists}

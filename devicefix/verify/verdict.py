@@ -354,6 +354,8 @@ def _warnings(events: list[dict[str, Any]]) -> list[str]:
         f"could not watch {e['where']}: {e['message']}": None for e in events if e["kind"] == "trouble"
     }
     ended = [
-        f"{e['file']}:{e['line']} ends the program during an import" for e in events if e["kind"] == "ended"
+        f"{e['file']}:{e['line']} ends the program during an import"
+        for e in events
+        if e["kind"] == "ended import"
     ]
     return [*troubles, *dict.fromkeys(ended)]

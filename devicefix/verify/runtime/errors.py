@@ -101,7 +101,7 @@ def emit(events: Events, problem: BaseException) -> None:
         elif problem.code:
             events.emit("exit", status=problem.code, frames=[*_frames(problem.__traceback__)])
         elif at := _importing(problem.__traceback__):
-            events.emit("ended", **at)
+            events.emit("ended import", **at)
         return
     if isinstance(problem, GeneratorExit) or id(problem) in _reported:
         return
