@@ -784,6 +784,42 @@ def test_a_difference_on_the_cpu_has_a_hint(kind: str, one: Any, other: Any, wor
     assert word in hint(Difference(kind, one=one, other=other))
 
 
+def test_the_lines_of_configurations_that_select_cuda_are_named(
+    folder: ProgramFolder, verify: Verify
+) -> None:
+    (folder.path / "configs").mkdir()
+    (folder.path / "configs" / "base.json").write_text('{\n "size": 2,\n "place": "cuda:0"\n}\n')
+    folder.write(
+        train="""
+        import json, os, torch
+        config = json.load(open(os.path.join("configs", os.environ.get("NAME", "base") + ".json")))
+        print(torch.ones(config["size"]).to(config["place"]).sum())
+        """
+    )
+    found = verify()
+    assert found.explanation is not None and found.explanation.cause is Cause.TIE
+    text = click.unstyle(report.text(found))
+    assert "configs/base.json:3 (`place: cuda:0`)" in text and "set the device to `cpu` there" in text
+
+
+def test_an_error_that_the_program_handles_has_a_cause(folder: ProgramFolder, verify: Verify) -> None:
+    """Programs of Hydra print their errors themselves, and end with exit status 1."""
+    folder.write(
+        train="""
+        import sys, torch, traceback
+        try:
+            torch.ones(2).to(sys.argv[1])
+            open("nowhere")
+        except Exception:
+            traceback.print_exc()
+            sys.exit(1)
+        """
+    )
+    found = verify("cuda")
+    assert found.reason == "AssertionError: Torch not compiled with CUDA enabled"
+    assert found.explanation is not None and found.explanation.cause is Cause.TIE
+
+
 def test_a_module_of_the_project_that_is_not_on_the_path(folder: ProgramFolder) -> None:
     folder.write(
         **{"net/__init__": "value = 1\n", "scripts/train": "import torch\nimport net\n", "setup": ""}
