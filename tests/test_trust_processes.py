@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -30,6 +32,7 @@ PLANTED = sys.stdlib_module_names | {
 # What pip makes of the entry point, but with a start method, and with a line for each worker process.
 SCRIPT = """
 import sys
+import time
 from devicefix.cli import main
 
 if __name__ == "__main__":
@@ -226,3 +229,21 @@ def starts_processes(file: Path) -> bool:
         elif isinstance(node, ast.Attribute):
             named.add(ast.unparse(node))
     return any(STARTING.match(name) for name in named)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_worker_processes_end_with_the_one_that_is_killed(tmp_path: Path) -> None:
+    psutil = pytest.importorskip("psutil")
+    for number in range(200):
+        (tmp_path / f"m{number}.py").write_text(TIED * 20)
+    command = [sys.executable, "-m", "devicefix", "check", "--quiet", "--no-cache", "--jobs", "2", "."]
+    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    workers: list[Any] = []
+    while first.poll() is None and len(workers) < 2:
+        workers = psutil.Process(first.pid).children()
+    time.sleep(0.3)
+    assert first.poll() is None and len(workers) == 2
+    first.kill()
+    first.wait()
+    assert not psutil.wait_procs(workers, timeout=20)[1]

@@ -57,6 +57,9 @@ def pool_for(settings: Settings, files: int, stack: ExitStack) -> Pool:
 
 def _start(room: int) -> None:
     """Prepare a worker process, which keeps so many bytes of source parsed."""
+    from devicefix.runner.processes import end_with_parent
+
+    end_with_parent()
     PARSED.room = room
     # Ctrl-C ends a worker silently: the process that started it prints the message.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -58,6 +58,11 @@ class Processes(ProcessPoolExecutor):
 def follow_parent(_room: int) -> None:
     """Leave Ctrl+C to the parent of this process, and end when the parent has ended, by whatever signal."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """End this process when its parent has ended, by whatever signal, instead of waiting for work forever."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
