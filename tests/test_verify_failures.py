@@ -191,3 +191,14 @@ def test_a_module_that_ends_the_program_is_named(folder: ProgramFolder) -> None:
         0,
         [f"{folder.path}/kernel.py:2 ends the program during an import"],
     )
+
+
+def test_a_request_by_a_function_in_c_is_named_by_its_argument(folder: ProgramFolder) -> None:
+    folder.write(
+        main="""
+        import sys, torch
+        torch.tensor([1.0], device=sys.argv[1])
+        """
+    )
+    done = folder.verify("main.py", "cuda")
+    assert [request["call"] for request in done.run["requests"]] == ["device="]

@@ -166,7 +166,7 @@ class Prover:
         candidates = frozenset(fix.proven for fix in self._left(failing.outcomes)) - failing.evidence.proven
         if not candidates:
             return None
-        self._say(f"trying {len(candidates)} unsafe fixes")
+        self._say(f"trying {len(candidates)} unsafe fix{'es' if len(candidates) > 1 else ''}")
         evidence = failing.evidence | Evidence(proven=candidates)
         every = Attempt(evidence, self._rewritten(evidence))
         report = self._run(number, every, compare=False)
@@ -182,7 +182,7 @@ class Prover:
         candidates = frozenset(fix.proven for fix in self._left(best.outcomes)) - best.evidence.proven
         if not candidates:
             return best
-        self._say(f"trying {len(candidates)} unsafe fixes")
+        self._say(f"trying {len(candidates)} unsafe fix{'es' if len(candidates) > 1 else ''}")
         every = self._tried(best.evidence | Evidence(proven=candidates))
         if not all(map(equal, every.reports)):
             return best

@@ -17,6 +17,7 @@ from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.runtime.site import Sites
 
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Where questions about CUDA pass through, and the folders of the compiler that asks them.
 _QUESTIONS = frozenset({"cuda", "accelerator", "device_interface.py", "_triton.py"})
 _COMPILER = frozenset({"_inductor", "_functorch"})
@@ -212,6 +213,8 @@ def _called_by_user(frame: FrameType | None, sites: Sites) -> str:
         return "a CUDA device"
     if last.f_code.co_filename == __file__:
         return str(last.f_locals.get("call", ""))  # in a watched function
+    if last.f_code.co_filename.startswith(_OURS):
+        return "device="  # a mode of the watch, below a function in C
     name = f"{getattr(last.f_code, 'co_qualname', last.f_code.co_name)}()"
     module = last.f_globals.get("__name__", "")
     return f"{module}.{name}" if module.startswith("torch.cuda") else name
