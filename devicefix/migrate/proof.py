@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from devicefix.config.evidence import NO_EVIDENCE, Evidence
+from devicefix.config.evidence import NO_EVIDENCE, Evidence, Proven
 from devicefix.config.resolver import Resolver
 from devicefix.files.kinds import NOTEBOOK
 from devicefix.migrate.commands import command_of, shown
@@ -163,10 +163,9 @@ class Prover:
 
     def _rescued(self, number: int, failing: Attempt) -> Evidence | None:
         """Return the evidence with the unsafe fixes with which a failing command passes, or None."""
-        candidates = frozenset(fix.proven for fix in self._left(failing.outcomes)) - failing.evidence.proven
+        candidates = self._candidates(failing)
         if not candidates:
             return None
-        self._say(f"trying {len(candidates)} unsafe fix{'es' if len(candidates) > 1 else ''}")
         evidence = failing.evidence | Evidence(proven=candidates)
         every = Attempt(evidence, self._rewritten(evidence))
         report = self._run(number, every, compare=False)
@@ -179,10 +178,9 @@ class Prover:
         """Return the rewrite with the unsafe fixes that the runs execute, if these pass with them."""
         if not best.passes or not all(map(equal, best.reports)):
             return best
-        candidates = frozenset(fix.proven for fix in self._left(best.outcomes)) - best.evidence.proven
+        candidates = self._candidates(best)
         if not candidates:
             return best
-        self._say(f"trying {len(candidates)} unsafe fix{'es' if len(candidates) > 1 else ''}")
         every = self._tried(best.evidence | Evidence(proven=candidates))
         if not all(map(equal, every.reports)):
             return best
@@ -194,6 +192,13 @@ class Prover:
             return every
         kept = self._tried(best.evidence | Evidence(proven=frozenset(executed)))
         return kept if all(map(equal, kept.reports)) else best
+
+    def _candidates(self, attempt: Attempt) -> frozenset[tuple[str, Proven]]:
+        """Return the unsafe fixes to try besides those that are made."""
+        candidates = frozenset(fix.proven for fix in self._left(attempt.outcomes)) - attempt.evidence.proven
+        if candidates:
+            self._say(f"trying {len(candidates)} unsafe fix{'es' if len(candidates) > 1 else ''}")
+        return candidates
 
     def _tried(self, evidence: Evidence) -> Attempt:
         attempt = Attempt(evidence, self._rewritten(evidence))
