@@ -173,18 +173,21 @@ class Fix:
 
     Attributes:
         edits: The edits of the code that was found.
-        safety: Whether the fix is made without `--unsafe-fixes`.
+        why: Why the fix is not safe, to be added to the message of the finding; empty for a safe fix.
         needs: Imports and definitions that the new code uses, inserted once for all fixes of the module.
         replacements: The edits and the insertions as plain text, for this fix alone; empty unless
             `Settings.replacements` asks for them.
-        why: Why the fix is not safe, and what to do, to be added to the message of the finding.
     """
 
     edits: tuple[Edit, ...]
-    safety: Safety = Safety.SAFE
+    why: str = ""
     needs: frozenset[Need] = frozenset()
     replacements: tuple[Replacement, ...] = ()
-    why: str = ""
+
+    @property
+    def safety(self) -> Safety:
+        """Whether the fix is made without `--unsafe-fixes`."""
+        return Safety.UNSAFE if self.why else Safety.SAFE
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +227,13 @@ class Finding:
     def unsafe(self, why: str) -> Finding:
         """Return the finding with a fix that is not safe, with the reason."""
         assert self.fix is not None
-        fix = replace(self.fix, safety=Safety.UNSAFE, why=why)
+        fix = replace(self.fix, why=why)
         return replace(self, message=f"{self.message} (unsafe: {why})", fix=fix)
 
     def portable(self) -> Finding:
         """Return the finding for another process, without the functions in its fix."""
         fix = self.fix
-        return replace(self, fix=Fix((), fix.safety, replacements=fix.replacements)) if fix else self
+        return replace(self, fix=Fix((), fix.why, replacements=fix.replacements)) if fix else self
 
 
 @dataclass(slots=True)

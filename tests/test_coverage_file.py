@@ -47,7 +47,8 @@ def test_a_line_ran_if_all_its_fixes_ran() -> None:
 
 def test_whether_the_fix_of_a_finding_ran() -> None:
     def finding(line: int, column: int, safety: Safety | None = Safety.SAFE, code: str = "DF101") -> Finding:
-        return Finding(code, "", line, column, line, column, Fix((), safety) if safety else None)
+        fix = Fix((), "why" if safety is Safety.UNSAFE else "") if safety else None
+        return Finding(code, "", line, column, line, column, fix)
 
     fixes = (Seen(3, 5, "DF101", (True,)), Seen(4, 5, "DF101", (True,)), Seen(4, 9, "DF101", (True, False)))
     entry = Entry("", "", fixes)

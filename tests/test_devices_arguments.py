@@ -11,13 +11,12 @@ from devicefix.devices.arguments import (
     device_argument,
     device_fix,
     device_of_tensor,
-    device_safety,
     gpu_number,
     runtime_device,
     target_device,
+    why_no_device,
 )
 from devicefix.devices.context import Context
-from devicefix.model import Safety
 from devicefix.rewrite.edits import apply
 
 AVAILABLE = "torch.cuda.is_available()"
@@ -143,11 +142,11 @@ def test_the_fix_of_a_device(code: str, new: str | None) -> None:
     assert fixed(context_of(f"import torch\n\nx.to({code})\n"), code) == new
 
 
-SAFE, UNSAFE = Safety.SAFE, Safety.UNSAFE
+SAFE, UNSAFE = True, False
 
 
 @pytest.mark.parametrize(
-    ("before", "code", "safety"),
+    ("before", "code", "safe"),
     [
         ("gpu = 0", "gpu", SAFE),
         ("where = 0", "where", SAFE),
@@ -167,13 +166,14 @@ SAFE, UNSAFE = Safety.SAFE, Safety.UNSAFE
         ("def get_device(): ...", "y.get_device()", None),
     ],
 )
-def test_the_number_of_a_gpu(before: str, code: str, safety: Safety | None) -> None:
+def test_the_number_of_a_gpu(before: str, code: str, safe: bool | None) -> None:
     context = context_of(f"import torch\n{before}\nx.to({code})\n")
-    assert gpu_number(context, expression(context, code)) is safety
+    why = gpu_number(context, expression(context, code))
+    assert (None if why is None else not why) is safe
 
 
 @pytest.mark.parametrize(
-    ("before", "code", "safety"),
+    ("before", "code", "safe"),
     [
         ("", '"cuda"', SAFE),
         ("", 'f"cuda:{i}"', SAFE),
@@ -189,7 +189,8 @@ def test_the_number_of_a_gpu(before: str, code: str, safety: Safety | None) -> N
         ("", "other", None),
     ],
 )
-def test_the_target_of_a_move(before: str, code: str, safety: Safety | None) -> None:
+def test_the_target_of_a_move(before: str, code: str, safe: bool | None) -> None:
     context = context_of(f"import torch\n{before}\nx.to({code})\n")
-    assert device_safety(context.facts, expression(context, code)) is safety
-    assert device_safety(context.facts, None) is None
+    why = why_no_device(context.facts, expression(context, code))
+    assert (None if why is None else not why) is safe
+    assert why_no_device(context.facts, None) is None

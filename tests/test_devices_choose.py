@@ -9,7 +9,7 @@ from contexts import context_of, expression
 from helpers import analyze
 
 from devicefix.devices.context import Context
-from devicefix.model import Definition, Import, Need, Refused, Safety
+from devicefix.model import Definition, Import, Need, Refused
 
 CPU_OR_CUDA = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 HERE = "torch.accelerator.current_accelerator()"
@@ -250,7 +250,7 @@ def test_a_device_of_one_flag_is_not_that_of_availability() -> None:
 
 def test_safety_is_that_of_the_place() -> None:
     context = context_of('import os\nimport torch\n\nx.cuda()\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')
-    assert context.devices.safety(expression(context, "x.cuda()")) is Safety.UNSAFE
+    assert context.devices.why_unsafe(expression(context, "x.cuda()"))
 
 
 def device_of(code: str, call: str) -> str | None:

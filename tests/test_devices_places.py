@@ -10,7 +10,6 @@ from devicefix.devices.places import InsertionPoint, Places
 from devicefix.facts.bound import Bound
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
-from devicefix.model import Safety
 from devicefix.rewrite.placement import Layout
 
 SET = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
@@ -129,45 +128,45 @@ def test_a_function_defines_it_where_import_must_not_ask(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "safety"),
+    ("code", "is_safe"),
     [
-        ("import torch\n\nx.cuda()\n", Safety.SAFE),
-        (f"{IMPORTS}x.cuda()\n{SET}\n", Safety.UNSAFE),
-        (f"{IMPORTS}{SET}\nx.cuda()\n", Safety.SAFE),
-        (f"{IMPORTS}{SET}\nx.cuda()\n{SET}\n", Safety.UNSAFE),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n{SET}\n", Safety.SAFE),
-        (f"{IMPORTS}x.cuda()\n\n\ndef f():\n    {SET}\n", Safety.UNSAFE),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n    {SET}\n", Safety.UNSAFE),
-        (f"{IMPORTS}def f(x):\n    {SET}\n    x.cuda()\n", Safety.SAFE),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\nf(1)\n{SET}\n", Safety.UNSAFE),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\n{SET}\nf(1)\n", Safety.SAFE),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\ndef g():\n    f(1)\n    {SET}\n", Safety.UNSAFE),
+        ("import torch\n\nx.cuda()\n", True),
+        (f"{IMPORTS}x.cuda()\n{SET}\n", False),
+        (f"{IMPORTS}{SET}\nx.cuda()\n", True),
+        (f"{IMPORTS}{SET}\nx.cuda()\n{SET}\n", False),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n{SET}\n", True),
+        (f"{IMPORTS}x.cuda()\n\n\ndef f():\n    {SET}\n", False),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n    {SET}\n", False),
+        (f"{IMPORTS}def f(x):\n    {SET}\n    x.cuda()\n", True),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\nf(1)\n{SET}\n", False),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\n{SET}\nf(1)\n", True),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\ndef g():\n    f(1)\n    {SET}\n", False),
     ],
 )
-def test_asking_before_devices_are_set_is_unsafe(code: str, safety: Safety) -> None:
+def test_asking_before_devices_are_set_is_unsafe(code: str, is_safe: bool) -> None:
     context = context_of(code)
-    assert places(context).safety(expression(context, "x.cuda()")) is safety
+    assert (not places(context).why_unsafe(expression(context, "x.cuda()"))) is is_safe
 
 
 @pytest.mark.parametrize(
-    ("site", "safety"),
+    ("site", "is_safe"),
     [
-        ("def f(device='cuda'):\n    pass", Safety.UNSAFE),
-        ("def f(x, device=torch.device('cuda')):\n    pass", Safety.UNSAFE),
-        ("def f(x):\n    x.to('cuda')", Safety.SAFE),
-        ("x = torch.zeros(2, device='cuda')", Safety.SAFE),
-        ("x.to('cuda')", Safety.SAFE),
+        ("def f(device='cuda'):\n    pass", False),
+        ("def f(x, device=torch.device('cuda')):\n    pass", False),
+        ("def f(x):\n    x.to('cuda')", True),
+        ("x = torch.zeros(2, device='cuda')", True),
+        ("x.to('cuda')", True),
     ],
 )
-def test_asking_on_import_is_unsafe_before_a_fork(site: str, safety: Safety) -> None:
+def test_asking_on_import_is_unsafe_before_a_fork(site: str, is_safe: bool) -> None:
     context = context_of(f"import torch\nfrom multiprocessing import Process\n\n\n{site}\n")
-    assert places(context).safety(expression(context, "'cuda'")) is safety
+    assert (not places(context).why_unsafe(expression(context, "'cuda'"))) is is_safe
 
 
 def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None:
     main = f"import os\nimport m\n\n\ndef main():\n    {SET}\n"
     context = context_of("import torch\n\nx.cuda()\n", {"main.py": main})
-    assert places(context).safety(expression(context, "x.cuda()")) is Safety.UNSAFE
+    assert places(context).why_unsafe(expression(context, "x.cuda()"))
     summary = summarize(b"import torch\n\nx.cuda()\n", "m.py")
     alone = Places(context.facts, Bound(context.facts), Project.of([summary]), "m.py", Layout(context.facts))
-    assert alone.safety(expression(context, "x.cuda()")) is Safety.SAFE
+    assert not alone.why_unsafe(expression(context, "x.cuda()"))

@@ -59,7 +59,7 @@ def exported(code: str, name: str) -> Any:
         ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", "late", frozenset({""})),
         ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", "late", frozenset()),
         ("def f():\n    os.environ['CUDA_X'] = y\ndef g():\n    f()", "late", frozenset({"f", "g"})),
-        ("p.add_argument('--x', type=int)", "options", {("x", "int")}),
+        ("p.add_argument('--x', type=int)", "options", {("x", "int", "None")}),
         ("class A:\n    def f(self):\n        self.use_cuda = torch.cuda.is_available()", "flags",
          {"use_cuda": True}),
         ("class A:\n    def f(self, x):\n        self.use_cuda = x", "flags", {"use_cuda": False}),

@@ -158,9 +158,11 @@ def test_options() -> None:
         "p.add_argument('--gpu', dest='device_id')\n"
         "p.add_argument('--n', type=str)\np.add_argument('--n', type=int)\n"
         "add_argument('--other', type=int)\n"
+        "p.add_argument('--cuda', action='store_true')\np.add_argument('--ids', default=f())\n"
     )
     assert facts.options == {
-        ("local_rank", "int"), ("r", "int"), ("gpu", ""), ("device_id", ""), ("n", "str"), ("n", "int"),
+        ("local_rank", "int", "None"), ("r", "int", "None"), ("gpu", "", "None"), ("device_id", "", "None"),
+        ("n", "str", "None"), ("n", "int", "None"), ("cuda", "", "False"), ("ids", "", ""),
     }  # fmt: skip
     assert facts.is_integer_option("local_rank")
     assert not facts.is_integer_option("gpu")

@@ -20,7 +20,7 @@ from devicefix.files.border import Borders
 from devicefix.server.flake8 import Plugin
 from devicefix.server.workspace import Workspace
 
-UNSURE = "import torch\n\nif a:\n    run(1)\nelif not torch.cuda.is_available():\n    raise OSError\nrun(3)\n"
+UNSURE = "import torch\n\nassert not config.cuda or torch.cuda.is_available()\nrun(3)\n"
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 FILES = {
     "devicefix.toml": "",

@@ -59,7 +59,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "an error that begins the CPU's path": (
-        "path",
+        "caught",
         """
         x = torch.ones(2)
         try:
@@ -132,7 +132,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "a request for the CPU before the refusal": (
-        "reported",
+        "runs",
         """
         def main(where):
             if where == 1:
@@ -281,7 +281,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "an exit in an elif": (
-        "reported",
+        "runs",
         """
         a = not print
         if a:

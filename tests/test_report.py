@@ -10,7 +10,7 @@ from devicefix.config import values
 from devicefix.config.printable import printable
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
-from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
+from devicefix.model import Finding, Fix, Outcome, Replacement, Result
 from devicefix.report import FORMATS, changes, side_by_side, statistics
 from devicefix.report.checked import Checked, File, absolute, as_text
 from devicefix.report.hunks import Row, hunks
@@ -33,7 +33,7 @@ def finding(line: int = 3, *replacements: Replacement, code: str = "DF101", **op
 
 def unsafe(line: int) -> Finding:
     """Return a finding with an unsafe fix."""
-    return Finding("DF401", "m", line, 5, line, 15, Fix((), Safety.UNSAFE, replacements=(FIRST,)))
+    return Finding("DF401", "m", line, 5, line, 15, Fix((), "w", replacements=(FIRST,)))
 
 
 def checked(**files: list[Finding]) -> Checked:

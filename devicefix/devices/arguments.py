@@ -21,8 +21,10 @@ from devicefix.facts.values import (
     last_name,
     literal_index,
 )
-from devicefix.model import Fix, Safety
+from devicefix.model import Fix
 
+_BY_NAME = "only its name suggests that it is a GPU"
+_OTHER_VALUES = "its other values are not known, and may be no GPUs"
 _GPU_LIST = re.compile(r"(^|_)(gpus|(gpu|device)_?ids?)\Z", re.I)
 
 
@@ -112,12 +114,12 @@ def device_fix(context: Context, target: ast.expr) -> Fix | None:
         return context.replace(target, device)
     if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device"):
         return context.when_cuda(target, '"cpu"')
-    safety = gpu_number(context, target)
-    if safety is Safety.SAFE:
+    why = gpu_number(context, target)
+    if why == "":
         device = context.devices.of_variable(target, target, none_is_current=False)
         if device is not None:
             return context.unless_others(target, context.replace(target, device))
-    return context.when_cuda(target, '"cpu"', safety) if safety else None
+    return None if why is None else context.when_cuda(target, '"cpu"', why)
 
 
 def name_fix(context: Context, target: ast.expr) -> Fix | None:
@@ -139,8 +141,8 @@ def name_fix(context: Context, target: ast.expr) -> Fix | None:
     return context.edit(target, lambda _: code(), use)
 
 
-def gpu_number(context: Context, target: ast.expr) -> Safety | None:
-    """Return how safe it is to take an expression for the number of a GPU, or None.
+def gpu_number(context: Context, target: ast.expr) -> str | None:
+    """Return why it is not safe to take an expression for the number of a GPU, or None if it is none.
 
     It is safe if all values that the module shows are numbers, None, or CUDA devices. It is a guess if one of
     them is a number, or if nothing but the name says so.
@@ -149,13 +151,13 @@ def gpu_number(context: Context, target: ast.expr) -> Safety | None:
         return None  # which has a rule of its own
     value = context.facts.value(target) or target
     if asks_for_index(value):
-        return Safety.SAFE if may_ask_tensor(context, value) else None
+        return "" if may_ask_tensor(context, value) else None
     if _is_asked_tensor(context.facts, target):
         return None
     kinds = context.facts.kinds.of(target)
     if NUMBERS.isdisjoint(kinds.seen):
-        return Safety.UNSAFE if _is_called_gpu(target) and not kinds.shown(set(Kind)) else None
-    return Safety.SAFE if kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}) else Safety.UNSAFE
+        return _BY_NAME if _is_called_gpu(target) and not kinds.shown(set(Kind)) else None
+    return "" if kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}) else _OTHER_VALUES
 
 
 def _is_asked_tensor(facts: Facts, target: ast.expr) -> bool:
@@ -206,17 +208,17 @@ def _is_called_gpu(target: ast.expr) -> bool:
     return index_name(name) and not device_name(name)
 
 
-def device_safety(facts: Facts, target: ast.expr | None) -> Safety | None:
-    """Return how safe it is to take the argument of `.to(...)` for a device that is not the CPU, or None."""
+def why_no_device(facts: Facts, target: ast.expr | None) -> str | None:
+    """Return why it is not safe to take an argument of `.to(...)` for a GPU, or None if it may be the CPU."""
     if target is None or cpu(facts, target):
         return None
     if current_device(facts, target) or choice(facts, target) is not None:
-        return Safety.SAFE
+        return ""
     kinds = facts.kinds.of(target)
     if kinds.shown(DEVICES - {Kind.CPU}):
-        return Safety.SAFE
+        return ""
     named = device_name(last_name(target)) or _is_called_gpu(target)
-    return Safety.UNSAFE if named and not kinds.shown(set(Kind)) else None
+    return _BY_NAME if named and not kinds.shown(set(Kind)) else None
 
 
 def _literal_device(context: Context, target: ast.expr) -> DeviceExpr | None:

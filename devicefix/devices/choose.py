@@ -18,7 +18,7 @@ from devicefix.facts import ASKS, Binding, Facts, Scope, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.project import Project
-from devicefix.model import Definition, Edit, Form, Import, Need, Refused, Safety
+from devicefix.model import Definition, Edit, Form, Import, Need, Refused
 from devicefix.rewrite.placement import Layout
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -382,14 +382,14 @@ class Devices:
         bound = Bound(self.facts, frozenset(names), self.is_circular)
         return all(bound.name(name.id, name) for name in names)
 
-    def safety(self, site: ast.AST) -> Safety:
+    def why_unsafe(self, site: ast.AST) -> str:
         """Return how safe a fix is that asks for CUDA at a site."""
-        return self._places.safety(site)
+        return self._places.why_unsafe(site)
 
     def _may_ask(self, site: ast.AST) -> bool:
         """Return whether a fix that asks for CUDA at a site is made, and safe."""
         refused = any(isinstance(need, Refused) for need in self.available(site).needs)
-        return self.safety(site) is Safety.SAFE and not refused
+        return not self.why_unsafe(site) and not refused
 
     def _target_available(self, site: ast.AST) -> DeviceExpr:
         return self._is_available(site, self._target)

@@ -18,7 +18,7 @@ from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.uses import Uses, Variable
 from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
-from devicefix.model import Edit, Fix, Safety
+from devicefix.model import Edit, Fix
 from devicefix.rewrite import blocks
 from devicefix.rewrite.imports import without_import
 from devicefix.rewrite.lines import alone
@@ -31,6 +31,7 @@ _NO_PARENTHESES = (
     ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
 )  # fmt: skip
 
+BY_A_RUN = "nothing but a run shows it"
 SKIPS = "without CUDA, the fix skips the calls inside, which may have side effects"
 _OF_OTHERS = (
     "this may be the index of another accelerator, which the file also supports: use `--target accelerator`"
@@ -104,17 +105,17 @@ class Context:
         for node in nodes:
             self.handled.update(ast.walk(node) if isinstance(node, _WITHOUT_STATEMENTS) else (node,))
 
-    def replace(self, node: ast.expr, new: DeviceExpr, safety: Safety = Safety.SAFE) -> Fix:
+    def replace(self, node: ast.expr, new: DeviceExpr, why: str = "") -> Fix:
         """Return a fix that replaces an expression, with parentheses where the new one needs them."""
         needs_parentheses = " if " in new.text and not self._accepts_conditional(node)
-        fix = self.edit(node, f"({new.text})" if needs_parentheses else new.text, new, safety)
+        fix = self.edit(node, f"({new.text})" if needs_parentheses else new.text, new, why)
         return self.unless_others(node, fix) if literal_index(node) is not None else fix
 
     def when_cuda(
         self,
         node: ast.expr,
         otherwise: str | Callable[[str], str],
-        safety: Safety = Safety.SAFE,
+        why: str = "",
         *,
         of_cuda: bool = False,
     ) -> Fix:
@@ -123,7 +124,7 @@ class Context:
         Args:
             node: The expression. If the target is any accelerator, a device becomes the accelerator's.
             otherwise: The code for a machine without CUDA, or a function that makes it from the expression's.
-            safety: How safe the fix is.
+            why: Why the fix is not safe; empty if it is.
             of_cuda: Whether the expression needs CUDA whatever the target, as a checkpoint's device does.
         """
         accelerated = None if of_cuda else self.devices.accelerated(node)
@@ -139,9 +140,9 @@ class Context:
             text = f"{text} if {question.text} else {instead}"
             return text if accepts_conditional else f"({text})"
 
-        fix = self.edit(node, new, question, safety)
-        if isinstance(otherwise, str) and safety is Safety.SAFE and has_effects(self.facts, node):
-            fix = replace(fix, safety=Safety.UNSAFE, why=SKIPS)
+        fix = self.edit(node, new, question, why)
+        if isinstance(otherwise, str) and not why and has_effects(self.facts, node):
+            fix = replace(fix, why=SKIPS)
         to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
         return self.unless_others(node, fix) if to_cpu and not accelerated else fix
 
@@ -166,7 +167,7 @@ class Context:
             fix = self.edit(test, lambda text: f"{guard} {text}", question)
         else:
             fix = self.edit(test, lambda text: f"({guard} {text})", question)
-        return replace(fix, safety=Safety.UNSAFE, why=SKIPS) if has_effects(self.facts, test) else fix
+        return replace(fix, why=SKIPS) if has_effects(self.facts, test) else fix
 
     def unless_others(self, node: ast.expr, fix: Fix) -> Fix:
         """Return a fix that makes a device the CPU without CUDA: unsafe if it may be another accelerator.
@@ -179,37 +180,35 @@ class Context:
         """
         if self.accelerator or not self.facts.serves_others or "cuda" in self.source.code(node).lower():
             return fix
-        return replace(fix, safety=Safety.UNSAFE, why=_OF_OTHERS)
+        return replace(fix, why=_OF_OTHERS)
 
-    def edit(
-        self, node: ast.expr, new: str | Callable[[str], str], use: DeviceExpr, safety: Safety = Safety.SAFE
-    ) -> Fix:
+    def edit(self, node: ast.expr, new: str | Callable[[str], str], use: DeviceExpr, why: str = "") -> Fix:
         """Return a fix that changes the code of a node.
 
         Args:
             node: The node.
             new: The new code, or a function that makes it from the old code.
             use: The expression that the new code uses, for what it needs.
-            safety: How safe the fix is.
+            why: Why the fix is not safe; empty if it is.
         """
-        return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
+        return Fix((Edit(*self.source.span(node), new),), why, use.needs)
 
-    def replace_statement(self, statement: ast.stmt, code: str, safety: Safety = Safety.SAFE) -> Fix:
+    def replace_statement(self, statement: ast.stmt, code: str, why: str = "") -> Fix:
         """Return a fix that replaces a statement without blocks, such as an assignment, by other code.
 
         Args:
             statement: The statement.
             code: One or more statements on one line.
-            safety: How safe the fix is.
+            why: Why the fix is not safe; empty if it is.
         """
-        return Fix((blocks.replace_statement(self.source, statement, self.source.quoted(code)),), safety)
+        return Fix((blocks.replace_statement(self.source, statement, self.source.quoted(code)),), why)
 
-    def put_under_guard(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
+    def put_under_guard(self, statement: ast.stmt, why: str = "") -> Fix:
         """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
         question = self.devices.question(statement)
-        statements = [statement, *(self._neighbours(statement) if safety is Safety.SAFE else ())]
+        statements = [statement, *(() if why else self._neighbours(statement))]
         edits = (blocks.put_under_guard(self.facts, each, question.text) for each in statements)
-        return Fix(tuple(edits), safety, question.needs)
+        return Fix(tuple(edits), why, question.needs)
 
     def _neighbours(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """Yield the statements right above and below one that do nothing without CUDA."""

@@ -14,12 +14,14 @@ from devicefix.facts.exports import late_calls, late_settings
 from devicefix.facts.project import Project
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
-from devicefix.model import Safety
 from devicefix.rewrite.placement import Layout, docstring, imports_something
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _MOVES = {"cuda", "to"}
-_FORKS = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start"}
+# Why not to ask for CUDA at a place.
+_FORKED = "it asks for CUDA during import, and CUDA does not survive the processes that the program forks"
+_SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
+_FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +154,8 @@ class Places:
             after = place.function.body[0]
         return None if after is None else self._layout.last_on_line(after)
 
-    def safety(self, site: ast.AST) -> Safety:
-        """Return how safe a fix is that asks for CUDA at a site.
+    def why_unsafe(self, site: ast.AST) -> str:
+        """Return why a fix that asks for CUDA at a site is not safe, an empty text if it is.
 
         It is unsafe in code that runs before the program sets a variable of the driver: during import, and in
         a function that sets it further down, or is called by code that does. It is unsafe as well during the
@@ -161,14 +163,14 @@ class Places:
         """
         function = self._facts.tree.scope(site).function
         if function is None and self._project.is_forked(self._path) and self._only_asks_on_import(site):
-            return Safety.UNSAFE
+            return _FORKED
         if not self.sets_devices_late:
-            return Safety.SAFE
+            return ""
         if function is not None:
             too_early = any(self._precedes(site, function, setting) for setting in self._late)
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
-        return Safety.UNSAFE if too_early else Safety.SAFE
+        return _SETS_LATE if too_early else ""
 
     def _only_asks_on_import(self, site: ast.AST) -> bool:
         """Return whether a site of the module is neither in its script nor in a call that starts CUDA."""
@@ -260,7 +262,7 @@ class Places:
 
     def _may_fork(self, call: ast.Call) -> bool:
         """Return whether a call may fork processes: by its name, or in the file of the function."""
-        if last_name(call.func) in _FORKS:
+        if last_name(call.func) in _FORKING:
             return True
         own = (dotted(call.func) or "").startswith("self.")
         own = own or self._facts.guards.refusals.own_function(call.func) is not None

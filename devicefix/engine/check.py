@@ -134,7 +134,6 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     """Yield the findings of the rules, without the fixes that are not possible at their place."""
     from devicefix.engine.guarded_uses import GuardedUses
     from devicefix.facts.exports import patching
-    from devicefix.facts.fallbacks import Fallbacks
     from devicefix.rules.base import attributes_of
     from devicefix.rules.dispatch import tables, visit
     from devicefix.rules.registry import RANKS, WORDS, words
@@ -144,7 +143,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     only_data = all(map(_is_data, tree.module.body))
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, WORDS, imported)
-    fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
+    fallbacks = context.facts.guards.fallbacks
     idle = IdleLoops(context.facts)
     patched = patching(context.facts, "is_available")
     guarded = GuardedUses(context)
@@ -162,7 +161,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         if fallback is not None:
             if fallback.certain:
                 continue
-            sound = sound.unfixed(f"because the handler on line {fallback.line} is the CPU path")
+            sound = sound.unfixed(f"because it only tests CUDA, and line {fallback.line} handles the error")
         bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:
             sound = sound.unsafe(f"the project replaces `{bypassed}` and may expect this call")
@@ -286,7 +285,7 @@ def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Findin
     if not any(finding.fix and not finding.fix.edits for finding in findings):
         return findings
     changed = [
-        (min(edit.start for edit in fix.edits), max(edit.end for edit in fix.edits), fix.safety)
+        (min(edit.start for edit in fix.edits), max(edit.end for edit in fix.edits), fix.why)
         for finding in findings
         if (fix := finding.fix) and fix.edits
     ]
@@ -295,11 +294,11 @@ def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Findin
         if finding.fix is None or finding.fix.edits:
             return finding
         place = source.line_starts[finding.line - 1] + finding.column - 1
-        around = [(end - start, safety) for start, end, safety in changed if start <= place < end]
+        around = [(end - start, why) for start, end, why in changed if start <= place < end]
         if not around:
             return finding.unfixed("because the surrounding code is not fixed")
-        _, safety = min(around, key=itemgetter(0))
-        return replace(finding, fix=replace(finding.fix, safety=safety))
+        _, why = min(around, key=itemgetter(0))
+        return finding.unsafe("the fix of the surrounding code is not safe") if why else finding
 
     return list(map(checked, findings))
 

@@ -1,32 +1,32 @@
-"""Handlers that are the program's own path without CUDA: they catch the error that CUDA's functions raise."""
+"""Find the handlers that serve a machine without CUDA: those of a probe, and those that use the CPU."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from weakref import proxy
 
 from devicefix.facts.names import Names
-from devicefix.facts.refusals import TRIES, Refusals, continues, may_catch, suppresses
-from devicefix.facts.scopes import FUNCTIONS, Scope, dotted
+from devicefix.facts.refusals import PRINTING, TRIES, Refusals, continues, may_catch, suppresses
+from devicefix.facts.scopes import FUNCTIONS, dotted
 from devicefix.facts.values import last_name
 
 # What torch raises without CUDA, by `torch.cuda._lazy_init`: in builds without CUDA, and without a GPU.
-_ERRORS = (AssertionError.__name__, RuntimeError.__name__)
-_CALLS = 3  # how many functions to follow to their callers
-_LEAVING = (ast.Return, ast.Break, ast.Continue)
+ERRORS = (AssertionError.__name__, RuntimeError.__name__)
+_MOVES = ("cuda", "to")
+_WORK = ("load", "save", "distributed", "multiprocessing", "jit", "hub", "compile")  # of torch
+_BUILT_IN = ("print", "str", "int", "float", "bool", "round", "format", "len", "range", "repr")
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """A path that a program takes if CUDA fails.
+    """A handler that serves a machine without CUDA.
 
     Attributes:
-        line: the line of its handler.
-        certain: whether it serves every machine without CUDA: it catches each error, and gives the CPU to
-            what the code with CUDA gives a GPU.
+        line: its line.
+        certain: whether it serves all of them: it catches each error that torch raises.
     """
 
     line: int
@@ -34,7 +34,11 @@ class Fallback:
 
 
 class Fallbacks:
-    """The paths of a module without CUDA.
+    """The handlers of a module that serve a machine without CUDA.
+
+    A handler does so in two cases. The block may be a probe: that nothing failed is all that it shows, as in
+    `torch.zeros(1).cuda(); has_gpu = True`. Or the handler gives the CPU to what the block gives a GPU. Any
+    other handler is for errors: it reports them, saves a checkpoint, or starts afresh.
 
     Args:
         facts: the names of the module.
@@ -48,35 +52,51 @@ class Fallbacks:
             word in facts.source.text for word in ("except", "suppress", "raises", "assertRaises")
         )
         self._known: dict[tuple[ast.AST, str | None], Fallback | None] = {}
-        self._callers: dict[ast.AST, Fallback | None] = {}
-        self._readers: dict[tuple[Scope, str], Fallback | None] = {}
 
-    def of(self, node: ast.AST) -> Fallback | None:
-        """Return the path that the program takes if CUDA fails at a node, None if that error ends it."""
-        if not self._any or isinstance(node, ast.Module):  # rules that search the whole module ask themselves
-            return None
-        return self._around(node) or self._of_callers(node, _CALLS) or self._of_reads(node)
-
-    def _around(self, node: ast.AST, also: str | None = None) -> Fallback | None:
-        """Return the path that the function of a node takes.
+    def of(self, node: ast.AST, error: str | None = None) -> Fallback | None:
+        """Return the handler that serves a machine without CUDA if a node fails there, None if there is none.
 
         Args:
-            node: the node that raises the error.
-            also: return only a path that gives another value to this name; to any name if empty.
+            node: the node.
+            error: the name of the class of its error; one of torch's if it is not given.
         """
+        if not self._any or isinstance(node, ast.Module):  # rules that search the whole module ask themselves
+            return None
         found, passed = None, []
         for child, parent in takewhile(
             lambda pair: not self._runs_later(pair[1]), self._facts.tree.ancestors(node)
         ):
-            if (child, also) in self._known:
-                found = self._known[child, also]
+            if (child, error) in self._known:
+                found = self._known[child, error]
                 break
             passed.append(child)
-            found = self._of_parent(child, parent, also)
+            found = self._of_parent(child, parent, (error,) if error else ERRORS)
             if found is not None:
                 break
-        self._known.update(((child, also), found) for child in passed)
+        self._known.update(((child, error), found) for child in passed)
         return found
+
+    def may_replace(self, node: ast.AST, error: str | None) -> bool:
+        """Return whether a handler of the error of a node may give another result: it sets or returns one.
+
+        Args:
+            node: a call.
+            error: the name of the class of its error, None if that is not known.
+        """
+        around = takewhile(lambda pair: not self._runs_later(pair[1]), self._facts.tree.ancestors(node))
+        return self.of(node, error) is not None or any(
+            isinstance(parent, TRIES) and child in parent.body and self.has_other_result(parent, error)
+            for child, parent in around
+        )
+
+    def has_other_result(self, node: ast.Try, error: str | None) -> bool:
+        """Return whether a handler of a `try` statement names an error, or sets or returns something then."""
+        return any(
+            may_catch(handler, error)
+            and not self._fails(handler)
+            and (_expects(handler, error) or bool(_results(handler.body)))
+            for handler in node.handlers
+        )
 
     def _runs_later(self, node: ast.AST) -> bool:
         """Return whether a node is a class or a function, but no lambda that is called at once."""
@@ -85,25 +105,25 @@ class Fallbacks:
             return not (isinstance(call, ast.Call) and call.func is node)
         return isinstance(node, (*FUNCTIONS, ast.ClassDef))
 
-    def _of_parent(self, child: ast.AST, parent: ast.AST, also: str | None) -> Fallback | None:
+    def _of_parent(self, child: ast.AST, parent: ast.AST, errors: Sequence[str]) -> Fallback | None:
         if isinstance(parent, TRIES) and child in parent.body:
-            return self._of_try(parent, also)
+            return self._of_try(parent, errors)
         if isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items)):
-            return Fallback(parent.lineno, certain=False) if also is None and _decides(parent.body) else None
+            probes = _Block(self._facts, parent.body).is_probe(continues=False)
+            return Fallback(parent.lineno, certain=False) if probes else None
         return None
 
-    def _of_try(self, node: ast.Try, also: str | None) -> Fallback | None:
+    def _of_try(self, node: ast.Try, errors: Sequence[str]) -> Fallback | None:
         block = [*node.body, *node.orelse]
         for handler in node.handlers:
-            caught = [error for error in _ERRORS if may_catch(handler, error)]
+            caught = [error for error in errors if may_catch(handler, error)]
             if not caught or self._fails(handler):
                 continue
-            shared = _results(handler.body) & ({also} if also else _results(block))
-            if shared:
-                certain = len(caught) == len(_ERRORS) and (_probes(block) or _gives_cpu(handler, shared))
-                return Fallback(handler.lineno, certain)
-            if also is None and (continues(handler.body) or _decides(block)):
-                return Fallback(handler.lineno, certain=False)
+            every = len(caught) == len(errors)
+            if _Block(self._facts, block).is_probe(continues=continues(handler.body)):
+                return Fallback(handler.lineno, every)
+            if every and _gives_cpu(handler, _results(handler.body) & _results(block)):
+                return Fallback(handler.lineno, certain=True)
         return None
 
     def _fails(self, handler: ast.ExceptHandler) -> bool:
@@ -111,54 +131,130 @@ class Fallbacks:
         raises = any(isinstance(node, ast.Raise) for node in ast.walk(handler))
         return raises or self._refusals.refuses(handler.body)
 
-    def _of_callers(self, node: ast.AST, calls: int) -> Fallback | None:
-        """Return the path that the callers of a function take, or theirs."""
-        parents = (parent for _, parent in self._facts.tree.ancestors(node))
-        function = next(filter(self._runs_later, parents), None)
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not calls:
-            return None
-        if function not in self._callers:
-            self._callers[function] = None  # a recursive function calls itself
-            found = [
-                self._around(call, also="") or self._of_callers(call, calls - 1)
-                for call in self._facts.tree.nodes_with_name(function.name)
-                if isinstance(call, ast.Call) and last_name(call.func) == function.name
-            ]
-            first = next(filter(None, found), None)
-            certain = all(fallback is not None and fallback.certain for fallback in found)
-            self._callers[function] = first and replace(first, certain=certain)
-        return self._callers[function]
 
-    def _of_reads(self, node: ast.AST) -> Fallback | None:
-        """Return the path that gives another value to the variable that gets the value of a node."""
-        statement = self._facts.tree.statement(node)
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        for target in targets:
-            name = dotted(target)
-            if name is None:
-                continue
-            scope = self._facts.tree.scope(target)
-            if (scope, name) not in self._readers:
-                reads = [read for read in self._facts.tree.reads(name) if self._is_of(read, scope, name)]
-                found = [self._around(read, also=name) for read in reads]
-                first = next(filter(None, found), None)
-                certain = all(fallback is not None and fallback.certain for fallback in found)
-                self._readers[scope, name] = first and replace(first, certain=certain)
-            if self._readers[scope, name] is not None:
-                return self._readers[scope, name]
-        return None
+class _Block:
+    """A block of statements that may be a probe.
 
-    def _is_of(self, read: ast.AST, scope: Scope, name: str) -> bool:
-        """Return whether a name at a place is the variable that it is in a scope."""
-        root = name.partition(".")[0]
-        here, there = self._facts.tree.scope(read).lookup(root), scope.lookup(root)
-        return here is None or there is None or here[0] is there[0]
+    Args:
+        facts: the names of the module.
+        statements: those of the block.
+    """
+
+    def __init__(self, facts: Names, statements: Sequence[ast.stmt]) -> None:
+        self._facts = facts
+        self._statements = statements
+        self._made: set[str] = set()  # the names that it binds to what torch made
+        self._shows = False  # whether it sets or returns what only says that nothing failed
+
+    def is_probe(self, *, continues: bool) -> bool:
+        """Return whether that nothing failed is all that the block shows.
+
+        Args:
+            continues: whether its handler does more than print the error.
+        """
+        return all(map(self._is_neutral, self._statements)) and (self._shows or continues)
+
+    def _is_neutral(self, statement: ast.stmt) -> bool:
+        """Return whether a statement does no work: it asks for CUDA, moves something, or sets a constant."""
+        match statement:
+            case ast.Pass() | ast.Import() | ast.ImportFrom() | ast.Raise():
+                return True
+            case ast.Break() | ast.Continue() | ast.FunctionDef() | ast.ClassDef() | ast.Return(value=None):
+                self._shows = True
+                return True
+            case ast.Return(value=ast.expr() as value):
+                self._shows = True
+                return self._is_constant(value)
+            case ast.Expr(value=value) | ast.Assert(test=value):
+                return self._calls_nothing_else(value)
+            case ast.Assign(targets=targets, value=value):
+                return all(self._is_neutral_binding(target, value) for target in targets)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                return self._is_neutral_binding(target, value)
+            case ast.If() | ast.With():
+                return self._is_neutral_block(statement)
+        return False
+
+    def _is_neutral_block(self, statement: ast.If | ast.With) -> bool:
+        if isinstance(statement, ast.If):
+            heads, inner = [statement.test], [*statement.body, *statement.orelse]
+        else:
+            heads, inner = [item.context_expr for item in statement.items], statement.body
+        return all(map(self._calls_nothing_else, heads)) and all(map(self._is_neutral, inner))
+
+    def _is_neutral_binding(self, target: ast.expr, value: ast.expr) -> bool:
+        if self._is_constant(value):
+            self._shows = True
+            return True
+        if not self._calls_nothing_else(value):
+            return False
+        if isinstance(value, ast.Call) and last_name(value.func) in _MOVES:
+            moved = value.func.value if isinstance(value.func, ast.Attribute) else value
+            if dotted(target) and dotted(target) == dotted(moved):  # it is the same without CUDA
+                return True
+        if not isinstance(target, ast.Name) or self._is_read_later(target):
+            return False
+        self._made.add(target.id)
+        return True
+
+    def _is_constant(self, value: ast.expr) -> bool:
+        """Return whether an expression computes nothing but, perhaps, what CUDA answers."""
+        return all(
+            self._is_answer(node) for node in ast.walk(value) if isinstance(node, (ast.Call, ast.Await))
+        ) and not (isinstance(value, ast.Name) and value.id in self._made)
+
+    def _is_answer(self, node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        name = self._facts.resolve(node.func) or ""
+        return (
+            (name.startswith("torch.cuda.") and not name.endswith("Tensor"))
+            or name == "torch.device"
+            or (isinstance(node.func, ast.Name) and node.func.id in _BUILT_IN)
+        )
+
+    def _calls_nothing_else(self, value: ast.expr) -> bool:
+        """Return whether an expression calls only torch, what torch made, or moves something."""
+        return all(self._is_neutral_call(node) for node in ast.walk(value) if isinstance(node, ast.Call))
+
+    def _is_neutral_call(self, call: ast.Call) -> bool:
+        if self._is_made(call) or last_name(call.func) in (*_MOVES, *_BUILT_IN, *PRINTING):
+            return True
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        made = list(map(self._is_made, arguments))
+        constant = map(self._is_constant, arguments)
+        return any(made) and all(a or b for a, b in zip(made, constant, strict=True))
+
+    def _is_made(self, node: ast.AST) -> bool:
+        """Return whether torch makes a value, from nothing that the program has."""
+        match node:
+            case ast.Call(func=function) if (name := self._facts.resolve(function)) is not None:
+                root, _, rest = name.partition(".")
+                return root == "torch" and rest.partition(".")[0] not in _WORK
+            case ast.Call(func=ast.Attribute(value=value)) | ast.Attribute(value=value):
+                return self._is_made(value)
+            case ast.Subscript(value=value) | ast.UnaryOp(operand=value):
+                return self._is_made(value)
+            case ast.BinOp(left=left, right=right):
+                return self._is_made(left) or self._is_made(right)
+            case ast.Name(id=name):
+                return name in self._made
+        return False
+
+    def _is_read_later(self, target: ast.Name) -> bool:
+        """Return whether a variable is read outside of the block."""
+        inside = {node for statement in self._statements for node in ast.walk(statement)}
+        tree = self._facts.tree
+        own = tree.scope(target).lookup(target.id)
+        return any(
+            read not in inside and tree.scope(read).lookup(target.id) == own for read in tree.reads(target.id)
+        )
 
 
-def _probes(block: Sequence[ast.stmt]) -> bool:
-    """Return whether all that a block computes is that it did not fail."""
-    last = block[-1]
-    return isinstance(last, (ast.Assign, ast.AnnAssign, ast.Return)) and isinstance(last.value, ast.Constant)
+def _expects(handler: ast.ExceptHandler, error: str | None) -> bool:
+    """Return whether a handler names the class of an error."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return error is not None and any(kind is not None and dotted(kind) == error for kind in kinds)
 
 
 def _gives_cpu(handler: ast.ExceptHandler, shared: set[str]) -> bool:
@@ -180,11 +276,6 @@ def _names_cpu(value: ast.expr) -> bool:
         or (isinstance(node, ast.Constant) and node.value == "cpu")
         for node in nodes
     )
-
-
-def _decides(block: Sequence[ast.stmt]) -> bool:
-    """Return whether a block ends by a result: then one without it has another."""
-    return isinstance(block[-1], _LEAVING) or _probes(block)
 
 
 def _results(block: Iterable[ast.stmt]) -> set[str]:

@@ -194,18 +194,22 @@ class Names:
     @cached_property
     def _kinds_of_options(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
-        for option, kind in self.options:
+        for option, kind, _ in self.options:
             found.setdefault(option, set()).add(kind)
         return found
 
     @cached_property
-    def options(self) -> frozenset[tuple[str, str]]:
-        """Return the command line's options that this module declares, each with its type."""
-        found: set[tuple[str, str]] = set()
+    def options(self) -> frozenset[tuple[str, str, str]]:
+        """Return the command line's options that this module declares, each with its type and its default.
+
+        The default is a literal, or empty if it is not known.
+        """
+        found: set[tuple[str, str, str]] = set()
         for node in self.tree.nodes_with("add_argument"):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 if node.func.attr == "add_argument":
-                    found.update((name, _option_type(node)) for name in option_names(node))
+                    kind, default = _option_type(node), _option_default(node)
+                    found.update((name, kind, default) for name in option_names(node))
         return frozenset(found)
 
 
@@ -270,6 +274,22 @@ def _missing(facts: Names, binding: Binding) -> bool:
 def _option_type(call: ast.Call) -> str:
     kind = next((keyword.value for keyword in call.keywords if keyword.arg == "type"), None)
     return kind.id if isinstance(kind, ast.Name) else ""
+
+
+def _option_default(call: ast.Call) -> str:
+    """Return the default of an option as a literal, an empty text if it is not known.
+
+    https://docs.python.org/3/library/argparse.html#action
+    """
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    if "default" not in given:
+        action = given.get("action")
+        flag = action.value if isinstance(action, ast.Constant) else None
+        return {"store_true": "False", "store_false": "True"}.get(str(flag), "None")
+    try:
+        return repr(ast.literal_eval(given["default"]))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ""
 
 
 def option_names(call: ast.Call) -> list[str]:

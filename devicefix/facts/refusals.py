@@ -17,7 +17,7 @@ _EXITS = {
     "pytest.fail", "absl.logging.fatal",
 }  # fmt: skip
 _PARSERS = ("argparse.ArgumentParser", "optparse.OptionParser")
-_PRINTING = {
+PRINTING = {
     "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical",
     "write",
 }  # fmt: skip
@@ -193,7 +193,7 @@ def continues(body: Sequence[ast.stmt]) -> bool:
         or (
             isinstance(statement, ast.Expr)
             and isinstance(statement.value, ast.Call)
-            and (dotted(statement.value.func) or "").rpartition(".")[2] in _PRINTING
+            and (dotted(statement.value.func) or "").rpartition(".")[2] in PRINTING
         )
         for statement in body
     )

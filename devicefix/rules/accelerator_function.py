@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts.kinds import Kind
 from devicefix.facts.kinds.library import CURRENT_ACCELERATOR
 from devicefix.facts.values import last_name
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import ACCELERATOR
@@ -138,7 +138,7 @@ class AcceleratorFunction(Rule):
         if not isinstance(statement, ast.Expr) or not isinstance(call.func, ast.Attribute):
             return None
         question = f"{self.context.source.code(call.func.value)}.is_available()"
-        return Fix((blocks.put_under_guard(self.facts, statement, question),), Safety.SAFE)
+        return Fix((blocks.put_under_guard(self.facts, statement, question),))
 
     def _checked(self, value: ast.expr | None) -> Iterator[Finding]:
         """Check a value that must not be None."""

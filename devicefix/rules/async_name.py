@@ -7,7 +7,7 @@ from itertools import chain
 from devicefix.facts import Scope
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 _OLD, _NEW = "async", "non_blocking"
@@ -275,9 +275,11 @@ class AsyncName(Rule):
         function = last_name(call.func)
         if function in _METHODS | functions or self._hands_on(function):
             message = f"{_BROKEN}; use `{_NEW}`, its name since PyTorch 0.4"
-            return self.finding(node, message, self._edited([node], Safety.SAFE))
+            return self.finding(node, message, self._edited([node]))
         message = f"{_BROKEN}; use the argument's new name, which is `{_NEW}` in PyTorch 0.4 and later"
-        return self.finding(node, message, self._edited([node], Safety.UNSAFE))
+        return self.finding(
+            node, message, self._edited([node], "the function may have its own parameter `async`")
+        )
 
     def _hands_on(self, name: str) -> bool:
         """Return whether a function of the module hands what is not a parameter to a method of tensors alone."""
@@ -327,11 +329,11 @@ class AsyncName(Rule):
             for node in ast.walk(scope.node)
         ):
             return None
-        return self._edited(uses, Safety.SAFE)
+        return self._edited(uses)
 
-    def _edited(self, places: Sequence[ast.Name | ast.arg | ast.keyword], safety: Safety) -> Fix:
+    def _edited(self, places: Sequence[ast.Name | ast.arg | ast.keyword], why: str = "") -> Fix:
         starts = (self.context.source.span(place)[0] for place in places)
-        return Fix(tuple(Edit(start, start + len(_OLD), _NEW) for start in starts), safety)
+        return Fix(tuple(Edit(start, start + len(_OLD), _NEW) for start in starts), why)
 
 
 def _is_called_async(node: ast.AST) -> bool:

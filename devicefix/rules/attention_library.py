@@ -6,7 +6,7 @@ from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.files.text import Source, parse
-from devicefix.model import Edit, Effect, Finding, Fix, Import, Safety
+from devicefix.model import Edit, Effect, Finding, Fix, Import
 from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.attention import MASK, Counterpart, Names, is_attention
@@ -431,11 +431,11 @@ class AttentionLibrary(Rule):
             if not isinstance(use.node, ast.Name)
         )
         doubts = "; ".join(found.doubts())
-        safety = Safety.UNSAFE if doubts else self.devices.safety(found.statement)
+        why = doubts or self.devices.why_unsafe(found.statement)
         if found.scope.is_module and any(isinstance(need, Import) for need in torch.needs):
             import_ = self._choice(found, "torch", imports=True)
-            return Fix((*self._later_imports(), import_, *calls), safety, why=doubts)
-        return Fix((self._choice(found, torch.text), *calls), safety, torch.needs, why=doubts)
+            return Fix((*self._later_imports(), import_, *calls), why)
+        return Fix((self._choice(found, torch.text), *calls), why, torch.needs)
 
     def _choice(self, found: AttentionImport, torch: str, *, imports: bool = False) -> Edit:
         """Return the edit that makes an import a choice between it and definitions.

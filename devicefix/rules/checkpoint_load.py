@@ -10,7 +10,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.facts.saved import cached_from_cpu, saved_before, saved_by_test
 from devicefix.facts.sinks import load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Example, Rule
 
@@ -474,12 +474,12 @@ class CheckpointLoad(Rule):
         elif self._may_be_left_out(given):
             if not self.facts.is_guarded(node):
                 yield self.finding(given, f"{_NOWHERE} if the caller does not", self._unless_given(given))
-        elif (safety := self._safety(given)) and not self.facts.is_guarded(node):
+        elif (why := self._why_unsafe(given)) is not None and not self.facts.is_guarded(node):
             self.context.mark_handled(given)
             yield self.finding(
                 given,
                 "`map_location` is a CUDA device, which may not exist; use it only if CUDA is available",
-                self._shared(given) or self.context.when_cuda(given, '"cpu"', safety, of_cuda=True),
+                self._shared(given) or self.context.when_cuda(given, '"cpu"', why, of_cuda=True),
             )
 
     def _shared(self, given: ast.expr) -> Fix | None:
@@ -558,7 +558,7 @@ class CheckpointLoad(Rule):
                 return isinstance(call, ast.Call) and call.func is method and self._is_on_cpu(call)
         return False
 
-    def _safety(self, given: ast.expr) -> Safety | None:
+    def _why_unsafe(self, given: ast.expr) -> str | None:
         """Return how safe it is to take a location for a CUDA device, None for any other."""
         cuda = cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
         cuda = cuda or maps_to_cuda(self.facts, given)
@@ -566,4 +566,4 @@ class CheckpointLoad(Rule):
             cuda = any(
                 isinstance(inner, ast.Attribute) and inner.attr == "cuda" for inner in ast.walk(given.body)
             )
-        return Safety.SAFE if cuda else gpu_number(self.context, given)
+        return "" if cuda else gpu_number(self.context, given)

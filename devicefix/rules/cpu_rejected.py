@@ -234,19 +234,6 @@ class CpuRejected(Rule):
             """,
         ),
         Example(
-            "a number of GPUs, where a caller may catch the error",
-            before="""
-                import torch
-
-
-                def start():
-                    n = torch.cuda.device_count()
-                    if n == 0:
-                        raise ValueError
-                    return n
-            """,
-        ),
-        Example(
             "a list of GPUs",
             before="""
                 import torch

@@ -3,11 +3,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from devicefix.devices.arguments import device_argument, device_safety, target_device
+from devicefix.devices.arguments import device_argument, target_device, why_no_device
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.tensors import is_variable
 from devicefix.facts.kinds import NUMBERS
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding
 from devicefix.rewrite.calls import first_argument, receiver_of, with_first_argument, with_keyword
 from devicefix.rules.base import Example, Rule
 
@@ -258,19 +258,19 @@ class CreatedThenMoved(Rule):
             return
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return
-        use, safety = None, Safety.SAFE
+        use, why = None, ""
         if node.func.attr == "cuda" and not self.facts.is_guarded(node):
             use = target_device(self.context, node, target)
             if use is None:
                 return
             self.context.mark_handled(node)
         else:
-            known = device_safety(self.facts, target)
+            known = why_no_device(self.facts, target)
             if node.func.attr != "to" or len(node.args) > 1 or known is None:
                 return
-            safety = known
+            why = known
         message = "creates a tensor on the CPU and moves it; create it on the device with `device=`"
-        fix = self.context.edit(node, _made_there(use.text if use else None), use or DeviceExpr(""), safety)
+        fix = self.context.edit(node, _made_there(use.text if use else None), use or DeviceExpr(""), why)
         yield self.finding(node, message, fix)
 
     def _made(self, node: ast.expr) -> ast.Call | None:

@@ -9,7 +9,7 @@ from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts.values import cuda_device, last_name, literal_index
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.calls import moved
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.guarded_move import GuardedMove
@@ -409,7 +409,7 @@ class CudaApi(Rule):
         counts = counterpart.name.endswith("count")
         regions = self._regions.of(call, counts) if call is not None else None
         if regions is None:
-            return replace(fix, safety=Safety.UNSAFE), ""
+            return replace(fix, why="the code that it guards may need CUDA"), ""
         edits: list[Edit] = []
         needs = fix.needs
         planned = set()

@@ -12,7 +12,7 @@ from devicefix.facts.precision import LOW, Precision
 from devicefix.facts.precision.conversions import class_around
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_string, last_name
-from devicefix.model import Edit, Finding, Fix, Need, Safety
+from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
 
 _OFF = (
@@ -635,7 +635,7 @@ class CudaAutocast(Rule):
             return
         if call.is_off:
             if call.names_cuda and self._is_within_another(node):
-                yield self.finding(node, _STILL_ON, self._fix(call, Safety.SAFE))
+                yield self.finding(node, _STILL_ON, self._fix(call))
             return
         wide = self._wide(call)
         if not (call.names_cuda or wide) or not self._is_anywhere:
@@ -646,9 +646,9 @@ class CudaAutocast(Rule):
         if wide:
             yield self.finding(node, _NO_FLOAT32.format(dtype=wide))
             return
-        fix = self._fix(call, Safety.SAFE)
+        fix = self._fix(call)
         why = self._why_unsafe(call, shown)
-        fix = replace(fix, safety=Safety.UNSAFE, why=why) if fix is not None and why else fix
+        fix = replace(fix, why=why) if fix is not None else None
         yield self.finding(node, _OFF, fix)
 
     def _may_fail(self, call: _Autocast) -> bool:
@@ -809,7 +809,7 @@ class CudaAutocast(Rule):
             return "small float16 gradients vanish without a scaler, and a CUDA scaler is off on a CPU: use a scaler for the device"
         return ""
 
-    def _fix(self, call: _Autocast, safety: Safety) -> Fix | None:
+    def _fix(self, call: _Autocast) -> Fix | None:
         """Return the fix that makes an autocast that of the device, with the dtype and all other arguments."""
         in_script = any(
             parent in self.context.compiled.functions for _, parent in self.facts.tree.ancestors(call.node)
@@ -833,7 +833,7 @@ class CudaAutocast(Rule):
         edits = (
             self._edits_of_cuda(call, kind, low, torch.text) if call.of_cuda else self._edits(call, kind, low)
         )
-        return Fix(tuple(edits), safety, needs | torch.needs)
+        return Fix(tuple(edits), needs=needs | torch.needs)
 
     def _edits(self, call: _Autocast, kind: str, low: str) -> Iterator[Edit]:
         """Yield the edits of a call that names the type of the device."""

@@ -14,7 +14,7 @@ from devicefix.facts.kinds import Kind
 from devicefix.facts.scopes import Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rewrite.blocks import guarded_below
 from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rewrite.lines import alone
@@ -664,7 +664,7 @@ class CudaCall(Rule):
         )
         fix = _kept(self.context, node)
         if fix is not None and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
-            fix = replace(fix, safety=Safety.UNSAFE, why=_SKIPPED)
+            fix = replace(fix, why=_SKIPPED)
         return self.finding(node, message, fix)
 
     def _is_of_torch(self, node: ast.Call) -> bool:
@@ -733,7 +733,7 @@ def move(context: Context, node: ast.Call) -> Fix | None:
     if use is None:
         fix = _kept(context, node)
         if fix is not None and any(has_effects(context.facts, each) for each in (*node.args, *node.keywords)):
-            fix = replace(fix, safety=Safety.UNSAFE, why=SKIPS)
+            fix = replace(fix, why=SKIPS)
         if fix is not None or target is None or storage:
             return fix
         use = runtime_device(context, node, target)

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries, full_names
 from devicefix.rules.shared.library_facts import LIBRARIES
@@ -700,10 +699,9 @@ class CudaOnlyLibrary(Rule):
         flag = self._libraries.flag(statement)
         if flag is None:
             return self.finding(call, message)
-        fix = self.context.replace(flag, self.devices.available(flag, of_cuda=True), Safety.UNSAFE)
-        return self.finding(
-            call, message, replace(fix, why="the path without the library may compute different results")
-        )
+        why = "the path without the library may compute different results"
+        fix = self.context.replace(flag, self.devices.available(flag, of_cuda=True), why)
+        return self.finding(call, message, fix)
 
     def _missing(self, node: ast.expr | ast.stmt, library: str, how: str, advice: str) -> Finding:
         """Return the finding for a library, with what the module itself may have for a CPU."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rewrite.lines import alone
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CAPTURABLE
@@ -177,9 +177,9 @@ class CudaOnlySetting(Rule):
         """Return the finding of an optimizer that is capturable."""
         flag = given["capturable"]
         available = self.devices.available(flag, of_cuda=True)
-        safety = Safety.UNSAFE if _may_refuse(call, given) else Safety.SAFE
+        why = "this optimizer may need `capturable=True`" if _may_refuse(call, given) else ""
         message = "`capturable=True` raises an error on a CPU; without CUDA, use `False`"
-        return self.finding(flag, message, self.context.replace(flag, available, safety))
+        return self.finding(flag, message, self.context.replace(flag, available, why))
 
 
 def _is_true(node: ast.expr | None) -> bool:

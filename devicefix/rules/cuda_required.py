@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts.refused_devices import missing_device
-from devicefix.model import Edit, Finding, Fix
+from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rewrite.lines import ends_its_lines
 from devicefix.rules.base import Example, Rule
@@ -21,8 +21,8 @@ class CudaRequired(Rule):
     `torch.cuda.is_available() or sys.exit()`, or a call to a function that ends the program.
 
     The rule ignores a check that applies only if the user requests a GPU, as in
-    `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check if a handler in the same
-    function catches the error and continues on a CPU.
+    `if args.device == "cuda" and not torch.cuda.is_available()`, or `if args.cuda` with an option that is off by
+    default. It also ignores a check if a handler in the same function catches the error and continues on a CPU.
 
     ## Why it matters
     The check has no effect with CUDA and only prevents the program from running on a CPU. Once the rest of the program
@@ -47,13 +47,11 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    The fix removes the check. This is safe if the check runs whenever the file runs, and if nothing catches the error:
-    with CUDA, the assertion always holds, and the error branch never runs.
+    The fix removes the check. This is safe: with CUDA, the assertion always holds, and the error branch never runs.
 
-    The fix is unsafe if the check depends on another condition, which may be a request for a GPU. It is also unsafe if
-    devicefix doesn't know every caller of the function that contains the check, because a caller may catch the error or
-    may have requested a GPU. If the code under the same condition also creates a process group, the condition counts as
-    a request for the process group rather than for a GPU, and does not make the fix unsafe.
+    The fix is unsafe if the check depends on an option or setting that may be a request for a GPU, and whose default
+    devicefix doesn't know. A default such as `--gpu_ids 0` is not a request. The fix is also unsafe if a caller catches
+    the error and then uses another result.
 
     There is no fix in tests, or if the code needs a library that works only with CUDA.
     """
@@ -239,7 +237,6 @@ class CudaRequired(Rule):
                     run(2)
                 run(3)
             """,
-            unsafe=True,
         ),
         Example(
             "an exit in a branch between others",
@@ -261,7 +258,6 @@ class CudaRequired(Rule):
                 elif b:
                     run(2)
             """,
-            unsafe=True,
         ),
         Example(
             "an error in a last elif",
@@ -281,7 +277,6 @@ class CudaRequired(Rule):
                     run(1)
                 run(3)
             """,
-            unsafe=True,
         ),
         Example(
             "an error after a branch that returns",
@@ -459,7 +454,6 @@ class CudaRequired(Rule):
                 def train():
                     run()
             """,
-            unsafe=True,
         ),
         Example(
             "a function whose error is caught",
@@ -474,9 +468,9 @@ class CudaRequired(Rule):
 
 
                 try:
-                    check()
+                    x = check()
                 except RuntimeError:
-                    run(1)
+                    x = run(1)
             """,
             after="""
                 import torch
@@ -487,9 +481,9 @@ class CudaRequired(Rule):
 
 
                 try:
-                    check()
+                    x = check()
                 except RuntimeError:
-                    run(1)
+                    x = run(1)
             """,
             unsafe=True,
         ),
@@ -541,6 +535,7 @@ class CudaRequired(Rule):
         Example(
             "a test",
             before="""
+                import pytest
                 import torch
 
 
@@ -572,7 +567,66 @@ class CudaRequired(Rule):
 
                 run()
             """,
+        ),
+        Example(
+            "an option that asks for CUDA by default",
+            before="""
+                import argparse
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--cuda", default=True)
+                args = parser.parse_args()
+                assert not args.cuda or torch.cuda.is_available()
+                run()
+            """,
+            after="""
+                import argparse
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--cuda", default=True)
+                args = parser.parse_args()
+                run()
+            """,
+        ),
+        Example(
+            "a setting that may ask for CUDA",
+            before="""
+                import torch
+
+                assert not config.cuda or torch.cuda.is_available()
+                run()
+            """,
+            after="""
+                import torch
+
+                run()
+            """,
             unsafe=True,
+        ),
+        Example(
+            "a list of GPUs",
+            before="""
+                import torch
+
+
+                def move(net, gpu_ids=[]):
+                    if len(gpu_ids) > 0:
+                        assert torch.cuda.is_available()
+                        net.cuda(gpu_ids[0])
+                    return net
+            """,
+            after="""
+                import torch
+
+
+                def move(net, gpu_ids=[]):
+                    if len(gpu_ids) > 0:
+                        if torch.cuda.is_available():
+                            net.cuda(gpu_ids[0])
+                    return net
+            """,
         ),
         Example(
             "a condition that leads to a process group, and so asks for that",
@@ -607,38 +661,6 @@ class CudaRequired(Rule):
                 def main(options):
                     if options.several:
                         connect(0, 1, "gloo")
-
-
-                main(parse())
-            """,
-        ),
-        Example(
-            "a condition that leads to a process group, and may ask for a GPU",
-            before="""
-                import torch
-                import torch.distributed as dist
-
-
-                def main(options):
-                    if options.gpu:
-                        assert torch.cuda.is_available()
-                    if options.several:
-                        assert torch.cuda.is_available()
-                        dist.init_process_group("gloo")
-
-
-                main(parse())
-            """,
-            after="""
-                import torch
-                import torch.distributed as dist
-
-
-                def main(options):
-                    if options.gpu:
-                        assert torch.cuda.is_available()
-                    if options.several:
-                        dist.init_process_group("gloo")
 
 
                 main(parse())
@@ -689,9 +711,27 @@ class CudaRequired(Rule):
         Example(
             "an option that asks for CUDA",
             """
+                import argparse
                 import torch
 
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--cuda", action="store_true")
+                args = parser.parse_args()
                 assert not args.cuda or torch.cuda.is_available()
+            """,
+        ),
+        Example(
+            "an option that asks for a GPU by its number",
+            """
+                import argparse
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--gpu", type=int, default=-1)
+                args = parser.parse_args()
+                if args.gpu >= 0:
+                    assert torch.cuda.is_available()
+                    torch.cuda.set_device(args.gpu)
             """,
         ),
         Example(
@@ -774,32 +814,34 @@ class CudaRequired(Rule):
         test = node.test
         if self._guards.settled(test):
             self.context.mark_handled(node)
-            verdict = self._refusals.verdict(node, test, "AssertionError")
+            verdict = self._refusals.verdict(node, (test, False), "AssertionError")
             yield from self._judged(node, verdict, (remove(self.facts, node),))
         elif not missing_device(self.facts, test, True) and (parts := self._checks.parts(test)):
             gone, kept = parts
             assert isinstance(test, ast.BoolOp)
-            verdict = self._refusals.verdict(node, gone, "AssertionError")
+            verdict = self._refusals.verdict(node, (gone, False), "AssertionError")
             yield from self._judged(node, verdict, self._only(test, kept))
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         refusal = self._guards.refusal(node)
         if refusal is not None:
-            verdict = self._refusals.verdict(node, node.test, self._ends.error_of(self._ends.last(refusal)))
+            condition = node.test, refusal is node.body
+            verdict = self._refusals.verdict(node, condition, self._ends.error_of(self._ends.last(refusal)))
             yield from self._judged(node.test, verdict, self._without(node, refusal))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         *tests, last = node.values
         decisive = isinstance(node.op, ast.Or)  # the value after which nothing is evaluated
         if self._ends.ends(last) and decisive in map(self._guards.settled, tests):
-            yield from self._ended(node, ast.BoolOp(node.op, tests), last)
+            yield from self._ended(node, (ast.BoolOp(node.op, tests), not decisive), last)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
         answer = self._guards.settled(node.test)
         if answer is not None:
             last, other = (node.orelse, node.body) if answer else (node.body, node.orelse)
             if self._ends.ends(last):
-                yield from self._ended(node, node.test, last, removable=isinstance(other, ast.Constant))
+                condition = node.test, last is node.body
+                yield from self._ended(node, condition, last, removable=isinstance(other, ast.Constant))
 
     def visit_Match(self, node: ast.Match) -> Iterator[Finding]:
         answer = self._guards.settled(node.subject)
@@ -810,7 +852,8 @@ class CudaRequired(Rule):
             last = self._ends.last(case.body)
             if (never or _is_wildcard(case.pattern)) and last is not None:
                 error = self._ends.error_of(last)
-                yield from self._judged(node.subject, self._refusals.verdict(node, node.subject, error), ())
+                verdict = self._refusals.verdict(node, (node.subject, not answer), error)
+                yield from self._judged(node.subject, verdict, ())
 
     def _judged(
         self, place: ast.expr | ast.stmt, verdict: Verdict | None, edits: tuple[Edit, ...]
@@ -822,17 +865,30 @@ class CudaRequired(Rule):
             verdict: what to do with it; None where it is right.
             edits: what takes it away; nothing where a person has to do it.
         """
-        if verdict is not None:
-            fix = Fix(edits, verdict.safety) if edits and verdict.safety is not None else None
-            yield self.finding(place, verdict.message, fix)
+        if verdict is None:
+            return
+        if verdict.safety is None:
+            yield self.finding(place, verdict.message)
+        elif not edits:
+            yield self.finding(place, verdict.message).unfixed("because other code shares its statement")
+        elif self._is_tried_alone(self.facts.tree.statement(place)):
+            yield self.finding(place, f"{verdict.message} and the handler of its error")
+        else:
+            found = self.finding(place, verdict.message, Fix(edits))
+            yield found.unsafe(verdict.why) if verdict.safety is Safety.UNSAFE else found
+
+    def _is_tried_alone(self, statement: ast.stmt) -> bool:
+        """Return whether a statement is all that a `try` statement runs."""
+        around = self.facts.tree.parents.get(statement)
+        return isinstance(around, ast.Try) and around.body == [statement]
 
     def _ended(
-        self, node: ast.expr, test: ast.expr, last: ast.expr, removable: bool = True
+        self, node: ast.expr, condition: tuple[ast.expr, bool], last: ast.expr, removable: bool = True
     ) -> Iterator[Finding]:
         """Yield the finding of an expression that ends the program, such as `… or sys.exit()`."""
         statement = self.facts.tree.statement(node)
         alone = isinstance(statement, ast.Expr) and statement.value is node and removable
-        verdict = self._refusals.verdict(node, test, self._ends.error_of(ast.Expr(last)))
+        verdict = self._refusals.verdict(node, condition, self._ends.error_of(ast.Expr(last)))
         yield from self._judged(node, verdict, (remove(self.facts, statement),) if alone else ())
 
     def _without(self, node: ast.If, refusal: list[ast.stmt]) -> tuple[Edit, ...]:

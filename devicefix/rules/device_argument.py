@@ -18,7 +18,7 @@ from devicefix.facts.values import (
     is_current_object,
     last_name,
 )
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 from devicefix.rules.shared.taken_numbers import checked_for_uses
@@ -506,10 +506,10 @@ class DeviceArgument(Rule):
 
     def _otherwise_cpu(self, node: ast.Call, value: ast.expr, literal: bool) -> Fix:
         """Return the fix that passes the CPU without CUDA: unsafe if the number may be of another device."""
-        fix = self.context.when_cuda(value, '"cpu"', Safety.SAFE if literal else Safety.UNSAFE)
+        fix = self.context.when_cuda(value, '"cpu"', "" if literal else _OTHER_DEVICE)
         if not integer(value) or self._takes_gpu(node):
             return fix
-        return replace(fix, safety=Safety.UNSAFE, why=_OTHER_DEVICE)
+        return replace(fix, why=_OTHER_DEVICE)
 
     def _takes_gpu(self, node: ast.Call) -> bool:
         """Return whether the `device` of a function is one of torch."""

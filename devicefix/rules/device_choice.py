@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import choice, cuda_device
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.typed_tensor import typed_choice
 
@@ -139,8 +139,8 @@ class DeviceChoice(Rule):
         if arms is None:
             return
         test, cuda, _ = arms
-        safety = Safety.SAFE if typed_choice(self.facts, node) else self._safety(cuda)
-        if safety is None:
+        why = "" if typed_choice(self.facts, node) else self._why_unsafe(cuda)
+        if why is None:
             return
         self.context.mark_handled(node.body, node.orelse)
         if (
@@ -149,16 +149,17 @@ class DeviceChoice(Rule):
             or _of_type(test)
         ):
             return
+        fix = self._fix(node, test, cuda)
         yield self.finding(
             node,
             "selects CUDA without checking that it is available; add `torch.cuda.is_available()`",
-            self.context.unless_others(cuda, replace(self._fix(node, test, cuda), safety=safety)),
+            self.context.unless_others(cuda, replace(fix, why=why or fix.why)),
         )
 
-    def _safety(self, cuda: ast.expr) -> Safety | None:
-        """Return how safe it is to take the other arm of a choice for a CUDA device, or None."""
+    def _why_unsafe(self, cuda: ast.expr) -> str | None:
+        """Return why it is not safe to take the other arm of a choice for a CUDA device, or None if it is none."""
         if cuda_device(self.facts, cuda):
-            return Safety.SAFE
+            return ""
         of_call = self.facts.call(cuda, "torch.device") and len(cuda.args) == 1  # type: ignore[attr-defined]
         return gpu_number(self.context, cuda.args[0] if of_call else cuda)  # type: ignore[attr-defined]
 

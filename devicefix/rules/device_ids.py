@@ -8,9 +8,10 @@ from itertools import pairwise
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
+_OTHER_DEVICES = "the devices may be those of another accelerator"
 _WRAPPERS = ("DistributedDataParallel", "DDP")
 _OF_TORCH = (
     "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel",
@@ -399,8 +400,8 @@ class DeviceIds(Rule):
         if devices is None or not self._is_list(devices) or named not in (None, "cuda"):
             return
         unknown = named is None and (kind is not None or self.facts.serves_others)
-        safety = Safety.UNSAFE if unknown and "cuda" not in self.context.source.code(devices) else Safety.SAFE
-        yield from self._report(node, "`devices`", devices, instead="[]", safety=safety)
+        why = _OTHER_DEVICES if unknown and "cuda" not in self.context.source.code(devices) else ""
+        yield from self._report(node, "`devices`", devices, instead="[]", why=why)
 
     def _report(
         self,
@@ -408,7 +409,7 @@ class DeviceIds(Rule):
         names: str,
         *values: ast.expr,
         instead: str = "None",
-        safety: Safety = Safety.SAFE,
+        why: str = "",
     ) -> Iterator[Finding]:
         """Yield the finding of arguments that must be None on a CPU, or an empty list."""
         values = tuple(value for value in values if not self._settled(value))
@@ -416,14 +417,14 @@ class DeviceIds(Rule):
             return
         self.context.mark_handled(*values)
         if not isinstance(node, ast.Call):
-            safety = self.devices.safety(node)
+            why = self.devices.why_unsafe(node)
         repeated = self._repeated(node)
         fixes = [self._only_with_cuda(value, instead) for value in values if value is not repeated]
         edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
         edits += (self._without(node, repeated),) if repeated is not None else ()
         needs = frozenset().union(*(fix.needs for fix in fixes))
         message = f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass GPUs only if CUDA is available"
-        yield self.finding(node, message, Fix(edits, safety, needs))
+        yield self.finding(node, message, Fix(edits, why, needs))
 
     def _repeated(self, node: ast.expr) -> ast.expr | None:
         """Return the `output_device` that is the default: the only one of `device_ids`, right above it."""

@@ -8,7 +8,7 @@ from devicefix.facts.effects import has_effects
 from devicefix.facts.namespaces import is_namespace
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CPU_LACKS, OF_MEMORY
@@ -269,7 +269,7 @@ class DeviceNamespace(Rule):
         test = f"hasattr({code}, {quoted})"
         twice = has_effects(self.facts, part)
         edit = blocks.put_under_guard(self.facts, statement, test)
-        return Fix((edit,), Safety.UNSAFE if twice else Safety.SAFE, why=_TWICE if twice else "")
+        return Fix((edit,), _TWICE if twice else "")
 
 
 def _compares_with_cpu(test: ast.expr) -> bool:

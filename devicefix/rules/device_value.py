@@ -14,10 +14,12 @@ from devicefix.facts.replaced import is_replaced
 from devicefix.facts.texts import text_of
 from devicefix.facts.torch_use import uses_torch
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, last_name
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses
 
+_UNSEEN = "its uses are not known"
+_REFUSED = "the program may stop without this device"
 _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 # Options of the command line, fields of classes, variables of the environment.
@@ -1234,15 +1236,13 @@ class DeviceValue(Rule):
             return
         use = self.context.destinations.of(value)
         if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
-            yield self._report(
-                value, Safety.UNSAFE, "; the program adds an index to it, and a CPU has no index"
-            )
+            yield self._report(value, "the program adds an index to it, and a CPU has no index")
         elif Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
-            yield self._report(value, self.devices.safety(value))
+            yield self._report(value, self.devices.why_unsafe(value))
         elif Use.REFUSED in use or (
             Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value))
         ):
-            yield self._report(value, Safety.UNSAFE)
+            yield self._report(value, _REFUSED if Use.REFUSED in use else _UNSEEN)
         elif Use.UNKNOWN in use and self._may_be_device(value) and is_passed_on(self.facts, value):
             message = f"`{self.context.source.code(value)}` may be used as a device, which may not exist"
             yield self.finding(value, f"{message}; use it only if CUDA is available")
@@ -1291,21 +1291,18 @@ class DeviceValue(Rule):
             return False
         return not self.context.project.has_module(self.devices.path, module)
 
-    def _report(self, value: ast.expr, safety: Safety, more: str = "") -> Finding:
+    def _report(self, value: ast.expr, why: str) -> Finding:
         self.context.mark_handled(value)
-        advice = f"use it only if CUDA is available{more}"
-        if (reason := collapses(self.facts, value)) is not None:
-            safety = Safety.UNSAFE
-            advice += f" (unsafe: {reason})"
+        why = why or collapses(self.facts, value) or ""
         fix = (
-            self._of_argument(value, safety)
-            or self._shared(value, safety)
-            or self.context.when_cuda(value, '"cpu"', safety)
+            self._of_argument(value, why)
+            or self._shared(value, why)
+            or self.context.when_cuda(value, '"cpu"', why)
         )
-        finding = self.finding(value, f"{self._is_device(value)}; {advice}", fix)
+        finding = self.finding(value, f"{self._is_device(value)}; use it only if CUDA is available", fix)
         return checked_for_uses(self.context, value, finding)
 
-    def _of_argument(self, value: ast.expr, safety: Safety) -> Fix | None:
+    def _of_argument(self, value: ast.expr, why: str) -> Fix | None:
         """Return the fix of an argument or an item that gets a device of the module by its name, or None.
 
         Defaults stay where they are read, those of options and of fields as well. An argument shares the
@@ -1321,7 +1318,7 @@ class DeviceValue(Rule):
             return None
         if cuda_literal(value) in self._defaults:
             return None
-        if safety is not Safety.SAFE or isinstance(self.facts.tree.scope(value).node, ast.ClassDef):
+        if why or isinstance(self.facts.tree.scope(value).node, ast.ClassDef):
             return None
         around = list(takewhile(_is_in_statement, (each for _, each in self.facts.tree.ancestors(value))))
         if any(isinstance(each, ast.arguments) for each in around):
@@ -1330,10 +1327,10 @@ class DeviceValue(Rule):
             return None
         return name_fix(self.context, value)
 
-    def _shared(self, value: ast.expr, safety: Safety) -> Fix | None:
+    def _shared(self, value: ast.expr, why: str) -> Fix | None:
         """Return the fix of a default or an argument that others of the module may share, or None."""
         index = cuda_literal(value)
-        if self.devices.accelerator or safety is not Safety.SAFE or index == "no":
+        if self.devices.accelerator or why or index == "no":
             return None
         if not self._is_passed(value):
             return None
@@ -1355,7 +1352,7 @@ class DeviceValue(Rule):
             cuda_literal(each)
             for each in self.facts.tree.nodes_with("cuda")
             if isinstance(each, ast.Constant) and cuda_string(each) and self._is_default(each)
-            if self.devices.safety(each) is Safety.SAFE
+            if not self.devices.why_unsafe(each)
         )
 
     def _is_default(self, value: ast.Constant) -> bool:

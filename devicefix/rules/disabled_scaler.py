@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 _SCALERS = {
@@ -248,7 +248,7 @@ class DisabledScaler(Rule):
             isinstance(parent, ast.Try) and child in parent.body and parent.handlers
             for child, parent in self.facts.tree.ancestors(item)
         )
-        return Fix((edit,), Safety.UNSAFE if caught else Safety.SAFE)
+        return Fix((edit,), "a handler may catch the error" if caught else "")
 
     def _is_scaler(self, node: ast.expr) -> bool:
         """Return whether an object is a scaler of CUDA; one of unknown class is, if it is called so."""

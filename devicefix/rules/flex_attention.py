@@ -130,7 +130,9 @@ class FlexAttention(Rule):
         if len(call.args) > _DEVICE or any(keyword.arg in (None, "device") for keyword in call.keywords):
             return
         device = self.devices.current(call)
-        fix = self.context.edit(call, with_keyword("device", device.text), device, self.devices.safety(call))
+        fix = self.context.edit(
+            call, with_keyword("device", device.text), device, self.devices.why_unsafe(call)
+        )
         yield self.finding(
             node,
             "before torch 2.10, `create_block_mask` creates masks on `cuda` by default; pass a device",

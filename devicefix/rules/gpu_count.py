@@ -7,12 +7,14 @@ from devicefix.devices.context import Context
 from devicefix.facts import COUNTS
 from devicefix.facts.taken_numbers import is_only_device
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.counts import Counts, Harm, Refused, is_zero
 from devicefix.rules.shared.counts.ranges import made_of
 
 # They ask about a function, or replace it.
+_SEVERAL = "the code for several GPUs may run"
+_ONE_OF_SEVERAL = "the number of a GPU becomes 0"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
 
@@ -856,24 +858,24 @@ class GpuCount(Rule):
             return
         if whole:
             sure = not harmed or any(harm is not Harm.SEVERAL for harm in harmed.values())
-            yield self._found(count, Safety.SAFE if sure else Safety.UNSAFE)
+            yield self._found(count, "" if sure else _SEVERAL)
             return
         for use, harm in harmed.items():
             if use not in self._reported:
                 self._reported.add(use)
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
                 sure = harm is not Harm.SEVERAL and known(use)
-                yield self._found(use, Safety.SAFE if sure else Safety.UNSAFE)
+                yield self._found(use, "" if sure else _SEVERAL)
         if any(self._counts.escapes(use) for use in self._counts.follow(count).uses if use not in harmed):
             message = "the number of GPUs is 0 without CUDA; check that the code using it works without a GPU"
             yield self.finding(count, message)
 
-    def _found(self, node: ast.expr, safety: Safety = Safety.SAFE, removed: Sequence[Edit] = ()) -> Finding:
+    def _found(self, node: ast.expr, why: str = "", removed: Sequence[Edit] = ()) -> Finding:
         number = self._number(node)
         if number is not None and not is_only_device(self.context.uses, number):
-            safety = Safety.UNSAFE  # the number of one of several GPUs becomes 0
+            why = _ONE_OF_SEVERAL
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
-        fix = Fix((edit, *removed), safety) if self.context.has_builtin(node, "max") else None
+        fix = Fix((edit, *removed), why) if self.context.has_builtin(node, "max") else None
         return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", fix)
 
     def _number(self, count: ast.expr) -> ast.expr | None:

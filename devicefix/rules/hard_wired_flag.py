@@ -737,7 +737,7 @@ class HardWiredFlag(Rule):
         if (name, keyword.arg) not in SWITCHES:
             return None
         available = self.devices.available(keyword.value, of_cuda=True)
-        return self.context.replace(keyword.value, available, self.devices.safety(keyword.value))
+        return self.context.replace(keyword.value, available, self.devices.why_unsafe(keyword.value))
 
     def _check_ray(self, node: ast.Call) -> Iterator[Finding]:
         """Check the GPUs that an actor or task of ray asks for: https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html."""

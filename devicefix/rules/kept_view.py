@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.facts.copies import Held, held_copies
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
+_COSTS = "it also copies with CUDA, where no copy is needed"
 _MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 
 
@@ -325,7 +326,7 @@ def copied(context: Context, held: Held) -> Fix | None:
         if not isinstance(array, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
         end = context.source.span(array)[1]
-        return Fix((Edit(end, end, ".copy()"),), Safety.UNSAFE)
+        return Fix((Edit(end, end, ".copy()"),), _COSTS)
     if (
         held.source.parameters
         and isinstance(held.outer, ast.Call)
@@ -334,7 +335,7 @@ def copied(context: Context, held: Held) -> Fix | None:
         return None
     array = _array(held)
     end = context.source.span(array or held.call)[1]
-    return Fix((Edit(end, end, ".copy()" if array else ".clone()"),), Safety.UNSAFE)
+    return Fix((Edit(end, end, ".copy()" if array else ".clone()"),), _COSTS)
 
 
 def _array(held: Held) -> ast.Call | None:

@@ -9,7 +9,7 @@ from devicefix.facts.scopes import dotted
 from devicefix.facts.tree import walk
 from devicefix.facts.uses import Uses
 from devicefix.facts.values import last_name
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import MEMORY_FIGURES
 
@@ -161,8 +161,8 @@ class MemoryDivisor(Rule):
                         yield self._found(divisor, self.facts.resolve(figure.func) or "")
 
     def _found(self, divisor: ast.expr, name: str) -> Finding:
-        safety = Safety.SAFE if self._is_shown(divisor) else Safety.UNSAFE
-        fix = self.context.when_cuda(divisor, "1", safety, of_cuda=True)
+        why = "" if self._is_shown(divisor) else "the divisor may be something else"
+        fix = self.context.when_cuda(divisor, "1", why, of_cuda=True)
         return self.finding(
             divisor, f"`{name}` returns 0 without CUDA; divide by it only if CUDA is available", fix
         )

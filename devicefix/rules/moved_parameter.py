@@ -9,9 +9,10 @@ from devicefix.facts.copies.expressions import keyword
 from devicefix.facts.copies.leaves import is_parameter
 from devicefix.facts.flow import path_of
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
+_REGISTERS = "with CUDA, the tensor becomes a parameter of the module"
 _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 _LEAVES = {
     "tensor", "zeros", "ones", "rand", "randn", "empty", "full", "eye", "zeros_like", "ones_like", "randn_like",
@@ -346,8 +347,8 @@ class MovedParameter(Rule):
             return None
         read = self.context.project.is_read_elsewhere(self.devices.path, f"self.{name}")
         if read or not is_only_counted(self.facts, name):
-            return Fix(edits, Safety.UNSAFE, why="the fix loses any gradient that flows to it")
-        return Fix(edits, Safety.SAFE)
+            return Fix(edits, "the fix loses any gradient that flows to it")
+        return Fix(edits)
 
     def _there(self, made: ast.Call) -> bool:
         """Return whether the tensor is on the GPU before it is moved, so that the move does nothing."""
@@ -441,4 +442,4 @@ class MovedParameter(Rule):
             last = len(text) - rest
             return text[: at[0]] + argument + text[tail:last] + text[at[1] : tail] + text[last:]
 
-        return Fix((Edit(start, end, new),), Safety.UNSAFE)
+        return Fix((Edit(start, end, new),), _REGISTERS)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from devicefix.facts import with_defaults
 from devicefix.facts.backends import takes_backend
@@ -11,7 +10,7 @@ from devicefix.facts.names import option_names
 from devicefix.facts.scopes import captures
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import last_name
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 _NCCL = "torch.distributed.Backend.NCCL"
@@ -447,7 +446,7 @@ class NcclBackend(Rule):
                 fix = None
                 if text_of(kind) == "cuda":
                     self.context.mark_handled(kind)
-                    fix = self.context.when_cuda(kind, '"cpu"', self.devices.safety(kind))
+                    fix = self.context.when_cuda(kind, '"cpu"', self.devices.why_unsafe(kind))
                 message = (
                     "a mesh of CUDA devices needs NCCL; without CUDA, use a mesh of type `cpu` and `gloo`"
                 )
@@ -456,7 +455,7 @@ class NcclBackend(Rule):
     def _needs_cuda(self, node: ast.expr) -> Finding:
         choice = self.facts.tree.parents.get(node)
         fix = self._with_condition(choice, node) if isinstance(choice, ast.IfExp) else None
-        fix = fix or self.context.when_cuda(node, '"gloo"', self.devices.safety(node))
+        fix = fix or self.context.when_cuda(node, '"gloo"', self.devices.why_unsafe(node))
         return self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
 
     def _with_condition(self, choice: ast.IfExp, node: ast.expr) -> Fix | None:
@@ -473,17 +472,15 @@ class NcclBackend(Rule):
         def test(text: str) -> str:
             return f"({text}) {code}" if weaker else f"{text} {code}"
 
-        return self.context.edit(choice.test, test, available, self.devices.safety(node))
+        return self.context.edit(choice.test, test, available, self.devices.why_unsafe(node))
 
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""
         names = list(filter(_called_backend, self._names(node)))
         allowed = (self.context.project.allows_gloo(self.devices.path, name) for name in names)
         if names and all(allowed):
-            fix = self.context.when_cuda(node, '"gloo"', Safety.UNSAFE)
-            yield self.finding(
-                node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", replace(fix, why=_UNSEEN)
-            )
+            fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
+            yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
         elif names:
             yield self.finding(
                 node,

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from devicefix.devices.context import Context
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import defined_as_device, passed_as_device
 
@@ -214,5 +213,4 @@ class NumberAsDevice(Rule):
         self.context.mark_handled(value)
         code = self.context.source.code(name)
         message = f"`{code}` is the index of a GPU and is passed on as a device; without CUDA, use the CPU"
-        fix = self.context.when_cuda(value, '"cpu"', Safety.UNSAFE)
-        yield self.finding(value, message, replace(fix, why=_BY_NAME))
+        yield self.finding(value, message, self.context.when_cuda(value, '"cpu"', _BY_NAME))

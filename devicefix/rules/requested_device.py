@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from devicefix.config.evidence import Seen
 from devicefix.devices.arguments import device_argument
+from devicefix.devices.context import BY_A_RUN
 from devicefix.facts.kinds import Kind
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 
 _MOVES = ("to", "to_empty")
@@ -119,4 +120,4 @@ class RequestedDevice(Rule):
             return
         code = self.context.source.code(target)
         message = f"a run showed that `{code}` is a CUDA device; without CUDA, use the CPU"
-        yield self.finding(target, message, self.context.when_cuda(target, '"cpu"', Safety.UNSAFE))
+        yield self.finding(target, message, self.context.when_cuda(target, '"cpu"', BY_A_RUN))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.tensors import expressions
 from devicefix.facts.scopes import dotted
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 _MOVES = {"cpu", "detach", "numpy"}
@@ -170,7 +170,7 @@ class ScalarIndex(Rule):
             yield self.finding(node, message, self._item(node, tensor))
         elif self._goes_back(tensor):
             fix = self._item(node, tensor)
-            yield self.finding(node, message, Fix(fix.edits, Safety.UNSAFE))
+            yield self.finding(node, message, Fix(fix.edits, "the tensor may have more than one number"))
         elif "loss" in (dotted(tensor) or "").rpartition(".")[2].lower():
             yield self.finding(node, f"{message} if this is a single number")
 

@@ -4,7 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.config.evidence import Seen
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.devices.context import BY_A_RUN
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 _VIEWS = frozenset({"detach", "numpy", "squeeze", "unsqueeze", "view", "reshape", "flatten", "t"})
@@ -114,7 +115,7 @@ class SharedMemory(Rule):
             node,
             f"`{self.context.source.code(node)}` makes no copy on a CPU, and a run showed that the shared memory"
             f" changes while it is in use; add `.{method}()`",
-            Fix((Edit(end, end, f".{method}()"),), Safety.UNSAFE),
+            Fix((Edit(end, end, f".{method}()"),), BY_A_RUN),
         )
 
     def _last_view(self, node: ast.expr) -> ast.expr:

@@ -8,7 +8,7 @@ from functools import cached_property
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.destinations import Use
 from devicefix.facts.values import cuda_literal, cuda_string, is_current_object, is_negative
-from devicefix.model import Finding, Fix, Safety
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses
 
@@ -423,7 +423,6 @@ class TorchDevice(Rule):
         if isinstance(parent, ast.Dict) and node in parent.keys:
             return replace(
                 fix,
-                safety=Safety.UNSAFE,
                 why="without CUDA, this key may equal the CPU's, and then replaces its entry",
             )
         return fix
@@ -462,8 +461,8 @@ class TorchDevice(Rule):
             only = arguments[0]
             if self.devices.accelerator and cuda_literal(only) is None:
                 return self.context.when_cuda(node, f'{self.devices.torch(node).text}.device("cpu")')
-            safety = Safety.SAFE if cuda_string(only) else gpu_number(self.context, only)
-            return self.context.when_cuda(only, '"cpu"', safety) if safety else None
+            why = "" if cuda_string(only) else gpu_number(self.context, only)
+            return None if why is None else self.context.when_cuda(only, '"cpu"', why)
         if len(arguments) == 2 and cuda_string(arguments[0]) and not is_negative(arguments[1]):
             torch = self.devices.torch(node)
             return self.context.when_cuda(node, f'{torch.text}.device("cpu")')

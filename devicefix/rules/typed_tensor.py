@@ -294,7 +294,7 @@ class TypedTensor(Rule):
         return only_named(self.facts, node) or asks_where(self.facts, node, kind)
 
     def _with_torch(self, fix: Fix, torch: DeviceExpr) -> Fix:
-        return Fix(fix.edits, fix.safety, fix.needs | torch.needs)
+        return Fix(fix.edits, fix.why, fix.needs | torch.needs)
 
     def _constructed(self, call: ast.Call, kind: str) -> Fix | None:
         dtype = DTYPES.get(kind.removesuffix("Tensor"))

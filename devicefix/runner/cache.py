@@ -27,7 +27,7 @@ from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.sizes import read
 from devicefix.config.version import __version__
 from devicefix.files import system
-from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
+from devicefix.model import Finding, Fix, Outcome, Replacement, Result
 from devicefix.runner.configurations import asks_for_configurations
 from devicefix.runner.record import Record, Stamp
 
@@ -282,7 +282,7 @@ def _plain_outcome(outcome: Outcome) -> list[Any]:
 def _plain_finding(finding: Finding) -> list[Any]:
     fix = finding.fix
     place = [finding.line, finding.column, finding.end_line, finding.end_column, finding.cell]
-    plain = fix and [fix.safety, [astuple(replacement) for replacement in fix.replacements]]
+    plain = fix and [fix.why, [astuple(replacement) for replacement in fix.replacements]]
     return [finding.code, finding.message, place, plain]
 
 
@@ -298,8 +298,8 @@ def _finding(code: str, message: str, place: Any, plain: Any) -> Finding:
         raise ValueError(f"no rule has the code {code}")
     fix = None
     if plain:
-        safety, replacements = plain
-        fix = Fix((), Safety(safety), replacements=tuple(map(_replacement, replacements)))
+        why, replacements = plain
+        fix = Fix((), _read(str, why), replacements=tuple(map(_replacement, replacements)))
     line, column, end_line, end_column, cell = _read(_Place, place)
     return Finding(code, _read(str, message), line, column, end_line, end_column, fix, cell)
 

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable
 
 from devicefix.facts.module import Facts
-from devicefix.facts.refusals import may_catch
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
@@ -50,12 +49,8 @@ def _under_tests(facts: Facts) -> Iterable[str]:
 
 def tried_names(facts: Facts) -> Iterable[str]:
     """Yield the last names of what a `try` statement imports or calls, if it catches such errors."""
-    refusals = facts.guards.refusals
     for node in facts.tree.of_kind(ast.Try):
-        if any(
-            any(may_catch(handler, error) for error in _ERRORS) and not refusals.refuses(handler.body)
-            for handler in node.handlers
-        ):
+        if any(facts.guards.fallbacks.has_other_result(node, error) for error in _ERRORS):
             for part in (part for statement in node.body for part in walk(statement)):
                 if isinstance(part, (ast.Import, ast.ImportFrom)):
                     yield from (name.rpartition(".")[2] for name in modules_of(part))

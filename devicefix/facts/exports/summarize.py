@@ -43,7 +43,9 @@ from devicefix.facts.sinks import device_names, device_values, receivers
 from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
 
-_FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(")
+_FOR_OTHERS = (
+    b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(", b"AssertionError",
+)  # fmt: skip
 _OF_CUDA = re.compile("cuda|gpu")
 _NUMBERS = ("= int(", "return int(", "get_rank(", "current_device(", "get_device(")
 

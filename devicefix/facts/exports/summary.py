@@ -31,7 +31,7 @@ class Summary:
             an empty name for the module's own code.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         devices_mentioned: whether its code may use CUDA, or whatever device it gets.
-        options: the command line's options, each with its type.
+        options: the command line's options, each with its type and its default; see `Names.options`.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         mixing: the classes of modules in which low precision meets float32, whatever they are given.
         stops_autocast: whether it switches autocast for CUDA off, or casts for it, in a part of its code.
@@ -82,7 +82,7 @@ class Summary:
     late: frozenset[str] = frozenset()
     forks: bool = False
     devices_mentioned: bool = False
-    options: frozenset[tuple[str, str]] = frozenset()
+    options: frozenset[tuple[str, str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
     low_precision: bool = False
     mixing: frozenset[str] = frozenset()

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from weakref import proxy
 
+from devicefix.facts.fallbacks import Fallbacks
 from devicefix.facts.flow import own_nodes
 from devicefix.facts.guards.answers import COUNTS, IMPLYING, at_least_one, falsy
 from devicefix.facts.names import Names
@@ -36,6 +37,7 @@ class Conditions(ABC):
     def __init__(self, facts: Names) -> None:
         self.facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
         self.refusals = Refusals(facts)
+        self.fallbacks = Fallbacks(facts, self.refusals)
         self.asked: set[int] = set()  # the flags, by their bindings or site, that are being asked about
         self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
         self.flags: dict[tuple[int, int], bool] = {}

@@ -66,4 +66,4 @@ class Decided(Conditions, ABC):
         last = self.refusals.last(branch)
         if last is None or self.refusals.both(node):
             return None
-        return None if self.refusals.is_handled(node, self.refusals.error_of(last)) else branch
+        return None if self.fallbacks.of(node, self.refusals.error_of(last)) else branch

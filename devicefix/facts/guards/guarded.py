@@ -222,13 +222,17 @@ class Guards(Decided):
     def _leaves(self, statement: ast.stmt) -> bool:
         match statement:
             case ast.Assert(test=test):
-                return self.implies(test) and self.refusals.is_handled(statement, AssertionError.__name__)
+                return self.implies(test) and self._is_handled(statement, AssertionError.__name__)
             case ast.If(test=test, body=body) if self.implies(test, False):
                 last = self.refusals.last(body)
                 return returns(body) or (
-                    last is not None and self.refusals.is_handled(last, self.refusals.error_of(last))
+                    last is not None and self._is_handled(last, self.refusals.error_of(last))
                 )
         return self._skips_test(statement)
+
+    def _is_handled(self, refusal: ast.stmt, error: str | None) -> bool:
+        """Return whether the error of a refusal leads to the program's path without CUDA."""
+        return self.fallbacks.of(refusal, error) is not None
 
     def _skips_test(self, statement: ast.stmt) -> bool:
         """Return whether a statement skips the test around it without CUDA, by a call or itself."""

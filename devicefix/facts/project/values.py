@@ -23,9 +23,12 @@ class Values(Files):
         super().__init__(summaries)
         options = {option for summary in self.files.values() for option in summary.options}
         self.integer_options = frozenset(
-            {name for name, kind in options if kind == "int"}
-            - {name for name, kind in options if kind != "int"}
+            {name for name, kind, _ in options if kind == "int"}
+            - {name for name, kind, _ in options if kind != "int"}
         )
+        self.defaults: dict[str, set[str]] = {}
+        for name, _, default in options:
+            self.defaults.setdefault(name, set()).add(default)
         flags: dict[str, bool] = {}
         for summary in self.files.values():
             for name, implies in summary.flags.items():
@@ -36,6 +39,12 @@ class Values(Files):
     def is_integer_option(self, name: str) -> bool:
         """Return whether the command line's options of this name are ints."""
         return name in self.integer_options
+
+    @remembered
+    def default_of_option(self, name: str) -> str:
+        """Return the default of the command line's options of a name, an empty text if it is not known."""
+        found = self.defaults.get(name, set())
+        return next(iter(found)) if len(found) == 1 else ""
 
     @remembered
     def is_flag(self, name: str) -> bool:

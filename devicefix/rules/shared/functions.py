@@ -10,10 +10,12 @@ from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
 from devicefix.facts.exports.passed_numbers import argument_place
 from devicefix.facts.values import device_name, index_name, last_name
-from devicefix.model import Fix, Safety
+from devicefix.model import Fix
 
 # These raise an error on torch 2.13 without CUDA (measured). Most others are harmless: they return 0, None or an
 # empty list, or do nothing.
+_WHOLE_LINE = "without CUDA, nothing is printed"
+_USES_UNKNOWN = "its uses are not known"
 _MEMORY = (
     "mem_get_info", "memory_summary", "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated",
     "reset_max_memory_cached", "reset_accumulated_memory_stats", "reset_peak_host_memory_stats",
@@ -115,8 +117,8 @@ class Functions:
         if (outer := self.outer(node)) is not None:
             return self.of_outer(outer)
         fix = self._without(node, short)
-        if fix is not None and fix.safety is Safety.SAFE and has_effects(self.facts, node):
-            return replace(fix, safety=Safety.UNSAFE, why=SKIPS)
+        if fix is not None and not fix.why and has_effects(self.facts, node):
+            return replace(fix, why=SKIPS)
         return fix
 
     def _without(self, node: ast.Call, short: str) -> Fix | None:
@@ -126,9 +128,9 @@ class Functions:
             short in _INSTEAD and self._prints(statement) and not self._quoted(node)
         ):
             late = short.startswith(_NOT_INITIALIZING)
-            return self.context.put_under_guard(statement, self.devices.safety(node) if late else Safety.SAFE)
+            return self.context.put_under_guard(statement, self.devices.why_unsafe(node) if late else "")
         line = self._line_around(node)
-        return self._value(node, short) if line is None else self.context.put_under_guard(line, Safety.UNSAFE)
+        return self._value(node, short) if line is None else self.context.put_under_guard(line, _WHOLE_LINE)
 
     def _value(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that uses another value on a CPU, None if there is none."""
@@ -136,9 +138,8 @@ class Functions:
         if short == "current_device":
             return self._current(node, parent)
         if short.endswith("get_rng_state"):
-            # A stored state may be used by code that is not known.
-            safety = Safety.SAFE if self._restored(node) else Safety.UNSAFE
-            return self.context.when_cuda(node, "None", safety)
+            why = "" if self._restored(node) else "code that is not known may use the stored state"
+            return self.context.when_cuda(node, "None", why)
         if short in _INSTEAD:
             return self.context.when_cuda(node, _INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
@@ -224,8 +225,8 @@ class Functions:
             return None if any(map(self._is_device, uses)) else self.context.when_cuda(node, "0")
         place = self._place_of(node)
         if device_name(place):
-            return self.context.when_cuda(node, '"cpu"', Safety.UNSAFE)
-        return self.context.when_cuda(node, "0", Safety.UNSAFE) if index_name(place) else None
+            return self.context.when_cuda(node, '"cpu"', _USES_UNKNOWN)
+        return self.context.when_cuda(node, "0", _USES_UNKNOWN) if index_name(place) else None
 
     def _makes_tensor(self, parent: ast.AST | None) -> bool:
         """Return whether an argument is the device of a new tensor: `torch.zeros(3, device=…)`."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
-from devicefix.facts.defaults import value_by_default
+from devicefix.facts.defaults import Defaults
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
@@ -248,7 +248,7 @@ class CudaLibraries:
 
     def _runs_by_default(self, child: ast.AST, parent: ast.If | ast.IfExp) -> bool:
         """Return whether a branch runs where no environment variable is set: nobody asked for the library."""
-        taken = value_by_default(self.facts, parent.test)
+        taken = Defaults(self.facts).truth(parent.test)
         if isinstance(parent, ast.If):
             return taken is (child in parent.body)
         return taken is (child is parent.body)

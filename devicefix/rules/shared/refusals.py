@@ -7,22 +7,42 @@ import os.path
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 
 from devicefix.devices.context import Context
+from devicefix.facts.defaults import Defaults
+from devicefix.facts.exports.imports import imported_modules
 from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.values import device_named, last_name
 from devicefix.model import Safety
 from devicefix.rules.shared.libraries import CudaLibraries
 
 MESSAGE = "stops the program if CUDA is not available"
 
-# A condition that holds one of these may ask for a device. A request that can't be met keeps its error.
+# An option or attribute that is called so may hold a request for a device.
 _REQUEST = re.compile(r"cuda|gpu|cpu|device|nccl|accelerat", re.I)
-_TEST_FILE = re.compile(r"(?:test_.*|.*_tests?|conftest)\.py\Z")
-_TEST_FOLDERS = {"test", "tests"}
+_TEST_FILE = re.compile(r"(?:test_.*|.*_test|conftest)\.py\Z")
+_TEST_LIBRARIES = ("pytest", "unittest")
 _MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
-_GROUPS = ("torch.distributed.init_process_group", "torch.distributed.distributed_c10d.init_process_group")
 _CALLERS = 3  # how many functions to follow, each called by the next
+
+_Condition = tuple[ast.expr, bool]  # a test, and the value that leads to a place
+
+
+class Request(Enum):
+    """Who asked for the GPU where a program refuses to run without one.
+
+    Attributes:
+        NONE: nobody: the program gets there whatever its user asks for, or by default.
+        OPEN: perhaps the user, by an option whose default is not known.
+        TYPED: the user, whose request can't be met.
+    """
+
+    NONE = 0
+    OPEN = 1
+    TYPED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +52,12 @@ class Verdict:
     Attributes:
         message: what is wrong and what to do.
         safety: how safe the removal is; None where the refusal stays.
+        why: why the removal is not safe.
     """
 
     message: str
     safety: Safety | None = None
+    why: str = ""
 
 
 class Refusals:
@@ -49,88 +71,129 @@ class Refusals:
         self.context = context
         self.facts = context.facts
         self.libraries = CudaLibraries(context)
-        self._groups: dict[int, int] = {}  # by block, the place of the last statement that makes a group
-        self._ends: dict[int, list[tuple[int, ast.expr]]] = {}  # by block
+        self._defaults = Defaults(context.facts, context.project.default_of_option)
+        self._ends: dict[int, list[tuple[int, _Condition]]] = {}  # by block
 
-    def verdict(self, site: ast.AST, test: ast.expr, error: str | None) -> Verdict | None:
+    def verdict(self, site: ast.AST, condition: _Condition, error: str | None) -> Verdict | None:
         """Return what to do with a refusal, None where it is right.
 
-        It is safe to remove where the program reaches it whatever its user asks for, nothing catches its error,
-        and what follows can run without CUDA.
+        It is safe to remove unless its user typed a request for a GPU, or the program has a path without CUDA
+        that begins with its error. With CUDA it is never reached.
 
         Args:
             site: the statement or expression that refuses.
-            test: what it depends on.
+            condition: the test that it depends on, and the value that leads to it.
             error: the name of the class of its error, None if that is not known.
         """
-        refusals = self.facts.guards.refusals
-        if self.is_requested(site, *self.facts.guards.conditions(test)) or refusals.is_handled(site, error):
+        request = self._request(site, error, _CALLERS, condition)
+        if request is Request.TYPED or self.facts.guards.fallbacks.of(site, error):
             return None
         if self.in_test(site):
             return Verdict("stops the test if CUDA is not available; skip the test, or let it run on a CPU")
         library = self.libraries.needed_by(self.function(site), site)
         if library is not None:
             return Verdict(f"{MESSAGE}, and this code needs `{library}`; add a CPU path")
-        if refusals.handlers(site, error):
-            return Verdict(f"{MESSAGE}; remove the check and the handler of its error")
         if error in _MEANT_TO_BE_CAUGHT:
             return Verdict(
                 "stops the program, or the import of this file, if CUDA is not available; remove the check unless a caller needs it"
             )
-        asked = not self._precedes_group(site)
-        if self.facts.guards.conditions(test) or (asked and self._conditions(site)):
-            return Verdict(
-                "may stop the program if CUDA is not available; remove the check unless the user asks for a GPU",
-                Safety.UNSAFE,
-            )
-        if not self._is_reached(site, error, _CALLERS, asked=asked):
-            return Verdict(f"{MESSAGE}; remove the check unless a caller catches its error", Safety.UNSAFE)
-        return Verdict(f"{MESSAGE}; remove the check", Safety.SAFE)
+        message = f"{MESSAGE}; remove the check"
+        if request is Request.OPEN:
+            return Verdict(message, Safety.UNSAFE, "the user may have asked for a GPU")
+        if self._is_caught(site, error, _CALLERS):
+            return Verdict(message, Safety.UNSAFE, "the program catches its error")
+        return Verdict(message, Safety.SAFE)
 
-    def _precedes_group(self, site: ast.AST) -> bool:
-        """Return whether a statement is followed by one that makes a process group: what leads to both asks for that.
-
-        A GPU is not what is asked for then; the group is made with gloo on a CPU.
-        """
-        if not isinstance(site, ast.stmt):
-            return False
-        block = self.facts.tree.block(site)
-        if id(block) not in self._groups:
-            places = (place for place, each in enumerate(block) if self._makes_group(each))
-            self._groups[id(block)] = max(places, default=-1)
-        return self.facts.tree.position(site) < self._groups[id(block)]
-
-    def _makes_group(self, statement: ast.stmt) -> bool:
-        return (
-            isinstance(statement, (ast.Expr, ast.Assign))
-            and isinstance(statement.value, ast.Call)
-            and self.facts.call(statement.value, *_GROUPS)
+    def is_requested(self, site: ast.AST) -> bool:
+        """Return whether a condition around a place names a device."""
+        return any(
+            _REQUEST.search(self.context.source.code(part))
+            for test, _ in self._path(site)
+            for part in self._open(test)
         )
-
-    def is_requested(self, site: ast.AST, *conditions: ast.expr) -> bool:
-        """Return whether a refusal answers a request for a device: a condition in or around it names one.
-
-        Where it names none, the refusal is reported, but not removed either.
-        """
-        return any(map(self._requests, (*conditions, *self._conditions(site))))
-
-    def _requests(self, condition: ast.expr) -> bool:
-        return _REQUEST.search(self.context.source.code(condition)) is not None
 
     def in_test(self, site: ast.AST) -> bool:
-        """Return whether a node is part of a test."""
-        *folders, name = os.path.normpath(self.context.devices.path).split(os.sep)
-        if _TEST_FILE.match(name) or not _TEST_FOLDERS.isdisjoint(folders):
+        """Return whether a node is part of a test that pytest or unittest runs.
+
+        https://docs.pytest.org/en/stable/explanation/goodpractices.html#conventions-for-python-test-discovery
+        """
+        if self._uses_test_library:
             return True
-        return any(
-            isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)) and parent.name.startswith("test_")
-            for _, parent in self.facts.tree.ancestors(site)
+        module = self.facts.tree.module
+        return bool(_TEST_FILE.match(os.path.basename(self.context.devices.path))) and any(
+            isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in module.body
         )
+
+    @cached_property
+    def _uses_test_library(self) -> bool:
+        roots = {name.partition(".")[0] for name in imported_modules(self.facts)}
+        return not roots.isdisjoint(_TEST_LIBRARIES)
 
     def function(self, site: ast.AST) -> ast.AST:
         """Return the function that a node is in, or the module."""
         *_, (_, outermost) = self._around(site)
         return outermost
+
+    def _request(self, site: ast.AST, error: str | None, callers: int, *conditions: _Condition) -> Request:
+        """Return who asked for the GPU where a place is reached.
+
+        Args:
+            site: the place.
+            error: the name of the class of its error, None if that is not known.
+            callers: how many functions to follow to their callers.
+            conditions: more conditions on which it is reached.
+        """
+        asked = [self._asked(*each) for each in (*conditions, *self._path(site))]
+        request = max(asked, key=lambda each: each.value, default=Request.NONE)
+        uses = self._uses(self.function(site)) if callers and request is not Request.TYPED else []
+        if not uses:
+            return request
+        by_callers = [self._request(use, error, callers - 1) for use in uses]
+        return max(request, min(by_callers, key=lambda each: each.value), key=lambda each: each.value)
+
+    def _asked(self, test: ast.expr, truth: bool) -> Request:
+        """Return who asked for the GPU where a test has a value."""
+        parts = self._open(test)
+        if any(self._is_kind(part) for part in parts):
+            return Request.TYPED  # the devices that the program chooses itself are findings of their own
+        named = [part for part in parts if self._names_request(part)]
+        by_default = self._defaults.truth(test) if named else None
+        if by_default is not None:
+            return Request.NONE if by_default is truth else Request.TYPED
+        if any("cpu" in self.context.source.code(part) for part in named):
+            return Request.TYPED  # the program has a switch for the CPU
+        return Request.OPEN if any(map(self._is_flag, named)) else Request.NONE
+
+    def _is_kind(self, part: ast.expr) -> bool:
+        """Return whether a part of a test asks for the type of a device: `device == "cuda"`."""
+        match part:
+            case ast.Compare(left=left, ops=[_], comparators=[right]):
+                elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else [right]
+                return any(self._is_name(each) for each in (left, *elements))
+            case ast.Call(func=ast.Attribute(attr="startswith"), args=[text]):
+                return self._is_name(text)
+        return False
+
+    def _is_name(self, node: ast.expr) -> bool:
+        text = node.value if isinstance(node, ast.Constant) else device_named(self.facts, node)
+        return isinstance(text, str) and text.partition(":")[0] in ("cuda", "cpu", "gpu")
+
+    def _names_request(self, part: ast.expr) -> bool:
+        """Return whether a part of a test reads an option, attribute or key whose name is that of a request."""
+        for node in ast.walk(part):
+            match node:
+                case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+                    if _REQUEST.search(name):
+                        return True
+        return False
+
+    def _is_flag(self, part: ast.expr) -> bool:
+        """Return whether a part of a test is true or false by itself, and no number or list of GPUs."""
+        if not isinstance(part, (ast.Attribute, ast.Subscript)):
+            return False
+        name = last_name(part)
+        indexed = self.facts.tree.nodes_with(f"{name}[") if name else ()
+        return not any(isinstance(node, ast.Subscript) and last_name(node.value) == name for node in indexed)
 
     def _around(self, site: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """Yield pairs of a child and its parent, from a node up to its function or the module."""
@@ -139,41 +202,35 @@ class Refusals:
             if isinstance(parent, FUNCTIONS):
                 return
 
-    def _conditions(self, site: ast.AST) -> list[ast.expr]:
-        """Return the conditions on which a node of a function, or of the module, is reached.
+    def _path(self, site: ast.AST) -> Iterator[_Condition]:
+        """Yield the conditions on which a node of a function, or of the module, is reached.
 
         Of those that may end a block, they are the first one and the first one that names a device.
         """
-        found: list[ast.expr] = []
         for child, parent in self._around(site):
             match parent:
-                case ast.If() | ast.While() | ast.IfExp() if child is not parent.test:
-                    found += self._open(parent.test)
-                case ast.BoolOp(values=values) if child is not values[0]:
-                    found += self._open(values[0])
-                case ast.Match() if child is not parent.subject:
-                    found.append(parent.subject)
-                case ast.ExceptHandler(type=ast.expr() as kind):
-                    found.append(kind)
+                case ast.If(test=test, body=body) if child is not test:
+                    yield test, child in body
+                case ast.While(test=test) if child is not test:
+                    yield test, True
+                case ast.IfExp(test=test, body=chosen) if child is not test:
+                    yield test, child is chosen
+                case ast.BoolOp(op=op, values=values) if child is not values[0]:
+                    yield values[0], isinstance(op, ast.And)
             if isinstance(child, ast.stmt):
                 block, place = self.facts.tree.block(child), self.facts.tree.position(child)
                 if id(block) not in self._ends:
                     self._ends[id(block)] = list(self._first_ends(block))
-                found += (condition for before, condition in self._ends[id(block)] if before < place)
-        return found
+                yield from (condition for before, condition in self._ends[id(block)] if before < place)
 
-    def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
+    def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, _Condition]]:
         """Yield the first condition that may end a block, and the first that names a device, with their places."""
-        conditions = (
-            (place, condition)
-            for place, statement in enumerate(block)
-            if isinstance(statement, ast.If) and _may_leave(statement)
-            for condition in self._open(statement.test)
-        )
-        for number, (place, condition) in enumerate(conditions):
-            requests = self._requests(condition)
+        ends = (each for each in enumerate(block) if isinstance(each[1], ast.If) and _may_leave(each[1]))
+        for number, (place, statement) in enumerate(ends):
+            assert isinstance(statement, ast.If)
+            requests = any(map(self._names_request, self._open(statement.test)))
             if requests or number == 0:
-                yield place, condition
+                yield place, (statement.test, not _leaves(statement.body))
             if requests:
                 return
 
@@ -186,28 +243,14 @@ class Refusals:
             and "__name__" not in self.context.source.code(condition)
         ]
 
-    def _is_reached(self, site: ast.AST, error: str | None, callers: int, *, asked: bool) -> bool:
-        """Return whether a node is always reached when the module runs, and nothing catches an error there.
-
-        Args:
-            site: the node.
-            error: the name of the class of the error, None if that is not known.
-            callers: how many functions to follow.
-            asked: whether any condition may ask for a GPU, and not only one that names a device.
-        """
-        if self.facts.guards.refusals.handlers(site, error):
-            return False
-        if self._conditions(site) if asked else self.is_requested(site):
-            return False
-        function = self.function(site)
-        if self._is_tried(function):
-            return False
-        if isinstance(function, ast.Module):
+    def _is_caught(self, site: ast.AST, error: str | None, callers: int) -> bool:
+        """Return whether a handler, perhaps of a caller, has another result where a node raises an error."""
+        if self.facts.guards.fallbacks.may_replace(site, error):
             return True
-        if callers == 0 or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        uses = [use for use in self._uses(function) if not self._is_inside(use, function)]
-        return bool(uses) and all(self._is_reached(use, error, callers - 1, asked=asked) for use in uses)
+        function = self.function(site)
+        return self._is_tried(function) or (
+            callers > 0 and any(self._is_caught(use, error, callers - 1) for use in self._uses(function))
+        )
 
     def _is_tried(self, function: ast.AST) -> bool:
         """Return whether another file catches the errors of a function or, for the module, of its import."""
@@ -219,11 +262,13 @@ class Refusals:
             names = [function.name, *([owner.name] if isinstance(owner, ast.ClassDef) else [])]
         return any(self.context.project.is_tried(path, each) for each in names)
 
-    def _uses(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
+    def _uses(self, function: ast.AST) -> list[ast.expr]:
         """Return where the module reads the name of a function, or of the class that it creates objects of.
 
         An attribute of the name of a module's function is something else, as in `model.train()`.
         """
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return []
         owner = self.facts.tree.parents.get(function)
         name = (
             owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
@@ -231,18 +276,25 @@ class Refusals:
         return [
             node
             for node in self.facts.tree.nodes_with(name)
-            if (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-            or (isinstance(node, ast.Attribute) and node.attr == name and not isinstance(owner, ast.Module))
+            if (
+                (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
+                or (
+                    isinstance(node, ast.Attribute)
+                    and node.attr == name
+                    and not isinstance(owner, ast.Module)
+                )
+            )
+            and not any(parent is function for _, parent in self.facts.tree.ancestors(node))
         ]
 
-    def _is_inside(self, node: ast.AST, function: ast.AST) -> bool:
-        return any(parent is function for _, parent in self.facts.tree.ancestors(node))
+
+def _leaves(clause: list[ast.stmt]) -> bool:
+    return bool(clause) and isinstance(clause[-1], (ast.Return, ast.Break, ast.Continue))
 
 
 def _may_leave(statement: ast.If) -> bool:
     """Return whether a branch ends the block around it."""
-    clauses = (statement.body, statement.orelse)
-    return any(clause and isinstance(clause[-1], (ast.Return, ast.Break, ast.Continue)) for clause in clauses)
+    return _leaves(statement.body) or _leaves(statement.orelse)
 
 
 def refusing(context: Context, device: ast.expr) -> ast.stmt | None:

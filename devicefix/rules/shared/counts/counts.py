@@ -166,7 +166,7 @@ class Counts:
     @cached_property
     def _options(self) -> set[str]:
         """The attributes that hold an option of the command line."""
-        return {name for name, _ in self.facts.options}
+        return {name for name, *_ in self.facts.options}
 
     def _asks_gpus(self, call: ast.Call) -> bool:
         """Return whether something is asked of each GPU in a range, which fails where there is none."""

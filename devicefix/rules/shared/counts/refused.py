@@ -90,5 +90,5 @@ class Refused:
 
     def _is_needless(self, check: ast.stmt, count: ast.expr, error: str | None) -> bool:
         """Return whether a check ends every run without CUDA, whatever the user asks for."""
-        verdict = self._refusals.verdict(check, count, error)
+        verdict = self._refusals.verdict(check, (count, False), error)
         return verdict is not None and verdict.safety is Safety.SAFE
