@@ -177,7 +177,18 @@ class Places:
         around = [site, *(parent for _, parent in self._facts.tree.ancestors(site))]
         expressions = takewhile(lambda node: not isinstance(node, ast.stmt), around)
         calls = any(self._is_tensor_call(node.func) for node in expressions if isinstance(node, ast.Call))
-        return not calls and not any(map(is_main, around))
+        return not calls and not any(map(is_main, around)) and not self._starts_cuda
+
+    @cached_property
+    def _starts_cuda(self) -> bool:
+        """Return whether the module itself moves something to a device when it runs: no fork can follow."""
+        return any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _MOVES
+            and self._facts.tree.scope(node).function is None
+            for node in self._facts.tree.nodes_with(".cuda(", ".to(")
+        )
 
     def _is_tensor_call(self, func: ast.expr) -> bool:
         """Return whether what is called moves or creates a tensor."""

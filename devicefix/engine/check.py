@@ -133,6 +133,7 @@ _FAILING = "123456"
 def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible at their place."""
     from devicefix.engine.guarded_uses import GuardedUses
+    from devicefix.engine.stops import Stops
     from devicefix.facts.exports import patching
     from devicefix.rules.base import attributes_of
     from devicefix.rules.dispatch import tables, visit
@@ -147,6 +148,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     idle = IdleLoops(context.facts)
     patched = patching(context.facts, "is_available")
     guarded = GuardedUses(context)
+    stops = Stops(tree)
     seen = {each.line for each in context.options.seen}
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines, *seen}))  # 0: the module
     attributes = attributes_of(tuple(map(type, rules)))
@@ -157,6 +159,9 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
             sound = sound.unfixed("because TorchScript compiles this code: choose the device in the caller")
+        stops.note(node, sound)
+        if sound.fix and (line := stops.before(node)) is not None:
+            sound = sound.unfixed(f"because line {line} stops the program without CUDA")
         fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
             if fallback.certain:

@@ -52,6 +52,8 @@ class Refusals:
             match statement:
                 case ast.Raise(exc=error):
                     return None if _skips_test(error) else statement
+                case ast.Assert(test=ast.Constant(value=value)) if not value:
+                    return statement
                 case ast.Expr(value=value) if self.ends(value, calls):
                     return statement
                 case ast.If(body=body, orelse=[_, *_] as orelse):

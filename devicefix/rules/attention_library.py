@@ -452,11 +452,12 @@ class AttentionLibrary(Rule):
         lines = [f"if {torch}.cuda.is_available():", f"    {found.code()}{comment}"]
         lines += self._otherwise(found, torch)
         _, *inside = _kinds(parse("\n".join(lines)).body)
+        indent, before = blocks.indent_of(self.facts, statement), source.indentation(start)
         if found.scope.is_module:
             above = _line(source, statement.lineno - 1).strip()
-            lines = [*(["import torch", ""] if imports else [""] * bool(above)), *lines]
-        lines += [""] * bool(_line(source, source.position(line_end)[0] + 1).strip())
-        indent, before = blocks.indent_of(self.facts, statement), source.indentation(start)
+            lines = [*(["import torch", ""] if imports else [""] * bool(above and not before)), *lines]
+        is_last = self.facts.tree.block(statement)[-1] is statement
+        lines += [""] * (not is_last and bool(_line(source, source.position(line_end)[0] + 1).strip()))
         first, *others = (_indented(line, indent) for line in lines)
         code = source.newline.join([first, *(line and before + line for line in others)])
         added = ("Import", "If") if imports else ("If",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from devicefix.facts.configurations import named_configurations
+from devicefix.facts.exports.forks import forked_modules, mentions_devices
 from devicefix.facts.exports.low_precision import (
     autocasts,
     has_low_precision,
@@ -64,9 +65,6 @@ _NUMBERED = tuple(
 _TRANSFORMS = re.compile(rb"torch\.fft\.\w+\(|from torch import fft|import torch\.fft|from torch\.fft import")
 _JIT = re.compile(rb"jit(?<=\bjit)\b")
 _COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
-
-_FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPool)\()|os\.fork\(")
-_NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]{0,300}(spawn|forkserver)")
 
 
 def library_choices(data: bytes) -> frozenset[tuple[str, str]]:
@@ -128,7 +126,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         to_classes=to_classes,
         get_device=b"def get_device(" in data,
         choices=choices,
-        forks=forks_processes(data),
+        forks=forked_modules(data),
         devices_mentioned=mentions_devices(data),
         low_precision=low_precision,
         mixing=_mixing(data) if low_precision else frozenset(),
@@ -217,18 +215,3 @@ def _transforms(data: bytes) -> frozenset[tuple[str, tuple[str, int]]]:
         return frozenset(transforming(Facts.read(data)))
     except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
-
-
-def mentions_devices(data: bytes) -> bool:
-    """Return whether the text of a module may use CUDA, or whatever device it gets."""
-    return b"cuda" in data or b"device" in data or b".to(" in data
-
-
-def forks_processes(data: bytes) -> bool:
-    """Return whether a module starts processes that get a copy of this one's memory.
-
-    https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
-    """
-    if b"multiprocessing" not in data and b"concurrent" not in data and b"os.fork" not in data:
-        return False
-    return _FORKING.search(data) is not None and _NOT_FORKING.search(data) is None

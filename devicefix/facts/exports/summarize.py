@@ -12,6 +12,7 @@ from devicefix.facts.configurations import named_configurations
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, has_effect, own_method
 from devicefix.facts.exports.environment import late_functions
+from devicefix.facts.exports.forks import forked_modules, mentions_devices
 from devicefix.facts.exports.imports import guarded_names, imported_modules, tried_names
 from devicefix.facts.exports.low_precision import (
     autocasts,
@@ -24,9 +25,7 @@ from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
     attributes_read,
     attributes_set,
-    forks_processes,
     library_choices,
-    mentions_devices,
     numbered_names,
     passed_through,
 )
@@ -44,7 +43,8 @@ from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
 
 _FOR_OTHERS = (
-    b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(", b"AssertionError",
+    b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(",
+    b"AssertionError",
 )  # fmt: skip
 _OF_CUDA = re.compile("cuda|gpu")
 _NUMBERS = ("= int(", "return int(", "get_rank(", "current_device(", "get_device(")
@@ -100,7 +100,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         cuda_effects=any(has_effect(facts, node) for node in classes),
         get_device="def get_device(" in facts.source.text,
         late=late_functions(facts),
-        forks=forks_processes(data),
+        forks=forked_modules(data),
         devices_mentioned=mentions_devices(data),
         options=facts.options,
         flags=_flags(facts),

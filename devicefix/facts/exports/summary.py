@@ -29,7 +29,7 @@ class Summary:
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
         late: the functions that set an environment variable of CUDA's driver after torch has been imported;
             an empty name for the module's own code.
-        forks: whether processes are forked, which CUDA does not survive once it was asked for.
+        forks: the modules whose functions run in processes that it forks; see `forked_modules`.
         devices_mentioned: whether its code may use CUDA, or whatever device it gets.
         options: the command line's options, each with its type and its default; see `Names.options`.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
@@ -80,7 +80,7 @@ class Summary:
     cuda_effects: bool = False
     get_device: bool = False
     late: frozenset[str] = frozenset()
-    forks: bool = False
+    forks: frozenset[str] = frozenset()
     devices_mentioned: bool = False
     options: frozenset[tuple[str, str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from devicefix.facts.exports import Summary
+from devicefix.facts.exports.forks import UNKNOWN
 from devicefix.facts.project.questions import Questions, remembered
 
 
@@ -298,8 +299,11 @@ class Files(Questions):
         return any(self.files[file].forks for file in reached if file in self.files)
 
     def _computes(self, path: str) -> bool:
-        """Return whether processes that a file forks may use CUDA: it, or what it imports, names devices."""
-        reached = closure({path}, self._imported)
+        """Return whether processes that a file forks may use CUDA: they run code that names devices."""
+        forks = self.files[path].forks
+        found = (self.find(path, module) for module in forks)
+        run = {path} if UNKNOWN in forks else {os.path.normpath(each.path) for each in found if each}
+        reached = closure(run, self._imported)
         return any(self.files[file].devices_mentioned for file in reached if file in self.files)
 
     @cached_property

@@ -9,6 +9,7 @@ from functools import cached_property
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
 from devicefix.facts.exports.passed_numbers import argument_place
+from devicefix.facts.uses import Followed
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Fix
 
@@ -219,10 +220,17 @@ class Functions:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
         if self.becomes_cpu(node):
             return self.context.when_cuda(node, '"cpu"')
-        uses = self.context.uses.of(node).uses
-        if any(map(self._is_number, uses)) or any(map(self._is_compared, uses)):
+        found = self.context.uses.of(node)
+        if any(map(self._is_number, found.uses)) or any(map(self._is_compared, found.uses)):
             # The fixes of the moves are enough.
-            return None if any(map(self._is_device, uses)) else self.context.when_cuda(node, "0")
+            return None if any(map(self._is_device, found.uses)) else self.context.when_cuda(node, "0")
+        return self._of_others(node, found)
+
+    def _of_others(self, node: ast.Call, found: Followed) -> Fix | None:
+        """Return the fix of the index of the current GPU where it is neither a device nor counted with."""
+        local = bool(found.uses) and not any(each.elsewhere for each in found.variables)
+        if local and all(map(self._is_given_to_cuda, found.uses)):
+            return self.context.when_cuda(node, "0")
         place = self._place_of(node)
         if device_name(place):
             return self.context.when_cuda(node, '"cpu"', _USES_UNKNOWN)
@@ -265,6 +273,12 @@ class Functions:
             case ast.Call(func=ast.Name(id="range" | "int")):
                 return True
         return False
+
+    def _is_given_to_cuda(self, node: ast.expr) -> bool:
+        """Return whether a value is an argument of `torch.cuda`, which ignores it on a CPU or is guarded there."""
+        parent = self.facts.tree.parents.get(node)
+        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        return isinstance(call, ast.Call) and call.func is not node and self._is_of_cuda(call)
 
     def _is_compared(self, node: ast.expr) -> bool:
         """Return whether a function of another file gets a value and compares it with an int."""
