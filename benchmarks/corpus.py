@@ -5,6 +5,7 @@
     python benchmarks/corpus.py compare BASE [DIR ...]
     python benchmarks/corpus.py walks [DIR ...]
     python benchmarks/corpus.py comments [DIR ...]
+    python benchmarks/corpus.py reasons [DIR ...]
 
 The packages, which `corpus.toml` lists, are unpacked to DIR/<name>-<version>/ and read as text: nothing
 of them is built, installed, imported or run.
@@ -26,6 +27,7 @@ from pathlib import Path, PurePosixPath
 
 import corpus_comments
 import corpus_compare
+import corpus_reasons
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -162,6 +164,11 @@ def comments(arguments: argparse.Namespace) -> int:
     return corpus_comments.report(version(arguments, ROOT), arguments.dirs or [CACHE])
 
 
+def reasons(arguments: argparse.Namespace) -> int:
+    """Print why findings have no safe fix."""
+    return min(corpus_reasons.run(version(arguments, ROOT), arguments.dirs or [CACHE]), 1)
+
+
 def version(arguments: argparse.Namespace, tree: Path) -> corpus_compare.Version:
     """Return the version of devicefix in `tree`, with the options of the command line."""
     unsafe = ("--unsafe-fixes",) if arguments.unsafe_fixes else ()
@@ -206,6 +213,10 @@ def parser() -> argparse.ArgumentParser:
         "comments", parents=[folders, options], help="print the comments that rewriting loses"
     )
     command.set_defaults(call=comments)
+    command = commands.add_parser(
+        "reasons", parents=[folders, options], help="print why findings have no safe fix"
+    )
+    command.set_defaults(call=reasons)
     return result
 
 

@@ -50,7 +50,9 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("clones", type=Path, help="the folder with the clones")
     parser.add_argument("--python", default=sys.executable, help="the Python that runs the programs")
     parser.add_argument("--tool", help="a command with {tree} in it; default: devicefix of this Python")

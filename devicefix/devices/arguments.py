@@ -24,7 +24,7 @@ from devicefix.facts.values import (
 from devicefix.model import Fix
 
 _BY_NAME = "only its name suggests that it is a GPU"
-_OTHER_VALUES = "its other values are not known, and may be no GPUs"
+_OTHER_VALUES = "its other values are not known, and may not be GPUs"
 _PARALLEL = (
     "torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel",
     "torch.nn.parallel.DistributedDataParallel",

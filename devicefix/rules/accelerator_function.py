@@ -124,7 +124,8 @@ class AcceleratorFunction(Rule):
             yield from self._checked(next(iter(call.args), None))
         elif name != CURRENT_ACCELERATOR:
             message = f"`{name}()` raises an error on a CPU; check `torch.accelerator.is_available()` first"
-            yield self.finding(call, message, self._only_with_accelerator(call))
+            fix = self._only_with_accelerator(call)
+            yield self.finding(call, message, fix, "because its result is used")
         elif self._fails(call):
             yield self.finding(call, f"`{name}()` returns None on a CPU; fall back to `cpu`")
 

@@ -152,7 +152,11 @@ class Rule:
         yield from ()
 
     def finding(
-        self, node: ast.expr | ast.stmt | ast.arg | ast.keyword, message: str, fix: Fix | None = None
+        self,
+        node: ast.expr | ast.stmt | ast.arg | ast.keyword,
+        message: str,
+        fix: Fix | None = None,
+        unless: str = "",
     ) -> Finding:
         """Return a finding of this rule at a node.
 
@@ -160,12 +164,14 @@ class Rule:
             node: what is wrong.
             message: what is wrong, then what to do: lower-case, without a full stop.
             fix: the edits that mend it, or None.
+            unless: why there is no fix, if there is none, for a message that other findings with a fix have.
         """
         start, end = self.context.source.span(node)
         message += f" (unsafe: {fix.why})" if fix and fix.why else ""
-        return Finding(
+        found = Finding(
             self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
         )
+        return found.unfixed(unless) if unless and fix is None else found
 
 
 def words_of(rule: type[Rule]) -> tuple[bytes, ...]:

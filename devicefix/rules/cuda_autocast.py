@@ -649,7 +649,7 @@ class CudaAutocast(Rule):
         fix = self._fix(call)
         why = self._why_unsafe(call, shown)
         fix = replace(fix, why=why) if fix is not None else None
-        yield self.finding(node, _OFF, fix)
+        yield self.finding(node, _OFF, fix, self._obstacle(call))
 
     def _may_fail(self, call: _Autocast) -> bool:
         """Return whether the code under an autocast may get low precision that it would have cast."""
@@ -673,7 +673,7 @@ class CudaAutocast(Rule):
             return  # a call is visited by itself
         calls = (call for call in self._calls_of(node) if self._with_cuda(call, name))
         if any(self._precision.meets(block) for call in calls for block in self._blocks(call)):
-            yield self.finding(node, _KEPT)
+            yield self.finding(node, _KEPT, unless="because its calls have another name")
 
     def _calls_of(self, function: ast.expr) -> Iterator[ast.Call]:
         """Yield the calls of a function under the names that it gets, also as an attribute of `self`."""
@@ -809,22 +809,23 @@ class CudaAutocast(Rule):
             return "small float16 gradients vanish without a scaler, and a CUDA scaler is off on a CPU: use a scaler for the device"
         return ""
 
+    def _obstacle(self, call: _Autocast) -> str:
+        """Return why an autocast can't become that of the device, an empty text if it can."""
+        if not call.is_plain or (call.is_partial and not self._is_called_by_keywords(call.node)):
+            return "because of its arguments"
+        if isinstance(call.arguments.get("dtype"), ast.Constant) and not call.is_off:
+            return "because CPU autocast has another default type"
+        if self.context.source.holds("set_autocast"):
+            return "because the program sets the type of autocast elsewhere"
+        return ""
+
     def _fix(self, call: _Autocast) -> Fix | None:
         """Return the fix that makes an autocast that of the device, with the dtype and all other arguments."""
         in_script = any(
             parent in self.context.compiled.functions for _, parent in self.facts.tree.ancestors(call.node)
         )
-        if (
-            not call.is_plain
-            or in_script
-            or self.context.accelerator
-            or self.context.source.holds("set_autocast")
-        ):
+        if in_script or self.context.accelerator or self._obstacle(call):
             return None
-        if call.is_partial and not self._is_called_by_keywords(call.node):
-            return None
-        if isinstance(call.arguments.get("dtype"), ast.Constant) and not call.is_off:
-            return None  # autocast for the CPU has another default
         kind, needs = self._device_type(call.node)
         torch = self.devices.torch(call.node)
         low = f"dtype={torch.text}.float16"

@@ -227,14 +227,14 @@ class CudaExtension(Rule):
             return
         self._reported = True  # one finding for a list of extensions
         advice = "build it only if the toolkit is available, and add a CPU path in plain torch"
-        fix = None
+        fix, unless = None, "because it is not in a list of such extensions in a call of `setup`"
         extensions = self.facts.tree.parents.get(node)
         if isinstance(extensions, ast.List) and (setup := self._setup(extensions)) is not None:
             if not any(keyword.arg in _CODE for keyword in setup.keywords):
-                advice = "without CUDA, leave this package out"
+                advice, unless = "without CUDA, leave this package out", ""
             elif all(map(self._is_extension, extensions.elts)):
                 fix = self._only_with_toolkit(extensions)
-        yield self.finding(node, f"`CUDAExtension(...)` needs the CUDA toolkit; {advice}", fix)
+        yield self.finding(node, f"`CUDAExtension(...)` needs the CUDA toolkit; {advice}", fix, unless)
 
     def _is_extension(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and self.facts.call(node, _EXTENSION)

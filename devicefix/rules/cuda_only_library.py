@@ -698,7 +698,7 @@ class CudaOnlyLibrary(Rule):
         )
         flag = self._libraries.flag(statement)
         if flag is None:
-            return self.finding(call, message)
+            return self.finding(call, message, unless="because the program has no flag for the library")
         why = "the path without the library may compute different results"
         fix = self.context.replace(flag, self.devices.available(flag, of_cuda=True), why)
         return self.finding(call, message, fix)

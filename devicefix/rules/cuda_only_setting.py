@@ -137,7 +137,7 @@ class CudaOnlySetting(Rule):
             return
         if name == _PLANS:
             message = "the cuFFT plan cache raises an error on a CPU; use it only if CUDA is available"
-            yield self.finding(node, message, self._only_with_cuda(node))
+            yield self.finding(node, message, self._only_with_cuda(node), "because its value is used")
         elif isinstance(call, ast.Call) and call.func is node:
             given = {keyword.arg: keyword.value for keyword in call.keywords}
             if name == _PROFILER:

@@ -14,6 +14,7 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CPU_LACKS, OF_MEMORY
 
 _DEPTH = 3  # how many names to follow
+_NEEDS_ANOTHER = "because a CPU needs another call in its place"
 _TWICE = "the check evaluates the module a second time"
 
 
@@ -211,7 +212,8 @@ class DeviceNamespace(Rule):
             case ast.Attribute(value=part, attr=name) if name in CPU_LACKS:
                 if self._is_part(part, _DEPTH) and not self._copes(node, name):
                     message = f"this may be `torch.cpu`, which has no `{name}`; check for the function first"
-                    yield self.finding(node, message, self._fix(node, part, name))
+                    unless = "because its result is used" if name in OF_MEMORY else _NEEDS_ANOTHER
+                    yield self.finding(node, message, self._fix(node, part, name), unless)
 
     def _is_part(self, node: ast.expr, depth: int) -> bool:
         """Return whether an expression is the part of torch for some device, also by a function of another file."""

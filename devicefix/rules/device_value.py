@@ -1245,7 +1245,8 @@ class DeviceValue(Rule):
             yield self._report(value, _REFUSED if Use.REFUSED in use else _UNSEEN)
         elif Use.UNKNOWN in use and self._may_be_device(value) and is_passed_on(self.facts, value):
             message = f"`{self.context.source.code(value)}` may be used as a device, which may not exist"
-            yield self.finding(value, f"{message}; use it only if CUDA is available")
+            message = f"{message}; use it only if CUDA is available"
+            yield self.finding(value, message, unless="because its uses are not known")
 
     def _may_be_device(self, value: ast.expr) -> bool:
         """Return whether a value that goes out of sight may become a device: if it has a number, or torch is used."""

@@ -876,7 +876,8 @@ class GpuCount(Rule):
             why = _ONE_OF_SEVERAL
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
         fix = Fix((edit, *removed), why) if self.context.has_builtin(node, "max") else None
-        return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", fix)
+        message = "the number of GPUs is 0 without CUDA; use at least 1"
+        return self.finding(node, message, fix, "because `max` is not the builtin here")
 
     def _number(self, count: ast.expr) -> ast.expr | None:
         """Return the number of one GPU that is made of the number of all: `rank % n`, `list(range(n))[0]`."""

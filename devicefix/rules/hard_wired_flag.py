@@ -30,6 +30,7 @@ from devicefix.rules.shared.library_facts import (
     Argument,
 )
 
+_BY_NAME = "only its name suggests that it selects CUDA"
 _LOADS = "loads onto a CUDA device, which may not exist; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
@@ -115,6 +116,13 @@ class HardWiredFlag(Rule):
 
                 Config.cuda = True
             """,
+            after="""
+                import torch
+                from library import Config
+
+                Config.cuda = torch.cuda.is_available()
+            """,
+            unsafe=True,
         ),
         Example(
             "an argument of a library",
@@ -123,6 +131,13 @@ class HardWiredFlag(Rule):
 
                 reader = recognizer.Reader(['en'], gpu=True)
             """,
+            after="""
+                import recognizer  # cuda
+                import torch
+
+                reader = recognizer.Reader(['en'], gpu=torch.cuda.is_available())
+            """,
+            unsafe=True,
         ),
         Example(
             "an argument that is documented to choose between the GPU and the CPU",
@@ -701,7 +716,8 @@ class HardWiredFlag(Rule):
         if not (isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) and _true(node.value)):
             return
         if self._foreign(target.value) and not self._asked(node):
-            yield self.finding(node, self._message(f"{dotted(target) or target.attr} = True"))
+            fix = self.context.replace(node.value, self.devices.available(node, of_cuda=True), _BY_NAME)
+            yield self.finding(node, self._message(f"{dotted(target) or target.attr} = True"), fix)
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         yield from self._check_method(node)
@@ -732,12 +748,11 @@ class HardWiredFlag(Rule):
                 message = f"`{keyword.arg}={code}` is the index of a GPU"
                 yield self.finding(node, f"{message}; without CUDA, pass the library's value for the CPU")
 
-    def _switched(self, name: str, keyword: ast.keyword) -> Fix | None:
-        """Return the fix of an argument that selects the GPU if it is true, and else the CPU; None if it may not."""
-        if (name, keyword.arg) not in SWITCHES:
-            return None
-        available = self.devices.available(keyword.value, of_cuda=True)
-        return self.context.replace(keyword.value, available, self.devices.why_unsafe(keyword.value))
+    def _switched(self, name: str, keyword: ast.keyword) -> Fix:
+        """Return the fix of an argument that selects the GPU if it is true, and else the CPU."""
+        value = keyword.value
+        why = self.devices.why_unsafe(value) if (name, keyword.arg) in SWITCHES else _BY_NAME
+        return self.context.replace(value, self.devices.available(value, of_cuda=True), why)
 
     def _check_ray(self, node: ast.Call) -> Iterator[Finding]:
         """Check the GPUs that an actor or task of ray asks for: https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html."""

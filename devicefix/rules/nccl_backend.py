@@ -450,7 +450,7 @@ class NcclBackend(Rule):
                 message = (
                     "a mesh of CUDA devices needs NCCL; without CUDA, use a mesh of type `cpu` and `gloo`"
                 )
-                yield self.finding(node, message, fix)
+                yield self.finding(node, message, fix, "because its type is not written here")
 
     def _needs_cuda(self, node: ast.expr) -> Finding:
         choice = self.facts.tree.parents.get(node)

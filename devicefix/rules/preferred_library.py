@@ -213,4 +213,4 @@ class PreferredLibrary(Rule):
             fix = self.context.put_under_guard(statement, self.devices.why_unsafe(call))
             yield self.finding(call, message, fix)
         else:
-            yield self.finding(call, message)
+            yield self.finding(call, message, unless="because its result is used")

@@ -177,9 +177,8 @@ class SyncBatchNorm(Rule):
         fix = None
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
-        yield self.finding(
-            node, "`SyncBatchNorm` needs CUDA; convert the model only if CUDA is available", fix
-        )
+        message = "`SyncBatchNorm` needs CUDA; convert the model only if CUDA is available"
+        yield self.finding(node, message, fix, "because of its other arguments")
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.parents.get(node)
@@ -187,7 +186,7 @@ class SyncBatchNorm(Rule):
             return
         fix = self._as_plain(node, call) if isinstance(call, ast.Call) and call.func is node else None
         message = "`SyncBatchNorm` needs CUDA in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
-        yield self.finding(node, message, fix)
+        yield self.finding(node, message, fix, "because the dimensions of its inputs are not known")
 
     def _is_value(self, node: ast.expr) -> bool:
         """Return whether a class is called or passed on, and not only asked for, or a base of another class."""

@@ -14,6 +14,8 @@ from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
+_OWN = "because the object may have its own `cuda`"
+_ARGUMENTS = "because of its arguments"
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
 
 
@@ -235,7 +237,8 @@ class UncalledCuda(Rule):
             parent = self.facts.tree.parents.get(node)
             if fix is None and isinstance(parent, ast.Expr):
                 fix = self.context.put_under_guard(parent)
-            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
+            unless = _OWN if kept else _ARGUMENTS
+            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix, unless)
         elif getattr_called:
             assert isinstance(node.func, ast.Call)
             (receiver, *_) = node.func.args
@@ -247,7 +250,8 @@ class UncalledCuda(Rule):
                 shows_class(self.context, node) or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
             )
             fix = None if own or node.args or node.keywords else self._moved(node, [receiver])
-            yield self.finding(node, '`getattr(..., "cuda")` needs CUDA; use `.to(device)`', fix)
+            unless = _OWN if own else _ARGUMENTS
+            yield self.finding(node, '`getattr(..., "cuda")` needs CUDA; use `.to(device)`', fix, unless)
         elif getattr_stored or got:
             yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
         else:
@@ -256,9 +260,8 @@ class UncalledCuda(Rule):
             own = self.context.project.has_own_cuda() or shows_class(self.context, node)
             alone = len(node.args) == 1 and not own and not self._in_parentheses(node.args[0], node.func)
             fix = self.context.edit(node.args[0], text, device) if alone else None
-            yield self.finding(
-                node, '`methodcaller("cuda")` needs CUDA; use `methodcaller("to", device)`', fix
-            )
+            message = '`methodcaller("cuda")` needs CUDA; use `methodcaller("to", device)`'
+            yield self.finding(node, message, fix, _OWN if own else _ARGUMENTS)
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         parent = self.facts.tree.parents.get(node)
@@ -275,7 +278,8 @@ class UncalledCuda(Rule):
                 name = next(name for name in ("x", "each", "tensor") if name not in read)
                 moved = f"lambda {name}: {name}.to({device.text})"
                 fix = self.context.replace(node, DeviceExpr(moved, device.needs))
-            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
+            unless = _OWN if mapped else "because its uses are not known"
+            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix, unless)
         elif self._is_method(node, node.value, parent):
             yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
 
