@@ -26,23 +26,16 @@ class Reported(NamedTuple):
 
 def run(version: Version, folders: list[Path]) -> int:
     """Print the table of reasons over folders of packages, and return how many findings have none."""
-    found = [
-        each
-        for folder in folders
-        for package in sorted(folder.iterdir())
-        for each in _check(version, package)
-    ]
-    counts = Counter(
-        (each.code, each.safety or "no fix", reason(each)) for each in found if each.safety != "safe"
-    )
+    packages = [package for folder in folders for package in sorted(folder.iterdir())]
+    found = [each for package in packages for each in _check(version, package)]
+    unsafe = [each for each in found if each.safety != "safe"]
+    counts = Counter((each.code, each.safety or "no fix", reason(each)) for each in unsafe)
     for (code, safety, why), count in counts.most_common():
         print(f"{count:6}  {code}  {safety:7}  {why}")
     missing = list(without_reason(found))
     for each in missing:
         print(f"no reason: {each.place} {each.code} {each.message}")
-    print(
-        f"{len(found)} findings, {sum(counts.values())} without a safe fix, {len(missing)} of them without a reason"
-    )
+    print(f"{len(found)} findings, {len(unsafe)} without a safe fix, {len(missing)} without a reason")
     return len(missing)
 
 
@@ -64,8 +57,8 @@ def reason(finding: Reported) -> str:
 def without_reason(findings: Iterable[Reported]) -> Iterator[Reported]:
     """Yield the findings without a safe fix whose messages don't say why.
 
-    The message of an unsafe fix has a reason in parentheses. That of a finding without a fix has one, too, unless
-    no finding with this message ever has a fix: then it says what a person should do.
+    The message of an unsafe fix has a reason in parentheses. That of a finding without a fix has one, too,
+    unless no finding with this message ever has a fix: then it says what a person should do.
     """
     fixed: defaultdict[str, set[str]] = defaultdict(set)
     findings = list(findings)

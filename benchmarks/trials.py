@@ -2,12 +2,12 @@
 
     python benchmarks/trials.py CLONES [--python PYTHON] [--tool COMMAND] [--only NAMES] [--references DIR]
 
-The trials are those in `trials/` and those of `shared/trials/dev`, beside this repository, whose harness exports,
-rewrites and runs each program. CLONES has a clone of each repository, named `owner+name`. Each trial prints one line,
-and the last line counts those that pass. The exit status is 1 if any fails.
+The trials are those in `trials/` and those of `shared/trials/dev`, beside this repository, whose harness
+exports, rewrites and runs each program. CLONES has a clone of each repository, named `owner+name`. Each trial
+prints one line, and the last line counts those that pass. The exit status is 1 if any fails.
 
-Processors round differently. A trial whose numbers differ is therefore recorded anew from the untouched program on
-this machine and runs once more. `--references DIR` keeps the recorded numbers for the next run.
+Processors round differently. A trial whose numbers differ is therefore recorded anew from the untouched
+program on this machine, and runs once more. `--references DIR` keeps the recorded numbers for the next run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def _run(arguments: argparse.Namespace, folder: Path, names: set[str], *options:
         command += ["--python", arguments.python, "--jobs", str(arguments.jobs), "--json", outcomes]
         command += ["--only", ",".join(sorted(names)), *(options or ("--tool", tool))]
         subprocess.run(command, check=False)
-        return json.loads(outcomes.read_text())
+        found: list[Outcome] = json.loads(outcomes.read_text())
+        return found
 
 
 def _differs(outcome: Outcome) -> bool:

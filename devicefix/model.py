@@ -222,13 +222,18 @@ class Finding:
 
     def unfixed(self, why: str) -> Finding:
         """Return the finding without its fix, with the reason."""
-        return replace(self, message=f"{self.message} (not fixed {why})", fix=None)
+        return replace(self, message=f"{self._bare_message} (not fixed {why})", fix=None)
 
     def unsafe(self, why: str) -> Finding:
-        """Return the finding with a fix that is not safe, with the reason."""
+        """Return the finding with a fix that is not safe, with the reason, or one more."""
         assert self.fix is not None
-        fix = replace(self.fix, why=why)
-        return replace(self, message=f"{self.message} (unsafe: {why})", fix=fix)
+        why = f"{self.fix.why}; {why}" if self.fix.why else why
+        return replace(self, message=f"{self._bare_message} (unsafe: {why})", fix=replace(self.fix, why=why))
+
+    @property
+    def _bare_message(self) -> str:
+        """The message without the reason why the fix is not safe."""
+        return self.message.removesuffix(f" (unsafe: {self.fix.why})") if self.fix else self.message
 
     def portable(self) -> Finding:
         """Return the finding for another process, without the functions in its fix."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from textwrap import dedent
 
 import pytest
 from helpers import analyze
@@ -102,4 +103,35 @@ def step(net, x):
 """
     result = analyze(code, fix=True)
     assert [finding.code for finding in result.fixed] == ["DF101", "DF501", "DF101"]
+    assert not result.remaining
+
+
+def test_a_caller_that_notes_what_fitted_does_not_stop_a_fix() -> None:
+    trainer = """
+        import torch
+        import torch.distributed as dist
+
+
+        class Trainer:
+            def __init__(self):
+                self.device_id = dist.get_rank() % torch.cuda.device_count()
+                self.model = torch.nn.Linear(4, 2).to(self.device_id)
+                self.largest = {}
+
+            def loss(self, batch):
+                return self.model(batch.to(self.device_id)).mean()
+
+            def probe(self, task):
+                size = 1
+                try:
+                    while size < 8:
+                        self.loss(torch.zeros(size, 4)).backward()
+                        size *= 2
+                    self.largest[task] = size
+                except Exception as problem:  # out of memory
+                    self.largest[task] = size
+                    print(problem)
+    """
+    result = analyze(dedent(trainer), fix=True)
+    assert [finding.code for finding in result.fixed] == ["DF402", "DF102", "DF102"]
     assert not result.remaining

@@ -71,6 +71,41 @@ class AttentionLibrary(Rule):
     sees_handled = True
     INVALID = (
         Example(
+            "an import whose error ends the program by an assertion",
+            before="""
+                import torch
+
+                try:
+                    from flash_attn import flash_attn_func
+                except Exception:
+                    assert False, "install flash-attn first"
+
+
+                def attend(q, k, v):
+                    return flash_attn_func(q, k, v)
+            """,
+            after="""
+                import torch
+
+                try:
+                    if torch.cuda.is_available():
+                        from flash_attn import flash_attn_func
+                    else:
+
+                        def flash_attn_func(q, k, v):
+                            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+                            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+                            out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+                            return out.transpose(1, 2).contiguous()
+                except Exception:
+                    assert False, "install flash-attn first"
+
+
+                def attend(q, k, v):
+                    return flash_attn_func(q, k, v)
+            """,
+        ),
+        Example(
             "a function of flash-attn",
             before="""
                 import torch

@@ -54,6 +54,31 @@ class CudaFunction(Rule):
     common_words = (b"device", b"synchronize")
     INVALID = (
         Example(
+            "an index that only functions of torch.cuda get",
+            before="""
+                import torch
+
+
+                def train(model, batches):
+                    current = torch.cuda.current_device()
+                    for batch in batches:
+                        model(batch).sum().backward()
+                        if torch.cuda.memory_reserved(current) > 30 * 1e9:
+                            torch.cuda.empty_cache()
+            """,
+            after="""
+                import torch
+
+
+                def train(model, batches):
+                    current = torch.cuda.current_device() if torch.cuda.is_available() else 0
+                    for batch in batches:
+                        model(batch).sum().backward()
+                        if torch.cuda.memory_reserved(current) > 30 * 1e9:
+                            torch.cuda.empty_cache()
+            """,
+        ),
+        Example(
             "a separate statement",
             before="""
                 import torch

@@ -77,6 +77,26 @@ class DeviceValue(Rule):
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (
         Example(
+            "a field whose uses are not known",
+            before="""
+                import torch
+                from pydantic import BaseModel
+
+
+                class Config(BaseModel):
+                    device: str = "cuda:0"
+            """,
+            after="""
+                import torch
+                from pydantic import BaseModel
+
+
+                class Config(BaseModel):
+                    device: str = "cuda:0" if torch.cuda.is_available() else "cpu"
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a constant",
             before="""
                 import torch

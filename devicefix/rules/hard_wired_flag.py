@@ -117,8 +117,8 @@ class HardWiredFlag(Rule):
                 Config.cuda = True
             """,
             after="""
-                import torch
                 from library import Config
+                import torch
 
                 Config.cuda = torch.cuda.is_available()
             """,
