@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from os.path import join, normpath
 
 from devicefix.facts.module import Facts
@@ -57,14 +59,15 @@ def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:
     if not _LOADING.search(facts.source.text) or not _loads(facts):
         return
     seen: set[ast.expr] = set()
+    configurations = _Configurations(facts)
     for passed in device_values(facts):
         for value in _origins(facts, passed):
             key = _key(value)
             if key and value not in seen and not facts.is_guarded(passed):
                 seen.add(value)
-                configuration = _Configuration(facts)
-                if configuration.holds(value):
-                    yield value, key, configuration.is_mixed
+                way = configurations.way(value)
+                if way is not None:
+                    yield value, key, configurations.is_mixed(way)
 
 
 def _loads(facts: Facts) -> bool:
@@ -105,70 +108,103 @@ def _key(value: ast.expr) -> str:
     return ""
 
 
-class _Configuration:
-    """The source of an expression: a configuration file, maybe mixed with options of the user."""
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step of the way from an expression back to the configuration file that it is read from.
+
+    Attributes:
+        node: the expression that is reached.
+        hops: how many steps may follow.
+        previous: the step before.
+        mixed: whether the value may also come from somewhere else, such as an option.
+    """
+
+    node: ast.expr
+    hops: int
+    previous: _Step | None = None
+    mixed: bool = False
+
+
+class _Configurations:
+    """The ways from the expressions of one module back to configuration files."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._is_mixed = False
-        self._followed: dict[ast.Name | ast.Attribute, None] = {}
+        self._dead: dict[ast.expr, int] = {}  # the steps behind an expression that lead to no configuration
+        self._known_arguments: dict[tuple[ast.AST, str], list[ast.expr]] = {}
 
-    @property
-    def is_mixed(self) -> bool:
-        """Return whether options may replace what the file says, asked of what `holds` followed."""
-        return self._is_mixed or any(map(self._is_changed, self._followed))
+    def way(self, value: ast.expr) -> list[_Step] | None:
+        """Return the shortest way from an expression to a loaded configuration, None if there is none."""
+        found = {value: _Step(value, _HOPS)}
+        todo = deque(found.values())
+        while todo:
+            step = todo.popleft()
+            bound = [binding.value for binding in self.facts.bindings(step.node)]
+            for each in (step.node, *bound):
+                if each is None or step.hops == 0:
+                    continue
+                ends, origins = self._origins_of(each)
+                mixed = len(bound) > 1
+                if ends is not None:
+                    return list(_back(_Step(each, 0, step, mixed or ends)))
+                for origin, other in origins:
+                    if origin not in found and self._dead.get(origin, -1) < step.hops - 1:
+                        found[origin] = _Step(origin, step.hops - 1, step, mixed or other)
+                        todo.append(found[origin])
+        for step in found.values():
+            self._dead[step.node] = max(step.hops, self._dead.get(step.node, -1))
+        return None
 
-    def holds(self, value: ast.expr, hops: int = _HOPS) -> bool:
-        """Return whether an expression is a loaded configuration, or a part of one."""
-        bound = [binding.value for binding in self.facts.bindings(value)]
-        found = hops > 0 and any(each and self._is_loaded(each, hops - 1) for each in (value, *bound))
-        self._is_mixed |= found and len(bound) > 1
-        return found
+    def is_mixed(self, way: list[_Step]) -> bool:
+        """Return whether options may replace what the file says on a way."""
+        names = (step.node for step in way if isinstance(step.node, (ast.Name, ast.Attribute)))
+        return any(step.mixed for step in way) or any(map(self._is_changed, names))
 
-    def _is_loaded(self, value: ast.expr, hops: int) -> bool:
-        if isinstance(value, (ast.Name, ast.Attribute)):
-            self._followed[value] = None
+    def _origins_of(self, value: ast.expr) -> tuple[bool | None, list[tuple[ast.expr, bool]]]:
+        """Return where an expression comes from.
+
+        Returns:
+            None unless it is a configuration that is loaded here, then whether options may replace it. Then
+            the expressions that it may be a part of, or come from, each with whether others count as well.
+        """
         match value:
             case ast.Subscript(value=whole) | ast.Attribute(value=whole):
-                return self.holds(whole, hops)
+                return None, [(whole, False)]
             case ast.Name(id=name):
-                return self._is_passed(value, name, hops)
-            case ast.Call(func=ast.Attribute(attr="get", value=whole)) if self.holds(whole, hops):
-                return True
+                return self._passed(value, name)
             case ast.Call():
-                return self._returns(value, hops)
-        return False
+                return self._made(value)
+        return None, []
 
-    def _returns(self, call: ast.Call, hops: int) -> bool:
-        """Return whether a call loads a configuration, or makes an object of a loaded one."""
+    def _made(self, call: ast.Call) -> tuple[bool | None, list[tuple[ast.expr, bool]]]:
+        """Return where the result of a call comes from: its arguments, its object, or the function."""
         name = self.facts.resolve(call.func)
         if name in _LOADERS:
-            return True
+            return False, []
         if name == "torch.device":  # no configuration, and not equal to a string
-            return False
-        arguments = (*call.args, *(keyword.value for keyword in call.keywords))
-        if any(self.holds(each.value if isinstance(each, ast.Starred) else each, hops) for each in arguments):
-            self._is_mixed |= len(arguments) > 1
-            return True
-        found = self.facts.tree.scope(call).lookup(call.func.id) if isinstance(call.func, ast.Name) else None
-        functions = [binding.node for binding in found[1]] if found is not None else []
-        return any(
-            isinstance(node, ast.Return) and node.value is not None and self.holds(node.value, hops)
-            for function in functions
-            if isinstance(function, ast.FunctionDef)
-            for node in ast.walk(function)
-        )
+            return None, []
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        plain = (each.value if isinstance(each, ast.Starred) else each for each in arguments)
+        origins = [(each, len(arguments) > 1) for each in plain]
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "get":
+            origins.insert(0, (call.func.value, False))
+        own = self.facts.guards.refusals.own_function(call.func)
+        returns = (node for node in ast.walk(own) if isinstance(node, ast.Return)) if own is not None else ()
+        origins += [(node.value, False) for node in returns if node.value is not None]
+        return None, origins
 
-    def _is_passed(self, name: ast.Name, parameter: str, hops: int) -> bool:
-        """Return whether a name is a parameter that the module passes a configuration for, or Hydra does."""
+    def _passed(self, name: ast.Name, parameter: str) -> tuple[bool | None, list[tuple[ast.expr, bool]]]:
+        """Return what the module passes for the parameter that a name is, or that Hydra passes it."""
         found = self.facts.tree.scope(name).lookup(parameter)
         function = found[0].node if found is not None and any(each.parameter for each in found[1]) else None
         if not isinstance(function, ast.FunctionDef):
-            return False
+            return None, []
         if any(_is_main(self.facts, each) for each in function.decorator_list):
-            self._is_mixed = True  # its command line takes `device=cuda`
-            return True
-        return any(self.holds(each, hops) for each in self._arguments(function, parameter))
+            return True, []  # its command line takes `device=cuda`
+        key = function, parameter
+        if key not in self._known_arguments:
+            self._known_arguments[key] = list(self._arguments(function, parameter))
+        return None, [(each, False) for each in self._known_arguments[key]]
 
     def _is_changed(self, configuration: ast.expr) -> bool:
         """Return whether the module changes a configuration, perhaps by the user's options."""
@@ -200,6 +236,13 @@ class _Configuration:
             if place is not None and place < len(call.args):
                 yield call.args[place]
             yield from (keyword.value for keyword in call.keywords if keyword.arg == parameter)
+
+
+def _back(step: _Step | None) -> Iterator[_Step]:
+    """Yield a step, and those before it."""
+    while step is not None:
+        yield step
+        step = step.previous
 
 
 def _is_main(facts: Facts, decorator: ast.expr) -> bool:
