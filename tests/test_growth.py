@@ -77,6 +77,13 @@ SHAPES: dict[str, Shape] = {
         f"try:\n    {TORCH}except E:\n    pass\ndef f(x):\n", "    x.cuda()\n"
     ),
     "visible devices": repeated("import os, torch\ndef f(x):\n", VISIBLE),
+    "a list of devices": repeated(f"{TORCH}d = [", '"cuda:%", ', "]\nfor e in d:\n    x.to(e)\n"),
+    "a dictionary of devices": repeated(f"{TORCH}d = {{", '"k%": "cuda:%", ', "}\nx.to(d['k1'])\n"),
+    "calls between a configuration and its use": repeated(
+        f"{TORCH}import yaml\ndef f(c):\n    x.to(c['device'])\n",
+        "def f%(c, d):\n    f(c); f(d); f%(c, d); f%(d, c)\n",
+        "f0(yaml.safe_load(t), 1)\n",
+    ),
     "devices": repeated(TORCH, "device% = torch.device('cuda')\nx.to(device%)\n"),
     "options": repeated(TORCH, "p.add_argument('--gpu%', type=int)\nx.cuda(args.gpu%)\n"),
     "numbers of GPUs": repeated(TORCH, f"{COUNT}range(n)\n"),

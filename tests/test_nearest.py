@@ -227,6 +227,14 @@ def test_wrong_extensions(cli: Cli, project: ProjectFolder, text: str, words: st
     assert words.format(folder=project.path) in done.stderr
 
 
+def test_a_chain_of_extensions_has_a_limit(cli: Cli, project: ProjectFolder) -> None:
+    chain = {f"c{number}.toml": f'extend = "c{number + 1}.toml"\n' for number in range(1000)}
+    project.write({"devicefix.toml": 'extend = "c0.toml"\n', "a.py": TIED, **chain})
+    done = cli("check", ".")
+    assert done.exit_code == 2
+    assert "c19.toml:1:1: extend: more than 20 files extend one another" in done.stderr
+
+
 def test_an_extended_file_has_the_same_limits(cli: Cli, project: ProjectFolder) -> None:
     project.write({"app/devicefix.toml": 'extend = "../base.toml"', "app/a.py": TIED})
     for text in ('cache-dir = "../out"', 'baseline = "/etc/hosts"', 'max-file-size = "1G"'):

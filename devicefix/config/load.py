@@ -15,6 +15,7 @@ from devicefix.config.values import KnownCodes, Origin, nearest
 
 TABLE = "[tool.devicefix]"
 _SHOWN = 60  # characters of a key in a message
+_MOST_EXTENDED = 20  # files that a configuration may extend, each by the next
 _SELECTING = ("select", "extend_select", "ignore")
 _FIXING = ("fixable", "extend_fixable", "unfixable")
 NAMES = (".devicefix.toml", "devicefix.toml", "pyproject.toml")  # the first that a folder has is read
@@ -128,6 +129,8 @@ def chain(file: Path, known_codes: KnownCodes) -> list[tuple[Document, dict[str,
         values = _values(document, known_codes)
         found.append((document, values))
         next_file = values.get("extend")
+        if len(found) > _MOST_EXTENDED:
+            raise ConfigError(f"{_extend_of(found)}more than {_MOST_EXTENDED} files extend one another")
         real = map(os.path.realpath, [each.file for each, _ in found])
         if next_file is not None and os.path.realpath(next_file) in real:
             raise ConfigError(f"{_extend_of(found)}{next_file} extends itself")

@@ -253,6 +253,6 @@ class Context:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node:
             return False
-        if isinstance(parent, ast.Dict) and node not in parent.keys:
-            return parent.keys[parent.values.index(node)] is not None  # `{**node}`
+        if isinstance(parent, ast.Dict):
+            return parent.keys[self.facts.tree.place(node)] is not None  # `{**node}`
         return isinstance(parent, _NO_PARENTHESES)

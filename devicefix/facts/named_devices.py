@@ -6,6 +6,7 @@ import ast
 from itertools import islice
 
 from devicefix.facts.module import Facts
+from devicefix.facts.names import Names
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.sinks import turns_off
 from devicefix.facts.values import cpu, cuda_string, device_name, devices_name, last_name
@@ -45,8 +46,8 @@ def names_device(facts: Facts, value: ast.expr) -> bool:  # noqa: C901, PLR0911 
             return _is_named(target)
         case ast.arguments():
             return any(value is default and device_name(arg.arg) for arg, default in with_defaults(parent))
-        case ast.Dict(keys=keys, values=values) if value in values:
-            return device_name(_text(keys[values.index(value)]))
+        case ast.Dict(keys=keys, values=values) if values[place := facts.tree.place(value)] is value:
+            return device_name(_text(keys[place]))
         case ast.Return():
             function = facts.tree.scope(parent).node
             return isinstance(function, ast.FunctionDef) and device_name(function.name)
@@ -132,9 +133,13 @@ def collapses(facts: Facts, value: ast.expr) -> str | None:
     owner = facts.tree.scope(value).node
     if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
         return "without CUDA, this member may equal the CPU, and then becomes its alias"
-    if isinstance(parent, (ast.List, ast.Tuple)) and any(cpu(facts, item) for item in parent.elts):
+    if isinstance(parent, (ast.List, ast.Tuple)) and facts.once(_holds_cpu, parent.elts):
         return "the list already contains the CPU"
     return None
+
+
+def _holds_cpu(facts: Names, elements: list[ast.expr]) -> bool:
+    return any(cpu(facts, each) for each in elements)
 
 
 def _text(node: ast.expr | None) -> str:

@@ -67,9 +67,12 @@ class Names:
         self._reads: dict[str, dict[Scope, list[ast.expr]]] = {}
 
     def once(
-        self, question: Callable[..., Answer], about: Scope | Sequence[Binding], *more: object
+        self,
+        question: Callable[..., Answer],
+        about: Scope | Sequence[Binding] | list[ast.expr],
+        *more: object,
     ) -> Answer:
-        """Return the answer to a question about a scope, or about all bindings of a name, from a cache.
+        """Return the answer to a question about a scope, all bindings of a name, or elements, from a cache.
 
         A name may be bound, and asked about, in thousands of places.
 

@@ -103,6 +103,7 @@ class Tree:
         self._blocks: dict[ast.stmt, list[ast.stmt]] = {}
         self._positions: dict[ast.stmt, int] = {}
         self._reads: dict[str, list[ast.expr]] = {}
+        self._places: dict[ast.AST, dict[ast.expr | None, int]] = {}
         # The statements in the order of the source, the first and last lines of their headers, and the nodes
         # of these, None where they have not been walked.
         self._statements: list[ast.AST] = []
@@ -211,6 +212,16 @@ class Tree:
         while parent is not None:
             yield node, parent
             node, parent = parent, dict.get(self.parents, parent)  # that of a known node is known
+
+    def place(self, node: ast.expr) -> int:
+        """Return the place of an expression among the elements, arguments, keys or values of its parent."""
+        parent = self.parents[node]
+        if parent not in self._places:
+            lists = [getattr(parent, name, None) for name in ("elts", "args", "keys", "values")]
+            self._places[parent] = {
+                each: place for found in lists if isinstance(found, list) for place, each in enumerate(found)
+            }
+        return self._places[parent][node]
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """Return the innermost statement that a node is part of."""

@@ -1335,7 +1335,7 @@ class DeviceValue(Rule):
         if isinstance(parent, ast.Call):
             if last_name(parent.func) in (*_WITH_DEFAULT, *_OPTIONS):
                 return None
-        elif not isinstance(parent, ast.Dict) or value not in parent.values:
+        elif not isinstance(parent, ast.Dict) or parent.values[self.facts.tree.place(value)] is not value:
             return None
         if cuda_literal(value) in self._defaults:
             return None

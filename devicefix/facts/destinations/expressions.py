@@ -27,13 +27,12 @@ class Trail(Arguments):
                 self._reach(parent, layers)
             case ast.BoolOp() | ast.BinOp() | ast.FormattedValue() | ast.JoinedStr() | ast.Await():
                 self._reach(parent, layers)
-            case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                self._reach(parent, (str(elements.index(node)), *layers))
+            case ast.List() | ast.Tuple():
+                self._reach(parent, (str(self.tree.place(node)), *layers))
             case ast.Set() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 self._reach(parent, ("", *layers))
-            case ast.Dict(keys=keys, values=values) if node in values:
-                key = keys[values.index(node)]
-                self._reach(parent, (text_of_literal(key), *layers))
+            case ast.Dict(keys=keys, values=values) if values[place := self.tree.place(node)] is node:
+                self._reach(parent, (text_of_literal(keys[place]), *layers))
             case ast.Starred():
                 self._starred(parent, layers)
             case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated) | ast.comprehension(iter=iterated) if (
