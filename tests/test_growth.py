@@ -79,10 +79,10 @@ SHAPES: dict[str, Shape] = {
     "visible devices": repeated("import os, torch\ndef f(x):\n", VISIBLE),
     "a list of devices": repeated(f"{TORCH}d = [", '"cuda:%", ', "]\nfor e in d:\n    x.to(e)\n"),
     "a dictionary of devices": repeated(f"{TORCH}d = {{", '"k%": "cuda:%", ', "}\nx.to(d['k1'])\n"),
-    "calls between a configuration and its use": repeated(
-        f"{TORCH}import yaml\ndef f(c):\n    x.to(c['device'])\n",
-        "def f%(c, d):\n    f(c); f(d); f%(c, d); f%(d, c)\n",
-        "f0(yaml.safe_load(t), 1)\n",
+    "calls between a configuration and its use": lambda size: (
+        f"{TORCH}import yaml\ndef f0(c):\n    x.to(c['device'])\n"
+        + "".join(f"def f{n + 1}(c):\n" + f"    f{n}(c)\n" * (size // 10 or 1) for n in range(6))
+        + "c = yaml.safe_load(t)\n"
     ),
     "devices": repeated(TORCH, "device% = torch.device('cuda')\nx.to(device%)\n"),
     "options": repeated(TORCH, "p.add_argument('--gpu%', type=int)\nx.cuda(args.gpu%)\n"),

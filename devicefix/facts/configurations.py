@@ -131,12 +131,13 @@ class _Configurations:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._dead: dict[ast.expr, int] = {}  # the steps behind an expression that lead to no configuration
-        self._known_arguments: dict[tuple[ast.AST, str], list[ast.expr]] = {}
+        self._known_arguments: dict[tuple[ast.AST, str], list[tuple[ast.expr, bool]]] = {}
 
     def way(self, value: ast.expr) -> list[_Step] | None:
         """Return the shortest way from an expression to a loaded configuration, None if there is none."""
         found = {value: _Step(value, _HOPS)}
         todo = deque(found.values())
+        followed: dict[int, object] = {}  # the arguments of a parameter are one list wherever it is read
         while todo:
             step = todo.popleft()
             bound = [binding.value for binding in self.facts.bindings(step.node)]
@@ -147,6 +148,9 @@ class _Configurations:
                 mixed = len(bound) > 1
                 if ends is not None:
                     return list(_back(_Step(each, 0, step, mixed or ends)))
+                if id(origins) in followed:
+                    continue
+                followed[id(origins)] = origins
                 for origin, other in origins:
                     if origin not in found and self._dead.get(origin, -1) < step.hops - 1:
                         found[origin] = _Step(origin, step.hops - 1, step, mixed or other)
@@ -203,8 +207,8 @@ class _Configurations:
             return True, []  # its command line takes `device=cuda`
         key = function, parameter
         if key not in self._known_arguments:
-            self._known_arguments[key] = list(self._arguments(function, parameter))
-        return None, [(each, False) for each in self._known_arguments[key]]
+            self._known_arguments[key] = [(each, False) for each in self._arguments(function, parameter)]
+        return None, self._known_arguments[key]
 
     def _is_changed(self, configuration: ast.expr) -> bool:
         """Return whether the module changes a configuration, perhaps by the user's options."""
