@@ -51,7 +51,8 @@ class CudaRequired(Rule):
 
     The fix is unsafe if the check depends on an option or setting that may be a request for a GPU, and whose default
     devicefix doesn't know. A default such as `--gpu_ids 0` is not a request. The fix is also unsafe if a caller catches
-    the error and then uses another result.
+    the error and then uses another result, if only some uses are refused, as in `fused and not
+    torch.cuda.is_available()`, or if the function only checks several things that other code needs.
 
     There is no fix in tests, or if the code needs a library that works only with CUDA.
     """
@@ -602,6 +603,48 @@ class CudaRequired(Rule):
                 import torch
 
                 run()
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a function that only checks what other code needs",
+            before="""
+                import torch
+
+
+                class Quantizer:
+                    def validate(self, config):
+                        if not torch.cuda.is_available():
+                            raise RuntimeError("a GPU is needed for quantization")
+                        if config.bits not in (4, 8):
+                            raise ValueError(config.bits)
+            """,
+            after="""
+                import torch
+
+
+                class Quantizer:
+                    def validate(self, config):
+                        if config.bits not in (4, 8):
+                            raise ValueError(config.bits)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "some uses",
+            before="""
+                import torch
+
+                fused = pick()
+                if fused and not torch.cuda.is_available():
+                    raise RuntimeError
+                run(fused)
+            """,
+            after="""
+                import torch
+
+                fused = pick()
+                run(fused)
             """,
             unsafe=True,
         ),

@@ -13,6 +13,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
 from devicefix.facts.exports.imports import imported_modules
+from devicefix.facts.refusals import PRINTING
 from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import device_named, last_name
@@ -85,7 +86,7 @@ class Refusals:
             condition: the test that it depends on, and the value that leads to it.
             error: the name of the class of its error, None if that is not known.
         """
-        request = self._request(site, error, _CALLERS, condition)
+        request = self._request(site, _CALLERS, condition)
         if request is Request.TYPED or self.facts.guards.fallbacks.of(site, error):
             return None
         if self.in_test(site):
@@ -97,12 +98,18 @@ class Refusals:
             return Verdict(
                 "stops the program, or the import of this file, if CUDA is not available; remove the check unless a caller needs it"
             )
-        message = f"{MESSAGE}; remove the check"
+        doubt = self._doubt(site, condition, error, request)
+        return Verdict(f"{MESSAGE}; remove the check", Safety.UNSAFE if doubt else Safety.SAFE, doubt)
+
+    def _doubt(self, site: ast.AST, condition: _Condition, error: str | None, request: Request) -> str:
+        """Return why it may be wrong to remove a refusal, an empty text if it is not."""
         if request is Request.OPEN:
-            return Verdict(message, Safety.UNSAFE, "the user may have asked for a GPU")
-        if self._is_caught(site, error, _CALLERS):
-            return Verdict(message, Safety.UNSAFE, "the program catches its error")
-        return Verdict(message, Safety.SAFE)
+            return "the user may have asked for a GPU"
+        if self._depends_on_more(condition[0]):
+            return "it refuses only some uses, which may need CUDA"
+        if self._only_checks(self.function(site), site):
+            return "its function only checks what other code needs"
+        return "the program catches its error" if self._is_caught(site, error, _CALLERS) else ""
 
     def is_requested(self, site: ast.AST) -> bool:
         """Return whether a condition around a place names a device."""
@@ -134,12 +141,27 @@ class Refusals:
         *_, (_, outermost) = self._around(site)
         return outermost
 
-    def _request(self, site: ast.AST, error: str | None, callers: int, *conditions: _Condition) -> Request:
+    def _depends_on_more(self, test: ast.expr) -> bool:
+        """Return whether a test asks for something else than CUDA and numbers, as in `fused and not available`."""
+        return any(
+            not _compares_number(part) and self._defaults.truth(part) is None for part in self._open(test)
+        )
+
+    def _only_checks(self, function: ast.AST, site: ast.AST) -> bool:
+        """Return whether a function does nothing but check several things, for callers that are not known."""
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or self._uses(function):
+            return False
+        checks = [node for node in ast.walk(function) if isinstance(node, (ast.Raise, ast.Assert))]
+        others = [
+            check for check in checks if check is not site and self.facts.tree.parents[check] is not site
+        ]
+        return bool(others) and not any(map(_does_work, ast.walk(function)))
+
+    def _request(self, site: ast.AST, callers: int, *conditions: _Condition) -> Request:
         """Return who asked for the GPU where a place is reached.
 
         Args:
             site: the place.
-            error: the name of the class of its error, None if that is not known.
             callers: how many functions to follow to their callers.
             conditions: more conditions on which it is reached.
         """
@@ -148,7 +170,7 @@ class Refusals:
         uses = self._uses(self.function(site)) if callers and request is not Request.TYPED else []
         if not uses:
             return request
-        by_callers = [self._request(use, error, callers - 1) for use in uses]
+        by_callers = [self._request(use, callers - 1) for use in uses]
         return max(request, min(by_callers, key=lambda each: each.value), key=lambda each: each.value)
 
     def _asked(self, test: ast.expr, truth: bool) -> Request:
@@ -286,6 +308,24 @@ class Refusals:
             )
             and not any(parent is function for _, parent in self.facts.tree.ancestors(node))
         ]
+
+
+def _compares_number(test: ast.expr) -> bool:
+    """Return whether a test compares something with a number or None."""
+    return isinstance(test, ast.Compare) and any(
+        isinstance(each, ast.Constant) and not isinstance(each.value, str) for each in test.comparators
+    )
+
+
+def _does_work(node: ast.AST) -> bool:
+    """Return whether a statement does more than check, bind and print: it calls a function, or returns a value."""
+    match node:
+        case ast.Expr(value=ast.Call(func=function)):
+            name = last_name(function)
+            return not name.startswith(tuple(PRINTING))
+        case ast.Return(value=value):
+            return value is not None and not isinstance(value, ast.Constant)
+    return isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await))
 
 
 def _leaves(clause: list[ast.stmt]) -> bool:
