@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from devicefix.rules.registry import RULES
 
-TIES = re.compile(r"cuda|device|gpu|nccl|load|pin_memory|Variable|volatile|get_rank|nvtx|apex|cupy|SyncBatch")
+TIES = re.compile(r"cuda|device|gpu|nccl|load|pin_memory|get_rank|nvtx|apex|cupy|SyncBatch")
 
 EXPRESSIONS = (
     "{}",

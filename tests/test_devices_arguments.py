@@ -14,7 +14,6 @@ from devicefix.devices.arguments import (
     gpu_number,
     runtime_device,
     target_device,
-    why_no_device,
 )
 from devicefix.devices.context import Context
 from devicefix.rewrite.edits import apply
@@ -170,27 +169,3 @@ def test_the_number_of_a_gpu(before: str, code: str, safe: bool | None) -> None:
     context = context_of(f"import torch\n{before}\nx.to({code})\n")
     why = gpu_number(context, expression(context, code))
     assert (None if why is None else not why) is safe
-
-
-@pytest.mark.parametrize(
-    ("before", "code", "safe"),
-    [
-        ("", '"cuda"', SAFE),
-        ("", 'f"cuda:{i}"', SAFE),
-        ("", "0", SAFE),
-        ("", "args.gpu", UNSAFE),
-        ("", "self.device", UNSAFE),
-        ("self.device = torch.device('cuda', 1)", "self.device", SAFE),
-        ("device = torch.half", "device", None),
-        ("", 'where if x else "cpu"', SAFE),
-        ("", '"cpu"', None),
-        ("", 'torch.device("cpu")', None),
-        ("", "torch.half", None),
-        ("", "other", None),
-    ],
-)
-def test_the_target_of_a_move(before: str, code: str, safe: bool | None) -> None:
-    context = context_of(f"import torch\n{before}\nx.to({code})\n")
-    why = why_no_device(context.facts, expression(context, code))
-    assert (None if why is None else not why) is safe
-    assert why_no_device(context.facts, None) is None

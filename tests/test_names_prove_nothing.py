@@ -9,7 +9,6 @@ import tokenize
 from collections import Counter
 
 import pytest
-from _pytest.mark import ParameterSet
 from helpers import analyze
 
 from devicefix.model import Safety
@@ -75,16 +74,7 @@ def has_variables(case: Case) -> bool:
         return False
 
 
-# To be mended with the rules that follow these values.
-NOT_YET = ("DF811-batches-of-a-data-loader",)
-
-
-def parameter(case: Case) -> ParameterSet:
-    marks = [pytest.mark.xfail(reason="a name decides", strict=True)] if str(case) in NOT_YET else []
-    return pytest.param(case, id=str(case), marks=marks)
-
-
-@pytest.mark.parametrize("case", [parameter(case) for case in CASES if has_variables(case)])
+@pytest.mark.parametrize("case", [case for case in CASES if has_variables(case)], ids=str)
 def test_a_variable_may_have_any_name(case: Case) -> None:
     code, rule = case.example.before, case.rule.code
     expected = safe_fixes(code, rule)

@@ -11,11 +11,9 @@ from random import Random
 import pytest
 
 from devicefix.rewrite.calls import (
-    first_argument,
     first_choice,
     moved,
     receiver_of,
-    with_first_argument,
     with_function,
     with_keyword,
 )
@@ -95,9 +93,6 @@ def test_the_first_choice_keeps_the_comments_of_the_rest(before: str, after: str
 def test_every_other_character_stays() -> None:
     text = "f (a , # one\r\n\t*b,\r\n\t# two\r\n\tc = d,)"
     assert with_function(text, "f") == text
-    assert with_first_argument(text, "a") == text
-    assert first_argument("f ( # one\n name = (\n a ) , b = c)") == "(\n a )"
-    assert with_first_argument("f(name=(a), b=c)", "d") == "f(name=d, b=c)"
     assert with_function("(a).b  (c)", "g") == "g  (c)"
 
 

@@ -9,10 +9,8 @@ from devicefix.devices.choose import DeviceExpr, is_never_none
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, dotted
 from devicefix.facts.effects import has_effects
-from devicefix.facts.kinds import DEVICES, NUMBERS, Kind
+from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.values import (
-    choice,
-    cpu,
     cuda_literal,
     cuda_string,
     current_device,
@@ -226,19 +224,6 @@ def _is_called_gpu(target: ast.expr) -> bool:
         return bool(_GPU_LIST.search(last_name(target.value)))
     name = last_name(target)
     return index_name(name) and not device_name(name)
-
-
-def why_no_device(facts: Facts, target: ast.expr | None) -> str | None:
-    """Return why it is not safe to take an argument of `.to(...)` for a GPU, or None if it may be the CPU."""
-    if target is None or cpu(facts, target):
-        return None
-    if current_device(facts, target) or choice(facts, target) is not None:
-        return ""
-    kinds = facts.kinds.of(target)
-    if kinds.shown(DEVICES - {Kind.CPU}):
-        return ""
-    named = device_name(last_name(target)) or _is_called_gpu(target)
-    return _BY_NAME if named and not kinds.shown(set(Kind)) else None
 
 
 def _literal_device(context: Context, target: ast.expr) -> DeviceExpr | None:

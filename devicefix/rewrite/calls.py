@@ -75,18 +75,6 @@ def receiver_of(text: str) -> str:
     return _Call(text).receiver
 
 
-def first_argument(text: str) -> str:
-    """Return the code of `a` in that of `f(a)` or `f(name=a)`."""
-    call = _Call(text)
-    return call.code(call.arguments[0])
-
-
-def with_first_argument(text: str, value: str) -> str:
-    """Return the code of a call with another first argument."""
-    call = _Call(text)
-    return call.changed((call.arguments[0].value, call.arguments[0].end, value))
-
-
 def with_function(text: str, function: str) -> str:
     """Return the code of a call with another function."""
     call = _Call(text)

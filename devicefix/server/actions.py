@@ -27,8 +27,6 @@ KINDS = (types.CodeActionKind.QuickFix, FIX_ALL, FIX_NOTEBOOK)
 _TAGS = {  # editors grey out what is unnecessary, and strike out what is deprecated
     UNUSED: types.DiagnosticTag.Unnecessary,
     "DF301": types.DiagnosticTag.Deprecated,
-    "DF811": types.DiagnosticTag.Deprecated,
-    "DF812": types.DiagnosticTag.Deprecated,
 }
 _MAX_TITLED = 20  # findings in a range; the actions of more findings have generic titles
 _CODE = re.compile(r"\b[A-Z]+\d+", re.I)
