@@ -119,7 +119,7 @@ def test_a_function_on_one_line_has_no_place() -> None:
     "code",
     [
         "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\ndef f(x):\n    x.cuda()\n",
-        "import torch\nfrom multiprocessing import Process\n\n\ndef f(x):\n    x.cuda()\n",
+        "import torch\nfrom multiprocessing import Pool\n\n\ndef f(x):\n    x.cuda()\n\n\nPool()\n",
     ],
 )
 def test_a_function_defines_it_where_import_must_not_ask(code: str) -> None:
@@ -159,7 +159,7 @@ def test_asking_before_devices_are_set_is_unsafe(code: str, is_safe: bool) -> No
     ],
 )
 def test_asking_on_import_is_unsafe_before_a_fork(site: str, is_safe: bool) -> None:
-    context = context_of(f"import torch\nfrom multiprocessing import Process\n\n\n{site}\n")
+    context = context_of(f"import torch\nfrom multiprocessing import Pool\n\n\n{site}\nPool()\n")
     assert (not places(context).why_unsafe(expression(context, "'cuda'"))) is is_safe
 
 

@@ -159,7 +159,7 @@ def test_who_imports_a_late_file_is_late() -> None:
 
 
 def test_forked() -> None:
-    start = "from multiprocessing import Process\nimport model"
+    start = "from multiprocessing import Process\nimport model\nProcess(target=model.f)"
     files = project(main=start, model="x = x.to(y)", other="x = x.to(y)")
     assert [files.is_forked(f"/p/{name}.py") for name in ("main", "model", "other")] == [True, True, False]
     assert not files.is_late("/p/main.py")

@@ -620,3 +620,21 @@ def test_a_refusal_that_another_file_catches_is_not_safe_to_remove(
 ) -> None:
     (found,) = analyze(module, others={"other.py": other}).findings
     assert (found.safety is Safety.SAFE) is safe
+
+
+def test_no_guard_is_written_below_a_check_that_stays() -> None:
+    code = """
+import torch
+import cupy
+
+assert torch.cuda.is_available()
+torch.cuda.synchronize()
+x = x.cuda()
+
+
+def f():
+    torch.cuda.synchronize()
+"""
+    reasons = {each.line: each.message for each in analyze(code).findings if each.safety is None}
+    assert reasons[6].endswith("(not fixed because line 5 stops the program without CUDA)")
+    assert [each.line for each in analyze(code).findings if each.safety is Safety.SAFE] == [7, 11]

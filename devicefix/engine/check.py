@@ -160,7 +160,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
             sound = sound.unfixed("because TorchScript compiles this code: choose the device in the caller")
         stops.note(node, sound)
-        if sound.fix and (line := stops.before(node)) is not None:
+        if sound.fix and (line := stops.before(node)) is not None and _asks(context, sound.fix):
             sound = sound.unfixed(f"because line {line} stops the program without CUDA")
         fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
@@ -202,18 +202,30 @@ def _unless_refused(finding: Finding) -> Finding:
     return finding
 
 
+def _asks(context: Context, fix: Fix) -> bool:
+    """Return whether a fix asks for CUDA at its place."""
+    return any(_asks_more(old, new) for old, new in _changes(context, fix))
+
+
+def _asks_more(old: str, new: str) -> bool:
+    return new.count("is_available") > old.count("is_available")
+
+
+def _changes(context: Context, fix: Fix) -> Iterator[tuple[str, str]]:
+    """Yield what each edit of a fix replaces, and the new text."""
+    for edit in fix.edits:
+        old = context.source.text[edit.start : edit.end]
+        yield old, edit.new if isinstance(edit.new, str) else edit.new(old)
+
+
 def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
-    for edit in fix.edits if fix is not None else ():
-        old = context.source.text[edit.start : edit.end]
+    for old, new in _changes(context, fix) if fix is not None else ():
         read: set[str] = set(_ATTRIBUTE.findall(old))
         found = [name for name in sorted(read) if context.project.is_patched(context.devices.path, name)]
-        if found:
-            new = edit.new if isinstance(edit.new, str) else edit.new(old)
-            asks = new.count("is_available") > old.count("is_available")
-            for name in found:
-                if asks or not re.search(rf"\.{name}\b", new):
-                    return name
+        for name in found:
+            if _asks_more(old, new) or not re.search(rf"\.{name}\b", new):
+                return name
     return None
 
 
@@ -226,9 +238,7 @@ def _stays_compiled(context: Context, node: ast.AST, fix: Fix) -> bool:
     facts = context.facts
     if fix.needs:
         return False
-    for edit in fix.edits:
-        old = facts.source.text[edit.start : edit.end]
-        new = edit.new if isinstance(edit.new, str) else edit.new(old)
+    for old, new in _changes(context, fix):
         for name in {*_NAME.findall(new)}.difference(_NAME.findall(old)):
             found = facts.tree.scope(node).lookup(name)
             if found is None or any(scope.node in context.compiled.functions for scope in found[0].chain()):

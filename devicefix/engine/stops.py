@@ -15,7 +15,7 @@ _REFUSAL = "DF701"
 class Stops:
     """The checks in one module that stop the program without CUDA, and that no safe fix removes.
 
-    What such a check leads to runs only with CUDA: a fix there would be another guard below the check.
+    What such a check leads to runs only with CUDA: a fix that asks for CUDA would be another guard below it.
 
     Args:
         tree: the tree of the module.

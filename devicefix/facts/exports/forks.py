@@ -17,6 +17,7 @@ UNKNOWN = ""  # any module that the file imports
 _FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPool)\()|os\.fork\(")
 _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]{0,300}(spawn|forkserver)")
 _POOLS = ("Pool", "ProcessPoolExecutor")
+_STARTING = (*_POOLS, "Process", "fork")
 _RUNNING = (
     "apply", "apply_async", "map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async",
     "submit",
@@ -61,14 +62,12 @@ class _Forks:
 
     def modules(self) -> Iterator[str]:
         """Yield the modules whose functions forked processes run, `UNKNOWN` for any of them."""
-        calls = [node for node in self._nodes if isinstance(node, ast.Call)]
-        starts = any(last_name(call.func) in (*_POOLS, "Process", "fork") for call in calls)
-        bases = (base for node in self._nodes if isinstance(node, ast.ClassDef) for base in node.bases)
-        is_process = any(last_name(base) == "Process" for base in bases)
-        if not starts and not is_process:
+        if not any(map(self._names_process, self._nodes)):
             return
+        calls = [node for node in self._nodes if isinstance(node, ast.Call)]
         todo = [target for call in calls for target in self._targets(call)]
-        if is_process or not todo:
+        bases = (base for node in self._nodes if isinstance(node, ast.ClassDef) for base in node.bases)
+        if not todo or any(last_name(base) == "Process" for base in bases):
             yield UNKNOWN
         seen: set[str] = set()
         while todo:
@@ -85,6 +84,12 @@ class _Forks:
                     yield UNKNOWN
                 names = (node for node in walk(function) if isinstance(node, ast.Name))
                 todo += (node for node in names if node.id in self._functions or node.id in self._imports)
+
+    def _names_process(self, node: ast.AST) -> bool:
+        """Return whether a node uses what starts processes, or imports it by another name."""
+        if isinstance(node, ast.ImportFrom):
+            return any(alias.asname and alias.name in _STARTING for alias in node.names)
+        return isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) in _STARTING
 
     def _may_use_devices(self, function: ast.FunctionDef) -> bool:
         """Return whether a function names devices, or calls what it is given."""
