@@ -84,6 +84,10 @@ SHAPES: dict[str, Shape] = {
         + "".join(f"def f{n + 1}(c):\n" + f"    f{n}(c)\n" * (size // 10 or 1) for n in range(6))
         + "c = yaml.safe_load(t)\n"
     ),
+    "calls of a function that refuses": lambda size: (
+        f"{TORCH}def f0():\n    assert torch.cuda.is_available()\n    run()\n"
+        + "".join(f"def f{n + 1}():\n" + f"    f{n}()\n" * (size // 10 or 1) for n in range(6))
+    ),
     "devices": repeated(TORCH, "device% = torch.device('cuda')\nx.to(device%)\n"),
     "options": repeated(TORCH, "p.add_argument('--gpu%', type=int)\nx.cuda(args.gpu%)\n"),
     "numbers of GPUs": repeated(TORCH, f"{COUNT}range(n)\n"),

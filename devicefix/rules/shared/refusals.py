@@ -7,7 +7,7 @@ import os.path
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from functools import cached_property
 
 from devicefix.devices.context import Context
@@ -32,7 +32,7 @@ _CALLERS = 3  # how many functions to follow, each called by the next
 _Condition = tuple[ast.expr, bool]  # a test, and the value that leads to a place
 
 
-class Request(Enum):
+class Request(IntEnum):
     """Who asked for the GPU where a program refuses to run without one.
 
     Attributes:
@@ -74,6 +74,8 @@ class Refusals:
         self.libraries = CudaLibraries(context)
         self._defaults = Defaults(context.facts, context.project.default_of_option)
         self._ends: dict[int, list[tuple[int, _Condition]]] = {}  # by block
+        self._requests: dict[tuple[ast.AST, int], Request] = {}
+        self._caught: dict[tuple[ast.AST, str | None, int], bool] = {}
 
     def verdict(self, site: ast.AST, condition: _Condition, error: str | None) -> Verdict | None:
         """Return what to do with a refusal, None where it is right.
@@ -165,13 +167,17 @@ class Refusals:
             callers: how many functions to follow to their callers.
             conditions: more conditions on which it is reached.
         """
-        asked = [self._asked(*each) for each in (*conditions, *self._path(site))]
-        request = max(asked, key=lambda each: each.value, default=Request.NONE)
-        uses = self._uses(self.function(site)) if callers and request is not Request.TYPED else []
-        if not uses:
-            return request
-        by_callers = [self._request(use, callers - 1) for use in uses]
-        return max(request, min(by_callers, key=lambda each: each.value), key=lambda each: each.value)
+        asked = (self._asked(*each) for each in (*conditions, *self._path(site)))
+        return max(*asked, Request.NONE, self._request_of_callers(self.function(site), callers))
+
+    def _request_of_callers(self, function: ast.AST, callers: int) -> Request:
+        """Return who asked for the GPU where a function is called, as far as its module shows."""
+        key = function, callers
+        if key not in self._requests:
+            uses = self._uses(function) if callers else []
+            asked = (self._request(use, callers - 1) for use in uses)
+            self._requests[key] = min(asked, default=Request.NONE)
+        return self._requests[key]
 
     def _asked(self, test: ast.expr, truth: bool) -> Request:
         """Return who asked for the GPU where a test has a value."""
@@ -269,10 +275,13 @@ class Refusals:
         """Return whether a handler, perhaps of a caller, has another result where a node raises an error."""
         if self.facts.guards.fallbacks.may_replace(site, error):
             return True
-        function = self.function(site)
-        return self._is_tried(function) or (
-            callers > 0 and any(self._is_caught(use, error, callers - 1) for use in self._uses(function))
-        )
+        key = self.function(site), error, callers
+        if key not in self._caught:
+            uses = self._uses(key[0]) if callers else []
+            self._caught[key] = self._is_tried(key[0]) or any(
+                self._is_caught(use, error, callers - 1) for use in uses
+            )
+        return self._caught[key]
 
     def _is_tried(self, function: ast.AST) -> bool:
         """Return whether another file catches the errors of a function or, for the module, of its import."""
