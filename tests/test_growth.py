@@ -84,6 +84,7 @@ SHAPES: dict[str, Shape] = {
         + "".join(f"def f{n + 1}(c):\n" + f"    f{n}(c)\n" * (size // 10 or 1) for n in range(6))
         + "c = yaml.safe_load(t)\n"
     ),
+    "moves in a try": repeated(f"{TORCH}try:\n", "    x = x.cuda()\n", "except Exception:\n    x = 1\n"),
     "calls of a function that refuses": lambda size: (
         f"{TORCH}def f0():\n    assert torch.cuda.is_available()\n    run()\n"
         + "".join(f"def f{n + 1}():\n" + f"    f{n}()\n" * (size // 10 or 1) for n in range(6))

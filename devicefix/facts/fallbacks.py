@@ -52,6 +52,7 @@ class Fallbacks:
             word in facts.source.text for word in ("except", "suppress", "raises", "assertRaises")
         )
         self._known: dict[tuple[ast.AST, str | None], Fallback | None] = {}
+        self._of_blocks: dict[tuple[ast.AST, tuple[str, ...]], Fallback | None] = {}
 
     def of(self, node: ast.AST, error: str | None = None) -> Fallback | None:
         """Return the handler that serves a machine without CUDA if a node fails there, None if there is none.
@@ -105,13 +106,20 @@ class Fallbacks:
             return not (isinstance(call, ast.Call) and call.func is node)
         return isinstance(node, (*FUNCTIONS, ast.ClassDef))
 
-    def _of_parent(self, child: ast.AST, parent: ast.AST, errors: Sequence[str]) -> Fallback | None:
-        if isinstance(parent, TRIES) and child in parent.body:
-            return self._of_try(parent, errors)
-        if isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items)):
-            probes = _Block(self._facts, parent.body).is_probe(continues=False)
-            return Fallback(parent.lineno, certain=False) if probes else None
-        return None
+    def _of_parent(self, child: ast.AST, parent: ast.AST, errors: tuple[str, ...]) -> Fallback | None:
+        if not isinstance(parent, (*TRIES, ast.With, ast.AsyncWith)) or child not in parent.body:
+            return None
+        key = parent, errors
+        if key not in self._of_blocks:
+            self._of_blocks[key] = self._of_block(parent, errors)
+        return self._of_blocks[key]
+
+    def _of_block(self, node: ast.Try | ast.With | ast.AsyncWith, errors: tuple[str, ...]) -> Fallback | None:
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            suppressed = any(map(suppresses, node.items))
+            probes = suppressed and _Block(self._facts, node.body).is_probe(continues=False)
+            return Fallback(node.lineno, certain=False) if probes else None
+        return self._of_try(node, errors)
 
     def _of_try(self, node: ast.Try, errors: Sequence[str]) -> Fallback | None:
         block = [*node.body, *node.orelse]
