@@ -19,6 +19,7 @@ from helpers import Cli, CliResult, Git
 from running import ProgramFolder, forks
 
 from devicefix.migrate.commands import tasks
+from devicefix.migrate.look import look
 from devicefix.verify import runs
 from devicefix.verify.launch import Command, Ended, Limits
 from devicefix.verify.runs import Task
@@ -522,3 +523,10 @@ def test_an_interrupted_migration_continues(
     assert "trying the fixes for this" not in done.stderr  # that is known
     assert not list(Path(os.environ["XDG_CACHE_HOME"]).glob("devicefix/*/*.json"))
     assert not list(folder.path.glob(".devicefix_cache"))
+
+
+def test_a_script_may_be_called_like_a_test(tmp_path: Path) -> None:
+    main = "if __name__ == '__main__':\n    main()\n"
+    for name, text in {"test_net.py": main, "test_a.py": f"import unittest\n{main}"}.items():
+        (tmp_path / name).write_text(text)
+    assert look(tmp_path, sorted(tmp_path.iterdir())).scripts == ["test_net.py"]

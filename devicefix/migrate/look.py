@@ -22,6 +22,7 @@ FRAMEWORKS = (
 _NAMES = "|".join(FRAMEWORKS)
 _IMPORT = re.compile(rf"^[ \t]*(?:import|from)[ \t]+({_NAMES})\b", re.M)
 _MAIN = re.compile(r"^if[ \t]+__name__[ \t]*==[ \t]*['\"]__main__['\"]", re.M)
+_TESTING = re.compile(r"^\s*(?:import|from)\s+(?:pytest|unittest)\b", re.M)  # `test_net.py` may be a script
 _BUILDS = re.compile(r"\bCUDAExtension\b")
 _COMMAND = re.compile(
     r"^[ \t$>]*((?:[A-Z_]+=\S+[ \t]+)*(?:python3?|torchrun|accelerate launch|deepspeed)[ \t]+[^\n`]+)", re.M
@@ -78,7 +79,7 @@ def look(root: Path, files: Iterable[Path]) -> Look:
         found.files += 1
         found.lines += text.count("\n")
         found.frameworks.update(set(_IMPORT.findall(text)))
-        if _MAIN.search(text) and not is_test(name):
+        if _MAIN.search(text) and not (is_test(name) and _TESTING.search(text)):
             found.scripts.append(name)
         if _BUILDS.search(text) and _calls(text, "CUDAExtension"):
             found.builds.append(name)
