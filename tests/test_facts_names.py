@@ -119,7 +119,7 @@ def test_value(code: str, expected: str | None) -> None:
 )
 def test_torch_name(code: str, expected: str | None) -> None:
     facts = facts_of(code)
-    assert next(facts.torch_names(facts.tree.scope(last(facts))), None) == expected
+    assert facts.torch_name(last(facts)) == expected
 
 
 @pytest.mark.parametrize(

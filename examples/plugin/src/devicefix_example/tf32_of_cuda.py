@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.plugins import Example, Finding, Rule, Safety
+from devicefix.plugins import Example, Finding, Rule
 
 
 class Tf32OfCuda(Rule):
@@ -85,7 +85,7 @@ class Tf32OfCuda(Rule):
         torch = self.facts.torch_name(node)
         if _is(node.value, True) and torch is not None:
             call = f'{torch}.set_float32_matmul_precision("high")'
-            fix = self.context.replace_statement(node, call, Safety.UNSAFE)
+            fix = self.context.replace_statement(node, call, "it sets the precision of other devices as well")
         yield self.finding(
             node, 'enables TF32 for CUDA only; use `torch.set_float32_matmul_precision("high")`', fix
         )
