@@ -17,7 +17,20 @@ from devicefix.facts.values import last_name
 ERRORS = (AssertionError.__name__, RuntimeError.__name__)
 _MOVES = ("cuda", "to")
 _WORK = ("load", "save", "distributed", "multiprocessing", "jit", "hub", "compile")  # of torch
-_BUILT_IN = ("print", "str", "int", "float", "bool", "round", "format", "len", "range", "repr")
+_BUILT_IN = (
+    "print", "str", "int", "float", "bool", "round", "format", "len", "range", "repr", "__import__",
+    "nullcontext",
+)  # fmt: skip
+_PURE = (
+    "types",
+    "functools",
+    "contextlib",
+    "itertools",
+    "operator",
+    "collections",
+    "math",
+)  # they only compute
+_SHOWING = (ast.Break, ast.Continue, ast.For, ast.withitem, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,33 +175,29 @@ class _Block:
         """
         return all(map(self._is_neutral, self._statements)) and (self._shows or continues)
 
-    def _is_neutral(self, statement: ast.stmt) -> bool:
-        """Return whether a statement does no work: it asks for CUDA, moves something, or sets a constant."""
-        match statement:
-            case ast.Pass() | ast.Import() | ast.ImportFrom() | ast.Raise():
-                return True
-            case ast.Break() | ast.Continue() | ast.FunctionDef() | ast.ClassDef() | ast.Return(value=None):
+    def _is_neutral(self, node: ast.AST) -> bool:
+        """Return whether a statement, or a part of one, does no work.
+
+        It asks for CUDA, moves something, or binds what computes nothing.
+        """
+        match node:
+            case ast.Return(value=value):
+                self._shows = True
+                return value is None or self._is_constant(value)
+            case ast.FunctionDef() | ast.ClassDef():
                 self._shows = True
                 return True
-            case ast.Return(value=ast.expr() as value):
-                self._shows = True
-                return self._is_constant(value)
-            case ast.Expr(value=value) | ast.Assert(test=value):
-                return self._calls_nothing_else(value)
             case ast.Assign(targets=targets, value=value):
                 return all(self._is_neutral_binding(target, value) for target in targets)
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.AugAssign(target=target, value=value)
+            ):
                 return self._is_neutral_binding(target, value)
-            case ast.If() | ast.With():
-                return self._is_neutral_block(statement)
-        return False
-
-    def _is_neutral_block(self, statement: ast.If | ast.With) -> bool:
-        if isinstance(statement, ast.If):
-            heads, inner = [statement.test], [*statement.body, *statement.orelse]
-        else:
-            heads, inner = [item.context_expr for item in statement.items], statement.body
-        return all(map(self._calls_nothing_else, heads)) and all(map(self._is_neutral, inner))
+            case ast.expr():
+                return self._calls_nothing_else(node)
+        self._shows |= isinstance(node, _SHOWING)
+        return all(map(self._is_neutral, ast.iter_child_nodes(node)))
 
     def _is_neutral_binding(self, target: ast.expr, value: ast.expr) -> bool:
         if self._is_constant(value):
@@ -226,11 +235,14 @@ class _Block:
         return all(self._is_neutral_call(node) for node in ast.walk(value) if isinstance(node, ast.Call))
 
     def _is_neutral_call(self, call: ast.Call) -> bool:
-        if self._is_made(call) or last_name(call.func) in (*_MOVES, *_BUILT_IN, *PRINTING):
+        neutral = (*_MOVES, *_BUILT_IN, *PRINTING)
+        if self._is_made(call) or last_name(call.func) in neutral or isinstance(call.func, ast.Lambda):
             return True
         arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
         made = list(map(self._is_made, arguments))
-        constant = map(self._is_constant, arguments)
+        constant = list(map(self._is_constant, arguments))
+        if (self._facts.resolve(call.func) or "").partition(".")[0] in _PURE:
+            return all(constant)
         return any(made) and all(a or b for a, b in zip(made, constant, strict=True))
 
     def _is_made(self, node: ast.AST) -> bool:
