@@ -21,15 +21,7 @@ _BUILT_IN = (
     "print", "str", "int", "float", "bool", "round", "format", "len", "range", "repr", "__import__",
     "nullcontext",
 )  # fmt: skip
-_PURE = (
-    "types",
-    "functools",
-    "contextlib",
-    "itertools",
-    "operator",
-    "collections",
-    "math",
-)  # they only compute
+_PURE = ("types", "functools", "contextlib", "itertools", "operator", "collections", "math")
 _SHOWING = (ast.Break, ast.Continue, ast.For, ast.withitem, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 
 
@@ -184,6 +176,8 @@ class _Block:
             case ast.Return(value=value):
                 self._shows = True
                 return value is None or self._is_constant(value)
+            case ast.Raise():
+                return True
             case ast.FunctionDef() | ast.ClassDef():
                 self._shows = True
                 return True
