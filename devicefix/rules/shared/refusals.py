@@ -157,7 +157,7 @@ class Refusals:
         others = [
             check for check in checks if check is not site and self.facts.tree.parents[check] is not site
         ]
-        return bool(others) and not any(map(_does_work, ast.walk(function)))
+        return bool(others) and not any(_does_work(node, function.name) for node in ast.walk(function))
 
     def _request(self, site: ast.AST, callers: int, *conditions: _Condition) -> Request:
         """Return who asked for the GPU where a place is reached.
@@ -326,12 +326,17 @@ def _compares_number(test: ast.expr) -> bool:
     )
 
 
-def _does_work(node: ast.AST) -> bool:
-    """Return whether a statement does more than check, bind and print: it calls a function, or returns a value."""
+def _does_work(node: ast.AST, own: str) -> bool:
+    """Return whether a statement does more than check, bind and print: it calls a function, or returns a value.
+
+    Args:
+        node: the statement.
+        own: the name of the function that it is in, which may call itself.
+    """
     match node:
         case ast.Expr(value=ast.Call(func=function)):
             name = last_name(function)
-            return not name.startswith(tuple(PRINTING))
+            return name != own and not name.startswith(tuple(PRINTING))
         case ast.Return(value=value):
             return value is not None and not isinstance(value, ast.Constant)
     return isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await))
