@@ -14,7 +14,7 @@ from devicefix.facts.scopes import FUNCTIONS, dotted
 from devicefix.facts.values import last_name
 
 # What torch raises without CUDA, by `torch.cuda._lazy_init`: in builds without CUDA, and without a GPU.
-ERRORS = (AssertionError.__name__, RuntimeError.__name__)
+_ERRORS = (AssertionError.__name__, RuntimeError.__name__)
 _MOVES = ("cuda", "to")
 _WORK = ("load", "save", "distributed", "multiprocessing", "jit", "hub", "compile")  # of torch
 _BUILT_IN = (
@@ -76,7 +76,7 @@ class Fallbacks:
                 found = self._known[child, error]
                 break
             passed.append(child)
-            found = self._of_parent(child, parent, (error,) if error else ERRORS)
+            found = self._of_parent(child, parent, (error,) if error else _ERRORS)
             if found is not None:
                 break
         self._known.update(((child, error), found) for child in passed)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts.refused_devices import missing_device
-from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rewrite.lines import ends_its_lines
 from devicefix.rules.base import Example, Rule
@@ -910,15 +910,14 @@ class CudaRequired(Rule):
         """
         if verdict is None:
             return
-        if verdict.safety is None:
+        if not verdict.removable:
             yield self.finding(place, verdict.message)
         elif not edits:
             yield self.finding(place, verdict.message).unfixed("because other code shares its statement")
         elif self._is_tried_alone(self.facts.tree.statement(place)):
             yield self.finding(place, f"{verdict.message} and the handler of its error")
         else:
-            found = self.finding(place, verdict.message, Fix(edits))
-            yield found.unsafe(verdict.why) if verdict.safety is Safety.UNSAFE else found
+            yield self.finding(place, verdict.message, Fix(edits, verdict.why))
 
     def _is_tried_alone(self, statement: ast.stmt) -> bool:
         """Return whether a statement is all that a `try` statement runs."""

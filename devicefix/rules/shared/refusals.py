@@ -17,7 +17,6 @@ from devicefix.facts.refusals import PRINTING
 from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import device_named, last_name
-from devicefix.model import Safety
 from devicefix.rules.shared.libraries import CudaLibraries
 
 MESSAGE = "stops the program if CUDA is not available"
@@ -52,12 +51,12 @@ class Verdict:
 
     Attributes:
         message: what is wrong and what to do.
-        safety: how safe the removal is; None where the refusal stays.
-        why: why the removal is not safe.
+        removable: whether the refusal can go.
+        why: why it is not safe to remove it; empty if it is.
     """
 
     message: str
-    safety: Safety | None = None
+    removable: bool = False
     why: str = ""
 
 
@@ -101,7 +100,7 @@ class Refusals:
                 "stops the program, or the import of this file, if CUDA is not available; remove the check unless a caller needs it"
             )
         doubt = self._doubt(site, condition, error, request)
-        return Verdict(f"{MESSAGE}; remove the check", Safety.UNSAFE if doubt else Safety.SAFE, doubt)
+        return Verdict(f"{MESSAGE}; remove the check", removable=True, why=doubt)
 
     def _doubt(self, site: ast.AST, condition: _Condition, error: str | None, request: Request) -> str:
         """Return why it may be wrong to remove a refusal, an empty text if it is not."""

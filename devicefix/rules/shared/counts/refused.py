@@ -8,7 +8,7 @@ from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import of_any_count
-from devicefix.model import Edit, Safety
+from devicefix.model import Edit
 from devicefix.rewrite.blocks import remove, without_branch
 from devicefix.rules.shared.refusals import Refusals
 
@@ -91,4 +91,4 @@ class Refused:
     def _is_needless(self, check: ast.stmt, count: ast.expr, error: str | None) -> bool:
         """Return whether a check ends every run without CUDA, whatever the user asks for."""
         verdict = self._refusals.verdict(check, (count, False), error)
-        return verdict is not None and verdict.safety is Safety.SAFE
+        return verdict is not None and verdict.removable and not verdict.why
