@@ -33,8 +33,7 @@ from corpus_comments import comments, lost_comments, parse
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import Summary, summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.files.text import Source
 from devicefix.model import Edit, Finding, Result
 
@@ -124,10 +123,10 @@ def examine(package: Path, settings: Settings, pool: ProcessPoolExecutor) -> Rep
     """Run devicefix twice over one package."""
     paths = [path for path in sorted(package.rglob("*.py")) if path.is_file() and not path.is_symlink()]
     files: list[File] = [(str(path), None) for path in paths]
-    first = partial(first_run, settings, facts(files, pool))
+    first = partial(first_run, settings, facts(files))
     reports = list(pool.map(first, files, chunksize=CHUNK))
     rewritten: list[File] = [(path, seen.output) for (path, _), seen in zip(files, reports, strict=True)]
-    second = partial(second_run, settings, facts(rewritten, pool))
+    second = partial(second_run, settings, facts(rewritten))
     total = Report()
     for seen in reports:
         total.add(seen)
@@ -142,17 +141,9 @@ def content(file: File) -> bytes:
     return Path(path).read_bytes() if data is None else data
 
 
-def facts(files: list[File], pool: ProcessPoolExecutor) -> bytes:
-    """Return the pickled project of these files. The next run reports a crash."""
-    return pickle.dumps(Project.of([s for s in pool.map(summary, files, chunksize=CHUNK) if s]))
-
-
-def summary(file: File) -> Summary | None:
-    """Return the facts of one file."""
-    try:
-        return summarize(content(file), file[0])
-    except Exception:
-        return None
+def facts(files: list[File]) -> bytes:
+    """Return the pickled project of these files."""
+    return pickle.dumps(Project(ProjectFile(content(file), file[0]) for file in files))
 
 
 @lru_cache(maxsize=1)
@@ -167,7 +158,6 @@ def first_run(settings: Settings, project: bytes, file: File) -> Report:
     seen = Report(files=1)
     path, data = file[0], content(file)
     try:
-        summarize(data, path)
         result = check_file(data, path, settings, unpickled(project))
     except Exception as problem:
         seen.faults.append((CRASH, f"{path}: {described(problem)}"))

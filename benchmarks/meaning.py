@@ -49,8 +49,7 @@ from meaning_run import Machine, Run, names_gpu, same
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Finding, Result
 
 FINE, REPORTED, ELSEWHERE, INVALID = "fine", "reported", "reported elsewhere", "invalid"
@@ -92,7 +91,7 @@ def rewrite(files: Files) -> dict[str, Result]:
         files: the sources, by the name of the module.
     """
     data = {name: source.encode() for name, source in files.items()}
-    project = Project.of(summarize(content, f"{name}.py") for name, content in data.items())
+    project = Project(ProjectFile(content, f"{name}.py") for name, content in data.items())
     options = Settings(fix=True)
     return {name: check_file(content, f"{name}.py", options, project) for name, content in data.items()}
 

@@ -59,6 +59,7 @@ from samples import (
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts import Facts, dotted
+from devicefix.facts.exports.shared import bound_names
 from devicefix.facts.project import Project
 from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Finding
@@ -196,7 +197,9 @@ def _own_import(project: Project, path: str, module: str, names: list[str]) -> b
         return not module.endswith("cpp_extension")
     found = project.find(path, module)
     return found is not None and all(
-        name in found.bound or project.find(path, f"{module}.{name}") for name in names if "cuda" in name
+        name in found.export(bound_names) or project.find(path, f"{module}.{name}")
+        for name in names
+        if "cuda" in name
     )
 
 

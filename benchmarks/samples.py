@@ -77,7 +77,7 @@ def entries(root: Path, work: Work, jobs: int) -> list[Entry]:
         for package in packages:
             found_files = sorted(package.rglob("*.py"))
             files = [path for path in found_files if path.is_file() and not path.is_symlink()]
-            project = corpus_report.facts([(str(path), None) for path in files], pool)
+            project = corpus_report.facts([(str(path), None) for path in files])
             one = partial(_in_file, work, project)
             found += chain.from_iterable(pool.map(one, files, chunksize=corpus_report.CHUNK))
     return distinct(sorted(found))

@@ -363,7 +363,7 @@ def _outcome(source: str | bytes, filename: StrPath | None, settings: Settings) 
     name = os.fspath(filename) if filename is not None else _UNNAMED
     try:
         data = encoded(source) if isinstance(source, str) else source
-        outcome = check_text(data, name, settings, None if filename else Project.of)
+        outcome = check_text(data, name, settings, None if filename else Project)
     except DecodeError as problem:
         raise DevicefixError(f"{name}: {problem}") from None
     if outcome.error:

@@ -60,8 +60,7 @@ class Case:
 
     def _run(self, text: str, unsafe: bool = False, seen: Iterable[Seen] = ()) -> Result:
         from devicefix.engine.file import check_file
-        from devicefix.facts.exports import summarize
-        from devicefix.facts.project import Project
+        from devicefix.facts.project import Project, ProjectFile
         from devicefix.rules.registry import RULES
 
         data = text.encode()
@@ -72,8 +71,7 @@ class Case:
             target=self.rule.targets[0],
             evidence=Evidence(frozenset(("module.py", each) for each in seen)),
         )
-        summary = summarize(data, "module.py")
-        return check_file(data, "module.py", settings, Project.of([summary] if summary else []))
+        return check_file(data, "module.py", settings, Project([ProjectFile(data, "module.py")]))
 
 
 Example = Case  # the old name

@@ -9,8 +9,7 @@ from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 
 
 def context_of(code: str, others: dict[str, str] | None = None, **settings: object) -> Context:
@@ -23,7 +22,7 @@ def context_of(code: str, others: dict[str, str] | None = None, **settings: obje
     """
     files = {path: textwrap.dedent(text).lstrip("\n") for path, text in (others or {}).items()}
     files["m.py"] = textwrap.dedent(code).lstrip("\n")
-    project = Project.of(summarize(text.encode(), path) for path, text in files.items())
+    project = Project(ProjectFile(text.encode(), path) for path, text in files.items())
     facts = Facts.read(files["m.py"].encode())
     return Context(facts.source, facts, project, "m.py", RuleOptions(**settings))  # type: ignore[arg-type]
 

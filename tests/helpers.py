@@ -16,8 +16,7 @@ from click.testing import Result as CliResult
 from devicefix.cli import main
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Outcome, Result
 from devicefix.runner.run import check_text
 
@@ -153,7 +152,7 @@ def analyze(
     """
     files = {**(others or {}), path: source}
     data = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
-    project = Project.of(summarize(content, name) for name, content in data.items())
+    project = Project(ProjectFile(content, name) for name, content in data.items())
     return check_file(data[path], path, settings or Settings(**options), project)
 
 

@@ -16,8 +16,7 @@ from devicefix.config.settings import Settings
 from devicefix.config.values import TARGETS
 from devicefix.engine.file import Module
 from devicefix.engine.fix import ROUNDS, fix_once, recheck
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Finding, Result
 from devicefix.rewrite.edits import joined
@@ -98,7 +97,7 @@ def first_round(data: bytes, path: str, settings: Settings, project: Project) ->
 
 def run_one(data: bytes, settings: Settings, look: Look = first_round) -> Result:
     """Check a module that is the whole project."""
-    return look(data, "m.py", settings, Project.of([summarize(data, "m.py")]))
+    return look(data, "m.py", settings, Project([ProjectFile(data, "m.py")]))
 
 
 def _said(finding: Finding) -> tuple[str, str, int, int, int, int]:

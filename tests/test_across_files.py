@@ -11,8 +11,7 @@ from helpers import ProjectFolder, analyze
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Result, Safety
 
 RANK = """
@@ -622,7 +621,7 @@ SCRIPTED = {
 def rewritten(files: dict[str, str]) -> tuple[dict[str, str], dict[str, Result]]:
     """Return the files of a project as the safe fixes leave them, and their results."""
     data = {name: dedent(text).strip().encode() + b"\n" for name, text in files.items()}
-    project = Project.of(summarize(content, name) for name, content in data.items())
+    project = Project(ProjectFile(content, name) for name, content in data.items())
     results = {
         name: check_file(content, name, Settings(fix=True), project.fresh()) for name, content in data.items()
     }

@@ -14,8 +14,7 @@ import pytest
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +34,7 @@ def rewritten(code: str) -> str:
 
 
 def _project(data: bytes) -> Project:
-    return Project.of([summarize(data, "module.py")])
+    return Project([ProjectFile(data, "module.py")])
 
 
 def run(code: str, **given: Any) -> dict[str, Any]:

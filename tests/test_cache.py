@@ -15,14 +15,14 @@ from helpers import devicefix
 
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
-from devicefix.facts.exports import Summary, summarize
-from devicefix.facts.project import Project
+from devicefix.facts.exports import EXPORTS
+from devicefix.facts.project import TREES, Project, ProjectFile
 from devicefix.facts.project.questions import QUESTIONS
 from devicefix.rules.registry import RULES
-from devicefix.runner import cache, parsed, pool
+from devicefix.runner import cache
 from devicefix.runner import run as runner
 from devicefix.runner.record import Record
-from devicefix.runner.run import Task, check_files
+from devicefix.runner.run import Content, Task, check_files
 
 FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
 
@@ -81,7 +81,6 @@ def test_all_ways_of_running_find_the_same(tree: Path, tmp_path: Path) -> None:
 def test_a_warm_run_looks_at_nothing(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     plain = found(tree, settings)
-    monkeypatch.setattr(runner, "_summarized", None)
     monkeypatch.setattr(runner, "_checked", None)
     assert found(tree, settings) == plain
 
@@ -93,9 +92,9 @@ def test_only_changed_files_are_checked(tree: Path, tmp_path: Path, monkeypatch:
     (tree / "m2.py").touch()  # another time, the same content
     looked, checked = [], runner._checked
 
-    def counted(project: Project, task: Task) -> Record:
+    def counted(project: Project, task: Task, sent: Content) -> Record:
         looked.append(task.path)
-        return checked(project, task)
+        return checked(project, task, sent)
 
     monkeypatch.setattr(runner, "_checked", counted)
     changed = found(tree, settings)
@@ -103,16 +102,16 @@ def test_only_changed_files_are_checked(tree: Path, tmp_path: Path, monkeypatch:
     assert changed == found(tree, Settings(quiet=True, jobs=1))
 
 
-def test_a_file_that_changes_between_summary_and_check_is_not_kept(
+def test_a_file_that_changes_during_a_run_is_checked_again(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(quiet=True, jobs=1, cache_dir=tmp_path / "cache")
     changed, plain, checked = tree / "batch.py", (tree / "batch.py").read_text(), runner._checked
 
-    def changing(project: Project, task: Task) -> Record:
+    def changing(project: Project, task: Task, sent: Content) -> Record:
         if task.path == str(changed):
             changed.write_text("class Batch:\n    pass\n\n\nBatch().cuda()\n")
-        return checked(project, task)
+        return checked(project, task, sent)
 
     monkeypatch.setattr(runner, "_checked", changing)
     found(tree, settings)
@@ -125,9 +124,8 @@ def test_a_file_that_changes_between_summary_and_check_is_not_kept(
 def test_no_room_for_parsed_files_makes_no_difference(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = found(tree, Settings(quiet=True, jobs=1))
     for room in (0, 2_000):
-        monkeypatch.setattr(pool, "_PARSED", room)
+        monkeypatch.setattr(TREES, "room", room)
         assert found(tree, Settings(quiet=True, jobs=1)) == plain
-    assert not parsed.PARSED._files
 
 
 def test_what_one_file_says_of_another_is_not_forgotten(tree: Path, tmp_path: Path) -> None:
@@ -159,7 +157,7 @@ def test_a_change_during_a_run_is_seen_by_the_next(
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     changed, checked = tree / "m1.py", runner._checked
 
-    def changing(project: Project, task: Task) -> Record:
+    def changing(project: Project, task: Task, sent: Content) -> Record:
         record = checked(project, task)
         if task.path == str(changed):
             changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
@@ -204,9 +202,9 @@ def without_half(first: bytes, rest: bytes) -> bytes:
     return first + b"\n" + rest[: len(rest) // 2]
 
 
-def with_wrong_imports(first: bytes, rest: bytes) -> bytes:
-    assert b'"imports":[' in rest
-    return first + b"\n" + rest.replace(b'"imports":[', b'"imports":[[],')
+def with_wrong_export(first: bytes, rest: bytes) -> bytes:
+    assert b'"passed_kinds":[' in rest
+    return first + b"\n" + rest.replace(b'"passed_kinds":[', b'"passed_kinds":[[],')
 
 
 def with_wrong_question(*question: object) -> Callable[[bytes, bytes], bytes]:
@@ -244,7 +242,7 @@ def with_wrong_begin(first: bytes, rest: bytes) -> bytes:
         with_wrong_question("is_late", "a", "b"), with_wrong_question("__init__"), with_wrong_question(),
         with_wrong_place, with_wrong_code, with_wrong_begin, b"[" * 100_000, b"{}\n" + b"[" * 100_000,
         b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"begun": "x"}\n', b"null\nnull",
-        b"\x00" * 10, without_half, with_wrong_imports,
+        b"\x00" * 10, without_half, with_wrong_export,
     ],
 )  # fmt: skip
 def test_a_broken_cache_is_ignored(
@@ -288,15 +286,17 @@ def test_the_command_line(tree: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_every_fact_of_a_file_is_read_back() -> None:
-    summary = summarize(
+    file = ProjectFile(
         b"import torch.cuda\nfrom net import Net, f\n__all__ = ['a']\na.b\nself.c\nx.split(':')[1]\n"
         b"torch.jit.script(Net())\ntorch.multiprocessing.spawn(f)\ng(1, torch.half)\n",
         "x.py",
     )
-    assert summary is not None
-    assert all((summary.public, summary.attributes, summary.numbered, summary.scripted, summary.passed))
-    record = Record("digest", None, summary)
-    assert cache._record("x.py", None, json.loads(json.dumps(cache._plain(record)))).summary == summary
+    for export in EXPORTS.values():
+        file.export(export)
+    names = ("public_names", "attributes_read", "numbered_names", "scripted", "passed_kinds")
+    assert all(file.known[name] for name in names)
+    record = Record("digest", None, exports=file.known)
+    assert cache._record("x.py", None, json.loads(json.dumps(cache._plain(record)))).exports == file.known
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -339,6 +339,6 @@ def test_a_value_is_read_as_its_type(kind: Any, value: Any) -> None:
 
 
 def test_the_types_of_all_facts_are_known() -> None:
-    kinds = {kind for name, kind in cache._kinds(Summary).items() if name != "path"}
+    kinds = {export.kind for export in EXPORTS.values()}
     shapes = {get_origin(kind) or kind for kind in kinds}
-    assert shapes == {get_origin(kind) or kind for kind, _ in VALUES}
+    assert shapes <= {get_origin(kind) or kind for kind, _ in VALUES}

@@ -240,7 +240,7 @@ def f(x):
 
 
 def test_a_removed_statement_takes_its_comment_and_blank_lines_along() -> None:
-    result = check_file(REFUSAL, "a.py", Settings(fix=True, unsafe_fixes=True), Project.of([]))
+    result = check_file(REFUSAL, "a.py", Settings(fix=True, unsafe_fixes=True), Project([]))
     assert result.output is not None
     assert b"# the GPU" not in result.output
     assert list(corpus_report.faults_of(REFUSAL, result)) == []
@@ -256,7 +256,7 @@ def test_a_removed_statement_takes_its_comment_and_blank_lines_along() -> None:
     ],
 )
 def test_other_changes_are_faults(old: str, new: str, fault: str) -> None:
-    result = check_file(REFUSAL, "a.py", Settings(fix=True, unsafe_fixes=True), Project.of([]))
+    result = check_file(REFUSAL, "a.py", Settings(fix=True, unsafe_fixes=True), Project([]))
     assert result.output is not None and old.encode() in result.output
     result = replace(result, output=result.output.replace(old.encode(), new.encode()))
     assert fault in [kind for kind, _ in corpus_report.faults_of(REFUSAL, result)]

@@ -8,8 +8,7 @@ from contexts import context_of, expression
 from devicefix.devices.context import Context
 from devicefix.devices.places import InsertionPoint, Places
 from devicefix.facts.bound import Bound
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.rewrite.placement import Layout
 
 SET = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
@@ -167,6 +166,6 @@ def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None
     main = f"import os\nimport m\n\n\ndef main():\n    {SET}\n"
     context = context_of("import torch\n\nx.cuda()\n", {"main.py": main})
     assert places(context).why_unsafe(expression(context, "x.cuda()"))
-    summary = summarize(b"import torch\n\nx.cuda()\n", "m.py")
-    alone = Places(context.facts, Bound(context.facts), Project.of([summary]), "m.py", Layout(context.facts))
+    summary = ProjectFile(b"import torch\n\nx.cuda()\n", "m.py")
+    alone = Places(context.facts, Bound(context.facts), Project([summary]), "m.py", Layout(context.facts))
     assert not alone.why_unsafe(expression(context, "x.cuda()"))

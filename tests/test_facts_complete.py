@@ -10,8 +10,7 @@ import pytest
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts import Tree
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Finding
 from devicefix.rules.registry import RULES
 
@@ -23,7 +22,7 @@ EXAMPLES = [example.before for rule in RULES.values() for example in (*rule.INVA
 
 def found(data: bytes, settings: Settings) -> list[Finding]:
     """Return the findings of a module, with the edits of their fixes applied to its text."""
-    project = Project.of([summarize(data, "x.py")])
+    project = Project([ProjectFile(data, "x.py")])
     return [finding.portable() for finding in check_file(data, "x.py", settings, project).findings]
 
 

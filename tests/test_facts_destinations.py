@@ -10,7 +10,7 @@ from helpers import ProjectFolder, analyze, devicefix
 
 from devicefix.facts import Facts
 from devicefix.facts.destinations import Destinations, Use
-from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Safety
 
 
@@ -168,10 +168,10 @@ def test_another_file_shows_what_becomes_of_a_value(project: ProjectFolder) -> N
 @pytest.mark.parametrize("tie", [b"", b"w.cuda()\n"], ids=["without a tie", "with a tie"])
 def test_the_places_of_devices_are_exported(tie: bytes) -> None:
     code = b"import torch\ndef f(a, b):\n    x.to(b)\n    y.to(o.place)\n    z.to(c['key'])\n"
-    summary = summarize(code + tie, "module.py")
-    assert summary is not None
-    assert summary.device_places == {"place", "key"}
-    assert summary.receivers == {("f", ("b", 1))}
+    file = ProjectFile(code + tie, "module.py")
+    assert Project([file]).is_device_place("place")
+    assert Project([file]).is_device_place("key")
+    assert Project([file]).receives_device("f", 1)
 
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""`devicefix.facts.exports`: what the other files of a project need to know of one."""
+"""`devicefix.facts.exports`: what one file shows the others of its project."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from devicefix.facts import Facts
-from devicefix.facts.exports import late_settings, own_method, passed_through, summarize, summary_of
+from devicefix.facts.exports import EXPORTS, late_settings, own_method
+from devicefix.facts.project import ProjectFile
 
 
 def exported(code: str, name: str) -> Any:
-    """Return one attribute of the summary of a module."""
-    return getattr(summary_of(Facts.read(code.encode()), "x.py"), name)
+    """Return what a module that mentions CUDA exports."""
+    file = ProjectFile(f"{code}\n# cuda\n".encode(), "x.py")
+    return getattr(file, name) if hasattr(file, name) else file.export(EXPORTS[name])
 
 
 @pytest.mark.parametrize(
@@ -25,40 +27,38 @@ def exported(code: str, name: str) -> Any:
         ("from ..a import b", "imports", {"..a", "..a.b"}),
         ("from a import *", "imports", {"a"}),
         ("from a import *\nfrom .b import *", "star_imports", ("a", ".b")),
-        ("x = 1\ndef f(): y = 2", "bound", {"x", "f"}),
+        ("x = 1\ndef f(): y = 2", "bound_names", {"x", "f"}),
         ("device = 'cuda'\nx = 'cpu'", "devices", {"device"}),
         ("device = 'cuda'\ndevice = 'cpu'", "devices", set()),
         ("if x:\n    device = 'cuda'", "devices", set()),
-        ("from a import *\nx = y + f(z)", "read", {"y", "f", "z"}),
-        ("x = y", "read", set()),
+        ("from a import *\nx = y + f(z)", "names_read", {"y", "f", "z"}),
         ("class A(B, c.D): ...\nclass E: ...", "classes", {"A": ("B", "c.D"), "E": ()}),
-        ("class A(f()): ...", "classes", {"A": ()}),
         ("class A:\n    def cuda(self): ...\nclass B:\n    def cpu(self): ...", "cuda_classes", {"A"}),
         ("class A:\n    def to(self, form): ...\nclass B:\n    def cuda(self): ...\n    def to(self): ...",
          "to_classes", {"A"}),
         ("def f():\n    class A:\n        def cuda(self): ...\ndef g():\n    class A: ...",
          "cuda_classes", {"A"}),
-        ("class A:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self", "cuda_effects",
+        ("class A:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self", "has_effects",
          False),
-        ("class A:\n    def cuda(self):\n        self.n += 1\n        return self.x.cuda()", "cuda_effects",
+        ("class A:\n    def cuda(self):\n        self.n += 1\n        return self.x.cuda()", "has_effects",
          True),
-        ("class A:\n    cuda: bool = field(default=True)", "cuda_effects", False),
+        ("class A:\n    cuda: bool = field(default=True)", "has_effects", False),
         ("class A:\n    def cuda(self):\n        new = A()\n        new[0] = self.x\n        return new",
-         "cuda_effects", False),
-        ("def move(self): ...\nA.cuda = move", "adds_cuda", True),
-        ("def move(self): ...\nsetattr(f(), 'cuda', move)", "adds_cuda", True),
-        ("def add(cls):\n    cls.cuda = lambda self: self\n    return cls", "adds_cuda", True),
-        ("type('A', (), {'cuda': lambda self: self})", "adds_cuda", True),
-        ("type('A', (), dict(cuda=lambda self: self))", "adds_cuda", True),
+         "has_effects", False),
+        ("def move(self): ...\nA.cuda = move", "adds_cuda_method", True),
+        ("def move(self): ...\nsetattr(f(), 'cuda', move)", "adds_cuda_method", True),
+        ("def add(cls):\n    cls.cuda = lambda self: self\n    return cls", "adds_cuda_method", True),
+        ("type('A', (), {'cuda': lambda self: self})", "adds_cuda_method", True),
+        ("type('A', (), dict(cuda=lambda self: self))", "adds_cuda_method", True),
         ("class M(type):\n    def __new__(m, n, b, d):\n        d['cuda'] = lambda self: self",
-         "adds_cuda", True),
-        ("def move(self): ...\nd['x'].cuda = functools.partial(move, 1)", "adds_cuda", True),
+         "adds_cuda_method", True),
+        ("def move(self): ...\nd['x'].cuda = functools.partial(move, 1)", "adds_cuda_method", True),
         ("class A:\n    def move(self): ...\n    def __init__(self):\n        self.cuda = self.move",
-         "adds_cuda", True),
-        ("self.cuda = args.cuda\nf(cuda=x)\nd = {'cuda': 1}", "adds_cuda", False),
-        ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", "late", frozenset({""})),
-        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", "late", frozenset()),
-        ("def f():\n    os.environ['CUDA_X'] = y\ndef g():\n    f()", "late", frozenset({"f", "g"})),
+         "adds_cuda_method", True),
+        ("self.cuda = args.cuda\nf(cuda=x)\nd = {'cuda': 1}", "adds_cuda_method", False),
+        ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", "late_functions", frozenset({""})),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", "late_functions", frozenset()),
+        ("def f():\n    os.environ['CUDA_X'] = y\ndef g():\n    f()", "late_functions", {"f", "g"}),
         ("p.add_argument('--x', type=int)", "options", {("x", "int", "None")}),
         ("class A:\n    def f(self):\n        self.use_cuda = torch.cuda.is_available()", "flags",
          {"use_cuda": True}),
@@ -72,7 +72,7 @@ def exported(code: str, name: str) -> Any:
          {"gpu": False}),
     ],
 )  # fmt: skip
-def test_summary(code: str, name: str, expected: object) -> None:
+def test_exports(code: str, name: str, expected: object) -> None:
     assert exported(code, name) == expected
 
 
@@ -98,7 +98,7 @@ def test_summary(code: str, name: str, expected: object) -> None:
     ],
 )
 def test_forks(code: str, modules: set[str]) -> None:
-    assert exported(code, "forks") == modules
+    assert exported(code, "forked_modules") == modules
 
 
 @pytest.mark.parametrize(
@@ -126,67 +126,53 @@ def test_late_settings(code: str, lines: list[int]) -> None:
     assert [node.lineno for node in late_settings(Facts.read(code.encode()))] == lines
 
 
-def test_passed_through() -> None:
-    data = b"import a.b, c as d\n    from ..e import f, g as h\nclass K(L, m.N): pass\nclass O: pass\n"
-    summary = passed_through(data, "x.py")
-    assert summary is not None
-    assert summary.imports == {"a.b", "c", "..e", "..e.f", "..e.g"}
-    assert summary.classes == {"K": ("L", "m.N")}
-    assert not summary.bound
+def test_imports_and_classes_are_found_in_the_bytes() -> None:
+    data = (
+        b"import a.b, c as d; import o\n    from ..e import f, g as h\nclass K(L, m.N): pass\nclass O: pass\n"
+        b"from p import q, \\\n    r\nfrom s import (  # one\n    t,  # two\n    u\n)\n"
+        b"class P(Generic[T],\n  Q): ...\n"
+    )
+    file = ProjectFile(data, "x.py")
+    assert file.imports == {
+        "a.b", "c", "o", "..e", "..e.f", "..e.g", "p", "p.q", "p.r", "s", "s.t", "s.u",
+    }  # fmt: skip
+    assert file.classes == {"K": ("L", "m.N"), "O": (), "P": ("Generic", "Q")}
 
 
-def test_arguments_that_follow_one_another_are_passed_through() -> None:
-    summary = passed_through(b"import torch\nmove(torch.float16, 'mps', where = \"xpu:1\")\n", "x.py")
-    assert summary is not None
-    assert summary.passed == {("move", (0, "DTYPE")), ("move", (1, "DEVICE")), ("move", ("where", "DEVICE"))}
+def test_arguments_that_follow_one_another_are_found() -> None:
+    file = ProjectFile(b"import torch\nmove(torch.float16, 'mps', where = \"xpu:1\")\n", "x.py")
+    assert file.export(EXPORTS["passed_kinds"]) == {
+        ("move", (0, "DTYPE")), ("move", (1, "DEVICE")), ("move", ("where", "DEVICE")),
+    }  # fmt: skip
 
 
 def test_a_device_without_a_name_is_no_place_of_devices() -> None:
-    summary = passed_through(b"import torch\nf(device=...)\nx = config.size\n", "x.py")
-    assert summary is not None
-    assert "size" not in summary.device_places
-
-
-def test_numbers_are_passed_through() -> None:
-    summary = passed_through(
-        b"a = 1\nb: int = 2  # b\nc = int(f())\nd = 1.5\ne = 1 + x\nf = '1'\ng == 1\n", "x.py"
-    )
-    assert summary is not None
-    assert summary.numbers == {"a", "b", "c"}
+    file = ProjectFile(b"import torch\nf(device=...)\nx = config.size\n", "x.py")
+    assert "size" not in file.export(EXPORTS["scanned_places"])
 
 
 def test_functions_that_only_return_a_number() -> None:
-    summary = summarize(
+    file = ProjectFile(
         b"import os, torch\nimport torch.distributed as dist\n"
         b"def a(): return int(os.environ['LOCAL_RANK'])\n"
         b"def b():\n    dist.init_process_group('gloo')\n    return dist.get_rank()\n"
         b"def c():\n    global x\n    x = 1\n    return int(os.environ['LOCAL_RANK'])\n",
         "x.py",
     )
-    assert summary is not None
-    assert summary.numbers == {"a()", "b()", "c()"}
-    assert summary.pure == {"a"}
-
-
-def test_passed_through_nothing() -> None:
-    assert passed_through(b"x = 1.5\n", "x.py") is None
+    assert file.export(EXPORTS["numbers"]) == {"a()", "b()", "c()", "x"}
+    assert file.export(EXPORTS["pure_functions"]) == {"a"}
 
 
 def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:
-    light = passed_through(b"from a import (\xff, b)\n", "x.py")
-    assert light is not None
+    light = ProjectFile(b"from a import (\xff, b)\n", "x.py")
     assert {"a", "a.b"} <= light.imports
 
 
-def test_summarize() -> None:
-    assert summarize(b"x = 1.5\n", "x.py") is None
-    assert summarize(b"cuda = (\n", "x.py") is None
-    light, whole = summarize(b"import a\nx = 1\n", "x.py"), summarize(b"import a\nx = cuda\n", "x.py")
-    assert light is not None
-    assert whole is not None
-    assert light.imports == whole.imports == {"a"}
-    assert not light.bound
-    assert whole.bound == {"a", "x"}
+def test_a_file_without_a_word_of_cuda_is_not_parsed() -> None:
+    light, whole = ProjectFile(b"import a\nx = 1\n", "x.py"), ProjectFile(b"import a\nx = cuda\n", "x.py")
+    assert not light.export(EXPORTS["bound_names"])
+    assert whole.export(EXPORTS["bound_names"]) == {"a", "x"}
+    assert not ProjectFile(b"cuda = (\n", "x.py").export(EXPORTS["bound_names"])
 
 
 @pytest.mark.parametrize(
@@ -215,6 +201,4 @@ def test_a_class_has_its_own_method(body: str, expected: bool) -> None:
 
 def test_a_file_without_cuda_shows_the_classes_with_a_method_to() -> None:
     data = b"import torch\nclass A(nn.Module):\n    def to(self, form): ...\nclass B:\n    def too(): ...\n"
-    summary = passed_through(data, "x.py")
-    assert summary is not None
-    assert summary.to_classes == {"A"}
+    assert ProjectFile(data, "x.py").export(EXPORTS["to_classes"]) == {"A"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from devicefix.facts.exports import passed_through, summarize
-from devicefix.facts.project import Project, candidates
+from devicefix.facts.exports.texts import library_choices
+from devicefix.facts.project import Project, ProjectFile, candidates
 
 
 def project(**files: str) -> Project:
@@ -13,8 +13,8 @@ def project(**files: str) -> Project:
     summaries = []
     for name, code in files.items():
         path = f"/p/{name.replace('__', '/')}.py"
-        summaries.append(summarize(f"# cuda\n{code}".encode(), path))
-    return Project.of(summaries)
+        summaries.append(ProjectFile(f"# cuda\n{code}".encode(), path))
+    return Project(summaries)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_own_to() -> None:
 def test_own_to_beside_a_class_of_the_standard_library(word: str) -> None:
     def has_own(code: str) -> bool:
         method = f"{word}\n    def to(self, form): ...\n"
-        return Project.of([summarize(f"{code}{method}".encode(), "/p/a.py")]).has_own_cuda()
+        return Project([ProjectFile(f"{code}{method}".encode(), "/p/a.py")]).has_own_cuda()
 
     assert not has_own("from typing import Any, NamedTuple\nclass A(NamedTuple):")
     assert not has_own("import abc, enum\nclass A(abc.ABC, enum.Enum):")
@@ -94,9 +94,9 @@ def test_the_comparisons_of_a_backend_in_its_own_file_come_first() -> None:
 
 
 def test_subclasses_are_followed_through_files_without_cuda() -> None:
-    whole = summarize(b"class A:\n    def cuda(self): ...\n", "/p/a.py")
-    light = passed_through(b"from a import A\nclass B(A): pass\n", "/p/b.py")
-    assert Project.of([whole, light]).is_cuda_class("B")
+    whole = ProjectFile(b"class A:\n    def cuda(self): ...\n", "/p/a.py")
+    light = ProjectFile(b"from a import A\nclass B(A): pass\n", "/p/b.py")
+    assert Project([whole, light]).is_cuda_class("B")
 
 
 def test_integer_options() -> None:
@@ -115,21 +115,19 @@ def test_flags() -> None:
 
 
 def test_a_number_of_a_file_without_cuda_is_known() -> None:
-    light = passed_through(b"WHERE = 0\n", "/p/config.py")
-    assert light is not None
-    assert Project.of([light]).is_number("/p/main.py", "config.WHERE")
+    light = ProjectFile(b"WHERE = 0\n", "/p/config.py")
+    assert Project([light]).is_number("/p/main.py", "config.WHERE")
 
 
 def test_a_variable_that_chooses_a_library_is_known() -> None:
-    light = passed_through(
+    light = ProjectFile(
         b"from typing import *\n\nBACKEND = 'flash_attn' \nOTHER = 'sdpa'\n", "/p/a/__init__.py"
     )
-    assert light is not None
-    heavy = summarize(
+    heavy = ProjectFile(
         b"import torch\n\nclass A:\n    KIND = 'xformers'\nKIND: str = 'xformers'  # cuda\n", "/p/k.py"
     )
-    files = Project.of([light, heavy])
-    assert light.choices == {("BACKEND", "flash_attn")}
+    files = Project([light, heavy])
+    assert light.export(library_choices) == {("BACKEND", "flash_attn")}
     assert files.is_chosen("/p/a/b.py", ".BACKEND", "flash_attn")
     assert files.is_chosen("/p/a/b/c.py", "..BACKEND", "flash_attn")
     assert files.is_chosen("/p/main.py", "a.BACKEND", "flash_attn")
@@ -169,7 +167,7 @@ def test_forked() -> None:
 def test_forks_use_cuda_if_their_file_mentions_devices(imports: str, forked: bool) -> None:
     pool = f"from multiprocessing import Pool\nimport {imports}\nworkers = Pool(2)"
     code = {"pool": pool, "main": "import pool\nx.cuda()", "net": "x = x.cuda()"}
-    files = Project.of(summarize(text.encode(), f"/p/{name}.py") for name, text in code.items())
+    files = Project(ProjectFile(text.encode(), f"/p/{name}.py") for name, text in code.items())
     assert files.is_forked("/p/main.py") is forked
 
 

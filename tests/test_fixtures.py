@@ -27,8 +27,7 @@ from running import forks
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.verify.runtime.machine import Machine, Simulation
 
 pytestmark = pytest.mark.needs("torch")
@@ -69,7 +68,7 @@ def sources(name: str, side: str) -> dict[str, bytes]:
 
 def rewrite(modules: dict[str, bytes]) -> dict[str, bytes]:
     """Return the modules of a program after `devicefix rewrite --in-place`."""
-    project = Project.of(summarize(source, path) for path, source in modules.items())
+    project = Project(ProjectFile(source, path) for path, source in modules.items())
     results = {
         path: check_file(source, path, Settings(fix=True), project) for path, source in modules.items()
     }

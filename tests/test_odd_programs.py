@@ -19,8 +19,7 @@ from meaning_programs import Program
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 
 pytestmark = pytest.mark.needs("numpy", "torch")
 
@@ -67,7 +66,7 @@ def test_the_meaning_stays(judge: Judge, category: str, files: dict[str, str]) -
 @pytest.mark.parametrize("files", [each[2] for each in PROGRAMS], ids=[each[0] for each in PROGRAMS])
 def test_unsafe_fixes_give_python(files: dict[str, str]) -> None:
     data = {f"{name}.py": source.encode() for name, source in files.items()}
-    project = Project.of(summarize(content, path) for path, content in data.items())
+    project = Project(ProjectFile(content, path) for path, content in data.items())
     for path, content in data.items():
         output = check_file(content, path, Settings(fix=True, unsafe_fixes=True), project).output
         compile(output or content, path, "exec", dont_inherit=True)

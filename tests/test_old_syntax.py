@@ -173,7 +173,7 @@ def test_diff_and_exit_status(project: ProjectFolder, cli: Cli) -> None:
 
 
 def test_language_server() -> None:
-    found = inspect("a.py", BEFORE, Settings(), Project.of)
+    found = inspect("a.py", BEFORE, Settings(), Project)
     assert {finding.code for finding in found.findings} == {"DF101", "DF814"}
     assert found.with_all_fixed() == AFTER
     assert "non_blocking = True" in found.with_rule_fixed("DF814")

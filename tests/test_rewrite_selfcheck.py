@@ -15,8 +15,7 @@ from devicefix.cli import main
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.bound import Bound
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.files.text import Source
 from devicefix.model import Edit, Effect, SelfCheckError
 from devicefix.rewrite import edits as rewriting
@@ -381,7 +380,7 @@ def test_an_edit_may_change_a_comment_itself() -> None:
 
 def rewrite(text: str) -> bytes | None:
     data = text.encode()
-    return check_file(data, "m.py", Settings(fix=True), Project.of([summarize(data, "m.py")])).output
+    return check_file(data, "m.py", Settings(fix=True), Project([ProjectFile(data, "m.py")])).output
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, sign: str, old: str, new: str) -> None:

@@ -18,9 +18,8 @@ from devicefix.engine.check import matters
 from devicefix.engine.file import check_file as run
 from devicefix.engine.fix import recheck
 from devicefix.facts import Facts
-from devicefix.facts.exports import summarize
 from devicefix.facts.prefilter import imported_words
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Finding
 from devicefix.rules import pin_memory, registry
 from devicefix.rules.base import Example, Rule, attributes_of, words_of
@@ -63,7 +62,7 @@ def test_what_has_findings_passes_the_prefilter(rule: type[Rule], target: str) -
             data: bytes | None = text.encode()
             while data is not None and data not in seen:
                 seen.add(data)
-                project = Project.of([summarize(data, "module.py")])
+                project = Project([ProjectFile(data, "module.py")])
                 result = recheck(data, "module.py", settings, project)
                 assert matters(data, settings) or not result.findings, (data.decode(), settings)
                 data = result.output
@@ -116,7 +115,7 @@ def test_words_are_complete(rule: type[Rule]) -> None:
         imports = [node for node in statements if isinstance(node, (ast.Import, ast.ImportFrom))]
         searched = (*words_of(rule), *rule.common_words, *imported_words(imports, words_of(rule)))
         facts = Facts.read(data)
-        for finding in run(data, "module.py", settings, Project.of([summarize(data, "module.py")])).findings:
+        for finding in run(data, "module.py", settings, Project([ProjectFile(data, "module.py")])).findings:
             if finding.code == rule.code and finding.line not in facts.guards.lines:
                 found += 1
                 last = max(
@@ -156,7 +155,7 @@ def test_two_rules_with_one_code_are_an_error(monkeypatch: pytest.MonkeyPatch) -
 def codes(text: str, **settings: object) -> list[str]:
     """Return the codes of the findings in a module."""
     data = textwrap.dedent(text).encode()
-    project = Project.of([summarize(data, "module.py")])
+    project = Project([ProjectFile(data, "module.py")])
     return [finding.code for finding in run(data, "module.py", Settings(**settings), project).findings]  # type: ignore[arg-type]
 
 
@@ -223,7 +222,7 @@ def found(text: str, *rules: type[Rule]) -> list[str]:
     data = textwrap.dedent(text).encode()
     facts = Facts.read(data)
     context = Context(
-        facts.source, facts, Project.of([summarize(data, "module.py")]), "module.py", RuleOptions()
+        facts.source, facts, Project([ProjectFile(data, "module.py")]), "module.py", RuleOptions()
     )
     ranks = precedence({rule.code: rule for rule in rules})
     statements = facts.tree.statements_at(range(1, len(facts.tree.text)))  # without the module itself

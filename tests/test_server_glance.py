@@ -95,7 +95,7 @@ if not torch.cuda.is_available():
 
 
 def checked(text: str) -> Inspection:
-    return inspect("program.py", text, Settings(), Project.of)
+    return inspect("program.py", text, Settings(), Project)
 
 
 KNOWN = checked(PROGRAM)

@@ -8,8 +8,7 @@ import pytest
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 
 HEAD = "import torch\n\n"
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
@@ -255,7 +254,7 @@ WITH_DEVICE = {
 def fixed(text: str) -> str:
     data = text.encode()
     settings = Settings(fix=True, unsafe_fixes=True)  # what refuses under a condition may be right
-    result = check_file(data, "m.py", settings, Project.of([summarize(data, "m.py")]))
+    result = check_file(data, "m.py", settings, Project([ProjectFile(data, "m.py")]))
     return (result.output or data).decode()
 
 
@@ -294,7 +293,7 @@ def test_a_device_is_defined_above_the_comment_of_the_first_statement() -> None:
 )
 def test_a_fix_that_would_lose_a_comment_is_not_offered(code: str) -> None:
     data = f"{HEAD}y = {code}\n".encode()
-    result = check_file(data, "m.py", Settings(fix=True), Project.of([summarize(data, "m.py")]))
+    result = check_file(data, "m.py", Settings(fix=True), Project([ProjectFile(data, "m.py")]))
     (finding,) = result.findings
     assert finding.message.endswith(
         "(not fixed because a comment inside it would be lost: move the comment first)"

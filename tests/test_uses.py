@@ -14,8 +14,7 @@ import pytest
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Result, Safety
 
 RUN = {
@@ -323,5 +322,4 @@ def test_key_nccl_of_a_dictionary_is_left() -> None:
 
 def _rewritten(code: str) -> Result:
     data = f"import torch\n\n{dedent(code).strip()}\n".encode()
-    summary = summarize(data, "module.py")
-    return check_file(data, "module.py", Settings(fix=True), Project.of([summary] if summary else []))
+    return check_file(data, "module.py", Settings(fix=True), Project([ProjectFile(data, "module.py")]))

@@ -116,4 +116,4 @@ def _replaced(text: str, parts: Iterable[Replacement]) -> str:
 def _look(data: bytes, path: str, options: Settings) -> Result:
     with quick(f"{'rewrite' if options.fix else 'check'} of {path}"):
         file = File(data, path, options)
-        return file.check(Project.of(file.summaries))
+        return file.check(Project(file.shared))

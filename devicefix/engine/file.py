@@ -23,8 +23,7 @@ from devicefix.model import Finding, Result
 if TYPE_CHECKING:
     from devicefix.devices.choose import Devices
     from devicefix.facts import Facts
-    from devicefix.facts.exports import Summary
-    from devicefix.facts.project import Project
+    from devicefix.facts.project import Project, ProjectFile
     from devicefix.files.documents import Document
 
 UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
@@ -65,16 +64,13 @@ class File:
         self.modules = [Module(content, path, self.settings) for content in self._modules()]
 
     @property
-    def size(self) -> int:
-        """How many bytes of source the modules have; a notebook holds much besides."""
-        return sum(len(module.data) for module in self.modules)
+    def shared(self) -> list[ProjectFile]:
+        """What the other files of the project see of it; nothing of documentation and configuration."""
+        from devicefix.facts.project import ProjectFile
 
-    @property
-    def summaries(self) -> list[Summary]:
-        """The exports of the modules for the other files; none for documentation and configuration."""
         if self.kind is Kind.DOCS:
             return []
-        return [summary for module in self.modules if (summary := module.summary) is not None]
+        return [ProjectFile(module.data, self.path) for module in self.modules]
 
     def matters(self, project: Project) -> bool:
         """Return whether there may be something to find in the file with these facts of all files."""
@@ -185,39 +181,29 @@ class Module:
         """Return whether there may be something to find."""
         return matters(self.data, self.settings) or bool(self.settings.evidence.seen_in(self.path))
 
-    @cached_property
-    def facts(self) -> Facts | None:
-        """The facts of the module; None if it cannot be parsed."""
+    def _facts(self, project: Project) -> Facts | None:
+        """Return the facts of the module, shared with files that ask for them; None if it can't be parsed."""
         from devicefix.facts import Facts
 
         try:
             refuse_much(len(self.data), self.settings.largest // CODE)
-            return Facts.read(self.data)
+            shared = project.file(self.path)
+            known = shared.facts if shared is not None and shared.data == self.data else None
+            return known or Facts.read(self.data)
         except UNREADABLE as problem:
             self._error = problem
-            return None
-
-    @cached_property
-    def summary(self) -> Summary | None:
-        """The exports of the module for the other files, if there are any."""
-        from devicefix.facts.exports import matters_to_others, passed_through, summary_of
-
-        if not (self.matters or matters_to_others(self.data)):
-            return passed_through(self.data, self.path)
-        try:
-            return None if self.facts is None else summary_of(self.facts, self.path)
-        except RecursionError:
             return None
 
     def find(self, project: Project) -> list[Finding]:
         """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
         if not self.matters and not self.is_reached(project):
             return []
-        if self.facts is None:
+        facts = self._facts(project)
+        if facts is None:
             return self._unreadable()
         from devicefix.engine.check import check_module
 
-        findings, self.devices = check_module(self.facts, self.path, self.settings, project)
+        findings, self.devices = check_module(facts, self.path, self.settings, project)
         return findings
 
     def is_reached(self, project: Project) -> bool:
@@ -242,7 +228,6 @@ class Module:
 
     def forget(self) -> None:
         """Free the memory of what is known about the module, which may be checked again."""
-        self.__dict__.pop("facts", None)
         self.devices = None
 
     def _unreadable(self) -> list[Finding]:

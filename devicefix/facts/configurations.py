@@ -7,7 +7,6 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from os.path import join, normpath
 
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
@@ -26,28 +25,6 @@ _LIBRARIES = {name.partition(".")[0] for name in _LOADING_NAMES}
 _CHANGING = re.compile("update|merge|setdefault|__setitem__")
 _HOPS = 6  # bindings, calls and keys between a value and the file that it is read from
 _CALLS = 20
-
-# `"configs/base.yaml"`, and `config_path="configs", config_name="base"` of Hydra
-_ENDS = (b".yaml", b".yml", b".json", b".toml")
-_END = re.compile(rb"\.(?:ya?ml|json|toml)[\"']")
-_BEFORE = re.compile(rb"[\"']([^\"'\n{}%*]+)\Z")
-_LONGEST = 150  # characters of a path
-_HYDRA = re.compile(rb"hydra\.main\(([^)]*)\)")
-_OPTION = re.compile(rb"config_(path|name)\s*=\s*[\"']([\w./-]+)[\"']")
-
-
-def named_configurations(data: bytes) -> frozenset[str]:
-    """Return the paths of configuration files that a module names, without parsing it."""
-    found = set()
-    for end in _END.finditer(data) if any(each in data for each in _ENDS) else ():
-        before = _BEFORE.search(data[max(0, end.start() - _LONGEST) : end.start()])
-        if before is not None:
-            found.add(before[1] + end[0][:-1])
-    for arguments in _HYDRA.findall(data) if b"hydra.main" in data else ():
-        given = dict(_OPTION.findall(arguments))
-        if b"name" in given:
-            found.add(join(given.get(b"path", b""), given[b"name"].removesuffix(b".yaml") + b".yaml"))
-    return frozenset(normpath(name.decode(errors="replace")) for name in found)
 
 
 def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:

@@ -60,9 +60,9 @@ _IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
 _OF_NN = re.compile(
     rb"from torch import (nn)\b|(?:import torch\.nn\.functional|from torch\.nn import functional) as (\w+)"
 )
-_NO_NAMES = frozenset(b"dtype self cls torch int str float bool type".split()) | {
-    word.encode() for word in keyword.kwlist
-}
+_NO_NAMES = frozenset(
+    b"dtype self cls torch int str float bool type Optional Union Any List Literal".split()
+) | {word.encode() for word in keyword.kwlist}
 
 
 def moves_to_number(data: bytes) -> bool:

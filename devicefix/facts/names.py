@@ -203,17 +203,19 @@ class Names:
 
     @cached_property
     def options(self) -> frozenset[tuple[str, str, str]]:
-        """Return the command line's options that this module declares, each with its type and its default.
+        """Return the command line's options that this module declares; see `options_of`."""
+        calls = (node for node in self.tree.nodes_with("add_argument") if isinstance(node, ast.Call))
+        return frozenset(option for call in calls for option in options_of(call))
 
-        The default is a literal, or empty if it is not known.
-        """
-        found: set[tuple[str, str, str]] = set()
-        for node in self.tree.nodes_with("add_argument"):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if node.func.attr == "add_argument":
-                    kind, default = _option_type(node), _option_default(node)
-                    found.update((name, kind, default) for name in option_names(node))
-        return frozenset(found)
+
+def options_of(call: ast.Call) -> Iterator[tuple[str, str, str]]:
+    """Yield the options that a call of `add_argument` declares, each with its type and its default.
+
+    The default is a literal, or empty if it is not known.
+    """
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+        kind, default = _option_type(call), _option_default(call)
+        yield from ((name, kind, default) for name in option_names(call))
 
 
 def _parts(node: ast.expr) -> tuple[ast.expr, list[str]]:

@@ -67,7 +67,9 @@ _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
 @lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
 def may_matter(data: bytes) -> bool:
     """Return whether a file's bytes hold a word that every run looks for."""
-    if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data or b"flash_attention_" in data:
+    if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data:
+        return True
+    if b'"flash_attention_' in data or b"'flash_attention_" in data:
         return True
     if b".cpu()" in data and _keeps_copies(data):
         return True

@@ -96,7 +96,7 @@ def cuda_device(facts: Names, node: ast.expr) -> bool:
     return cuda_string(first) or integer(first)
 
 
-def integer(node: ast.AST) -> bool:
+def integer(node: ast.AST | None) -> bool:
     """Return whether a node is the literal number of a GPU."""
     return literal_index(node) is not None
 

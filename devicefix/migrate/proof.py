@@ -15,7 +15,7 @@ from devicefix.migrate.commands import command_of, shown
 from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
 from devicefix.migrate.progress import Progress, State
 from devicefix.model import Outcome
-from devicefix.runner.run import Summarized, check_files, summarize_files
+from devicefix.runner.run import Sources, check_files, read_sources
 from devicefix.verify import session
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runs import Task, Tick
@@ -219,13 +219,13 @@ class Prover:
         return check_files(self._files, self._resolver)
 
     @cached_property
-    def _summarized(self) -> Summarized:
-        return summarize_files(self._files, self._resolver)
+    def _sources(self) -> Sources:
+        return read_sources(self._files, self._resolver)
 
     def _rewritten(self, evidence: Evidence) -> list[Outcome]:
         """Return the files, rewritten with evidence, which changes only the files that it is on."""
         resolver, files = self._resolver.changed(evidence=evidence), evidence.files
-        check = self._summarized.check if files else None
+        check = self._sources.check if files else None
         return [check(each.path, resolver) if check and each.path in files else each for each in self.safe]
 
     def _run(self, number: int, attempt: Attempt, compare: bool) -> Report:

@@ -314,14 +314,10 @@ _Place = tuple[int, int, int, int, int | None]
 
 
 def _plain(record: Record) -> list[Any]:
-    summary = record.summary and {
-        name: _plain_value(value)
-        for name in record.summary.__dataclass_fields__
-        if (value := getattr(record.summary, name)) and name != "path"
-    }
+    exports = {name: _plain_value(value) for name, value in record.exports.items()}
     outcome = record.outcome and _plain_outcome(record.outcome)[1]
     answers = None if record.answers is None else [[*item] for item in record.answers.items()]
-    return [record.digest, summary, outcome, answers]
+    return [record.digest, exports, outcome, answers]
 
 
 def _plain_value(value: Any) -> Any:
@@ -329,18 +325,16 @@ def _plain_value(value: Any) -> Any:
 
 
 def _record(path: str, now: Stamp | None, entry: Any) -> Record:
-    from devicefix.facts.exports import Summary
+    from devicefix.facts.exports import EXPORTS
+    from devicefix.facts.project import Project  # noqa: F401 it defines all exports
 
-    known, summary, findings, answers = entry
-    kinds = _kinds(Summary)
+    known, exports, findings, answers = entry
     return Record(
         known,
         now,
-        None
-        if summary is None
-        else Summary(path, **{name: _read(kinds[name], value) for name, value in summary.items()}),
         None if findings is None else _outcome([path, findings]),
         None if answers is None else {_question(*question): answer for question, answer in answers},
+        {name: _read(EXPORTS[name].kind, value) for name, value in exports.items()},
     )
 
 

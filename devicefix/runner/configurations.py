@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from devicefix.config.sizes import LARGEST, read, size
-from devicefix.facts.exports import Summary
+from devicefix.facts.exports.texts import named_configurations
+from devicefix.facts.project import ProjectFile
+from devicefix.facts.project.values import Selected
 from devicefix.files.discover import work_tree
 from devicefix.files.system import common_folders
 from devicefix.runner.record import Record
@@ -18,27 +20,27 @@ def asks_for_configurations(record: Record) -> bool:
     return any(question == "configured" for question, *_ in record.answers or ())
 
 
-def configurations(summaries: Iterable[Summary]) -> list[Summary]:
-    """Return the summaries of the configuration files that modules name and that select CUDA.
+def configurations(files: Iterable[ProjectFile]) -> list[tuple[str, Selected]]:
+    """Return the configuration files that modules name and that select CUDA, each with what it selects.
 
     A path may be relative to the module's folder, or to one around it up to the top of the work tree.
 
     Args:
-        summaries: those of the modules.
+        files: the modules.
     """
-    naming = [summary for summary in summaries if summary.configurations]
+    naming = [(file, names) for file in files if (names := file.export(named_configurations))]
     if not naming:
         return []
-    folders = common_folders(each.path for each in naming)
+    folders = common_folders(file.path for file, _ in naming)
     tops = tuple(os.path.join(os.path.realpath(work_tree(Path(each)) or each), "") for each in folders)
-    named = ((each, name) for each in naming for name in each.configurations)
-    paths = {path for each, name in named for path in _candidates(each, name, tops)}
+    named = ((file, name) for file, names in naming for name in names)
+    paths = {path for file, name in named for path in _candidates(file, name, tops)}
     found = ((path, selected(path)) for path in sorted(paths) if os.path.isfile(path))
-    return [Summary(path, configured=values) for path, values in found if values]
+    return [(path, values) for path, values in found if values]
 
 
-def _candidates(summary: Summary, name: str, tops: tuple[str, ...]) -> Iterator[str]:
-    folder = os.path.normpath(os.path.dirname(summary.path))
+def _candidates(file: ProjectFile, name: str, tops: tuple[str, ...]) -> Iterator[str]:
+    folder = os.path.dirname(file.normal)
     while not os.path.isabs(name) and os.path.join(os.path.realpath(folder), "").startswith(tops):
         yield os.path.normpath(os.path.join(folder, name))
         above = os.path.normpath(os.path.join(folder, os.pardir))
@@ -47,7 +49,7 @@ def _candidates(summary: Summary, name: str, tops: tuple[str, ...]) -> Iterator[
         folder = above
 
 
-def selected(path: str) -> tuple[tuple[str, int, str], ...]:
+def selected(path: str) -> Selected:
     """Return the keys of a configuration file whose values are CUDA devices, each with its line and value."""
     from devicefix.rules.config_file.examine import cuda_values
 

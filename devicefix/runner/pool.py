@@ -10,7 +10,6 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
-from devicefix.runner.parsed import PARSED
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -43,8 +42,6 @@ def pool_for(settings: Settings, files: int, stack: ExitStack) -> Pool:
     jobs = settings.jobs or _cores()
     jobs = min(jobs, -(-files // CHUNK), 61 if sys.platform == "win32" else jobs)  # Windows' own limit
     if jobs < 2 or files < POOL_FROM:
-        PARSED.room = _PARSED
-        stack.callback(PARSED.clear)
         return None
     with suppress(ImportError, NotImplementedError, OSError):  # no semaphores, as in some sandboxes
         from devicefix.runner.processes import Processes
@@ -60,7 +57,9 @@ def _start(room: int) -> None:
     from devicefix.runner.processes import end_with_parent
 
     end_with_parent()
-    PARSED.room = room
+    from devicefix.facts.project import TREES
+
+    TREES.room = room
     # Ctrl-C ends a worker silently: the process that started it prints the message.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     collect_less()

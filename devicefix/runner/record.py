@@ -1,12 +1,11 @@
-"""The record of a file: what the other files need to know of it, and the result of its check."""
+"""The record of a file: what the other files have asked it, and the result of its check."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from devicefix.facts.exports import Summary
     from devicefix.facts.project import Answers
     from devicefix.model import Outcome
 
@@ -20,14 +19,16 @@ class Record:
     Attributes:
         digest: the digest of the file's content; empty where nothing is cached.
         stamp: taken before the file was read.
-        summary: what the other files need to know of this one.
         outcome: None if there is nothing to report.
         answers: what the check asked of the project, with the answers. With a project that gives the same
             answers, the outcome is the same. None if the file has not been checked.
+        exports: what the other files have asked this one, with the answers.
+        learned: what a worker has asked all files for this check, and no other check before.
     """
 
     digest: str = ""
     stamp: Stamp | None = None
-    summary: Summary | None = None
     outcome: Outcome | None = None
     answers: Answers | None = None
+    exports: dict[str, Any] = field(default_factory=dict)
+    learned: dict[str, dict[str, Any]] = field(default_factory=dict)

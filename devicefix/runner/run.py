@@ -1,4 +1,4 @@
-"""Check many files: summarize each one for the others first, then check it with the facts of all of them."""
+"""Check many files, each with what it asks of the others of its project."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from devicefix.files.border import Borders
 from devicefix.files.kinds import Kind, is_python, kind_of, language_of
 from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
-from devicefix.runner.parsed import PARSED
 from devicefix.runner.pool import CHUNK, POOL_FROM, pool_for
 from devicefix.runner.progress import Progress
 from devicefix.runner.record import Record, Stamp
 
 if TYPE_CHECKING:
-    from devicefix.facts.exports import Summary
-    from devicefix.facts.project import Project
+    from devicefix.facts.project import Project, ProjectFile
     from devicefix.runner.cache import Cache
     from devicefix.runner.pool import Pool
 
@@ -128,30 +126,35 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
     if known is not None:  # the outcomes of fewer files depend on what they import as well
         return known
     with ExitStack() as stack:
-        pool = pool_for(settings, len(tasks), stack)
-        progress = Progress(2 * len(tasks), settings.quiet)
+        pool = pool_for(settings, len(checked), stack)
+        progress = Progress(len(checked), settings.quiet)
         stack.callback(progress.close)
         records = cache.records(tasks) if cache else {}
-        todo = [task for path, task in tasks.items() if path not in records]
-        summarized = progress(_map(_summarized, todo, pool))
-        records |= {task.path: record for task, record in zip(todo, summarized, strict=True)}
-        records = {path: records[path] for path in tasks}
-        count = len(todo)
-        for project, group in _projects(records):
-            stale = [tasks[path] for path in group if path in checked and not _holds(records[path], project)]
+        contents = {path: _sent(task) for path, task in tasks.items()}
+        count = 0
+        for project, group in _projects(tasks, contents, records):
+            stale = [
+                tasks[path] for path in group if path in checked and not _holds(records.get(path), project)
+            ]
             shared = _shared(project, pool, stack) if stale else project
-            for task, record in zip(stale, progress(_map(_checked, stale, pool, shared)), strict=True):
-                records[task.path] = _with_summary(record, records[task.path])
+            sent = ((task, contents[task.path]) for task in stale)
+            for task, record in zip(stale, progress(_map(_checked, sent, pool, shared)), strict=True):
+                records[task.path] = record
+                for path, exports in record.learned.items():
+                    if (file := project.file(path)) is not None:
+                        file.known.update(exports)
+            for path in group:
+                records[path] = _seen(records.get(path), project.file(path), contents[path])
             count += len(stale)
     outcomes = [records[path].outcome or Outcome(path, Result(path)) for path in checked]
     if cache and (count or len(tasks) >= POOL_FROM):
-        cache.save(records, outcomes)
+        cache.save({path: records[path] for path in tasks}, outcomes)
     return outcomes
 
 
 @dataclass(frozen=True, slots=True)
-class Summarized:
-    """Files that are summarized, so that each can be checked when it is asked for.
+class Sources:
+    """The files of a program, each of which can be checked when it is asked for.
 
     Attributes:
         files: those in which there may be something to find.
@@ -164,8 +167,8 @@ class Summarized:
     check: Callable[..., Outcome]
 
 
-def summarize_files(files: list[Path], resolver: Resolver) -> Summarized:
-    """Summarize files, in several processes where that pays, to check some of them later.
+def read_sources(files: list[Path], resolver: Resolver) -> Sources:
+    """Read the files of a program, to check some of them later.
 
     Args:
         files: as for `check_files`.
@@ -175,25 +178,40 @@ def summarize_files(files: list[Path], resolver: Resolver) -> Summarized:
         ConfigError: the configuration of a file is invalid.
     """
     tasks = _tasks(files, resolver)
-    with ExitStack() as stack:
-        pool = pool_for(resolver.root, len(tasks), stack)
-        progress = Progress(len(tasks), resolver.root.quiet)
-        stack.callback(progress.close)
-        summarized = progress(_map(_summarized, list(tasks.values()), pool))
-        records = dict(zip(tasks, summarized, strict=True))
-    projects = {path: project for project, group in _projects(records) for path in group}
+    contents = {path: _sent(task) for path, task in tasks.items()}
+    projects = {path: project for project, group in _projects(tasks, contents, {}) for path in group}
 
     def check(path: str, other: Resolver | None = None) -> Outcome:
         task = tasks[path] if other is None else Task(path, other.of(path))
         return _checked(projects[path], task).outcome or Outcome(path, Result(path))
 
-    failed = [record.outcome for record in records.values() if record.outcome]
-    found = [path for path, record in records.items() if not _holds(record, projects[path])]
-    return Summarized(found, failed, check)
+    found, failed = [], []
+    for path, task in tasks.items():
+        content = contents[path]
+        problem = _why_not(path, content)
+        if problem:
+            failed.append(Outcome(path, Result(path), error=problem))
+        elif _matters(content, task, projects[path]):
+            found.append(path)
+    return Sources(found, failed, check)
+
+
+def _matters(content: Content | OSError, task: Task, project: Project) -> bool:
+    """Return whether there may be something to find in a file; a problem shows when it is checked."""
+    from devicefix.engine.file import File
+
+    assert not isinstance(content, OSError)
+    try:
+        return File(content[0], task.path, task.settings).matters(project)
+    except Exception:
+        return True
 
 
 def check_text(
-    data: bytes, path: str, settings: Settings, facts: Callable[[list[Summary]], Project] | None = None
+    data: bytes,
+    path: str,
+    settings: Settings,
+    project_of: Callable[[list[ProjectFile]], Project] | None = None,
 ) -> Outcome:
     """Check content that need not be on disk; the outcome always keeps it as `before`.
 
@@ -201,8 +219,8 @@ def check_text(
         data: the content.
         path: the path it has, or would have.
         settings: as for the engine.
-        facts: returns the facts to check it with, given its summaries; by default they are its own and those
-            of what it imports.
+        project_of: returns the project to check it with, given what others see of it; by default this, and
+            what it imports.
     """
     if kind_of(path) is Kind.OTHER:
         return Outcome(path, Result(path), data, _OTHER)
@@ -212,24 +230,23 @@ def check_text(
 
     try:
         file = File(data, path, settings)
-        project = (facts or with_imports)(file.summaries)
+        project = (project_of or with_imports)(file.shared)
         return Outcome(path, _portable(file.check(project)), data)
     except Exception as problem:
         return Outcome(path, Result(path), data, internal_error(problem))
 
 
-def with_imports(summaries: list[Summary]) -> Project:
-    """Return the facts of files, and of what they import and of the configuration files that they name."""
+def with_imports(files: list[ProjectFile]) -> Project:
+    """Return the project of files, with what they import and the configuration files that they name."""
     from devicefix.facts.project import Project
     from devicefix.runner.configurations import configurations
     from devicefix.runner.imports import imported
 
-    summaries = summaries + imported(summaries)
-    return Project.of(summaries + configurations(summaries))
+    return Project(files + imported(files), configurations)
 
 
 class Projects:
-    """The facts of whole projects, for texts that are checked one by one.
+    """The whole projects of texts that are checked one by one.
 
     Args:
         resolver: the settings of each file.
@@ -238,39 +255,35 @@ class Projects:
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
         self._borders = Borders()
-        self._summaries: dict[str, dict[str, Summary]] = {}
+        self._files: dict[str, dict[str, ProjectFile]] = {}
         self._projects: dict[str, Project] = {}
 
-    def around(self, path: str, summaries: list[Summary]) -> Project:
-        """Return the facts of a file's project with a text in the place of the file.
+    def around(self, path: str, shared: list[ProjectFile]) -> Project:
+        """Return a file's project with a text in the place of the file.
 
         Args:
             path: the file, which need not exist.
-            summaries: those of the text.
+            shared: what others see of the text.
         """
         border = self._borders.of(path)
         if not border:
-            return with_imports(summaries)
-        if border not in self._summaries:
-            self._summaries[border] = self._read(path)
-            self._projects[border] = with_imports(list(self._summaries[border].values()))
-        known, real = self._summaries[border], os.path.realpath(path)
-        if summaries == [known[real]] if real in known else not summaries:
+            return with_imports(shared)
+        if border not in self._files:
+            self._files[border] = self._read(path)
+            self._projects[border] = with_imports(list(self._files[border].values()))
+        known, real = self._files[border], os.path.realpath(path)
+        if shared[0].data == known[real].data if shared and real in known else not shared:
             self._projects[border].forget()
             return self._projects[border]
-        return with_imports(summaries + [each for other, each in known.items() if other != real])
+        return with_imports(shared + [each for other, each in known.items() if other != real])
 
-    def _read(self, path: str) -> dict[str, Summary]:
-        """Return the summaries of a project's files by their real paths."""
+    def _read(self, path: str) -> dict[str, ProjectFile]:
+        """Return a project's files by their real paths."""
         tasks = _tasks(others([path], self._resolver), self._resolver)
         if os.path.isfile(path):
             tasks[path] = Task(path, self._resolver.of(path))
-        records = map(_summarized, tasks.values())
-        return {
-            os.path.realpath(name): record.summary
-            for name, record in zip(tasks, records, strict=True)
-            if record.summary is not None
-        }
+        found = ((name, shared_of(name, _sent(task))) for name, task in tasks.items())
+        return {os.path.realpath(name): file for name, file in found if file is not None}
 
 
 def too_large(data: bytes, settings: Settings) -> str:
@@ -297,33 +310,34 @@ def _cache(resolver: Resolver) -> Cache | None:
     return Cache(settings.cache_dir, resolver)
 
 
-def _summarized(task: Task, sent: Content | OSError | None = None) -> Record:
-    """Summarize one file for the others, which is all there is to do for most files."""
-    path, settings = task
-    if kind_of(path) is Kind.OTHER:
-        return _failed(path, _OTHER)
+def shared_of(path: str, content: Content | OSError) -> ProjectFile | None:
+    """Return what others see of a file; None if it is no module, or can't be read."""
     from devicefix.engine.file import File
-    from devicefix.facts.project import Project
+    from devicefix.facts.project import ProjectFile
 
+    if isinstance(content, OSError):
+        return None
+    kind = kind_of(path)
+    if kind is Kind.MODULE:
+        return ProjectFile(content[0], path)
+    if kind is not Kind.NOTEBOOK:
+        return None
     try:
-        data, version = _content(path, settings, sent)
-        file = File(data, path, settings)
-        summary = next(iter(file.summaries), None)  # a file holds one module, or exports nothing
-        alone = Project.of([summary])
-        if not file.matters(alone):
-            return Record(*version, summary, answers=alone.answers)
-    except OSError as problem:
-        return _failed(path, problem.strerror or str(problem))
-    except Exception as problem:
-        return _failed(path, internal_error(problem))
-    PARSED.keep(file, settings)
-    return Record(*version, summary)
+        return next(iter(File(content[0], path, Settings()).shared), None)
+    except Exception:  # reported when the file is checked
+        return None
 
 
-def _projects(records: dict[str, Record]) -> Iterator[tuple[Project, list[str]]]:
-    """Yield the projects of files, each with its files; it has the facts of these and of what they import."""
-    for group in Borders().grouped(records).values():
-        yield with_imports([summary for path in group if (summary := records[path].summary)]), group
+def _projects(
+    tasks: dict[str, Task], contents: dict[str, Content | OSError], records: dict[str, Record]
+) -> Iterator[tuple[Project, list[str]]]:
+    """Yield the projects of files, each with its files; it has these and what they import."""
+    for group in Borders().grouped(tasks).values():
+        files = [file for path in group if (file := shared_of(path, contents[path])) is not None]
+        for file in files:
+            if file.path in records:
+                file.known.update(records[file.path].exports)
+        yield with_imports(files), group
 
 
 def others(paths: Iterable[str], resolver: Resolver, named: Iterable[Path] = ()) -> Iterator[Path]:
@@ -345,32 +359,46 @@ def others(paths: Iterable[str], resolver: Resolver, named: Iterable[Path] = ())
                 yield file
 
 
-def _holds(record: Record, project: Project) -> bool:
+def _holds(record: Record | None, project: Project) -> bool:
     """Return whether the result of an earlier check is that of a check with this project."""
-    return record.answers is not None and project.agrees(record.answers)
+    return record is not None and record.answers is not None and project.agrees(record.answers)
 
 
 def _checked(project: Project | str, task: Task, sent: Content | OSError | None = None) -> Record:
-    """Check one file with the facts of its project; the record lacks its summary."""
+    """Check one file with the facts of its project."""
+    from devicefix.engine.file import File
+
     path, settings = task
     try:
         data, version = _content(path, settings, sent)
+        if kind_of(path) is Kind.OTHER:
+            return _failed(path, _OTHER)
+        in_worker = isinstance(project, str)
         project = _loaded(project) if isinstance(project, str) else project
         project.forget()
-        result = PARSED.take(data, path, settings).check(project)
+        result = File(data, path, settings).check(project)
+        learned = project.learned() if in_worker and settings.cache_dir is not None else {}
     except OSError as problem:
         return _failed(path, problem.strerror or str(problem))
     except Exception as problem:
         return _failed(path, internal_error(problem))
     outcome = _outcome(data, result) if result.findings else None
-    return Record(*version, outcome=outcome, answers=project.answers)
+    return Record(*version, outcome, project.answers, learned=learned)
 
 
-def _with_summary(checked: Record, summarized: Record) -> Record:
-    """Return the record of a check with the summary, or one that is not cached if the file has changed."""
-    if checked.digest != summarized.digest:
-        return Record(outcome=checked.outcome, answers=checked.answers)
-    return replace(checked, summary=summarized.summary)
+def _why_not(path: str, content: Content | OSError) -> str:
+    """Return why a file cannot be checked; empty if it can."""
+    if kind_of(path) is Kind.OTHER:
+        return _OTHER
+    return content.strerror or str(content) if isinstance(content, OSError) else ""
+
+
+def _seen(record: Record | None, file: ProjectFile | None, content: Content | OSError) -> Record:
+    """Return the record of a file with what the others have asked it."""
+    exports = file.known if file is not None else {}
+    if record is not None:
+        return replace(record, exports=exports, learned={})
+    return Record() if isinstance(content, OSError) else Record(*content[1], exports=exports)
 
 
 def _failed(path: str, error: str) -> Record:
@@ -430,6 +458,7 @@ def _shared(project: Project, pool: Pool, stack: ExitStack) -> Any:
     """Return the project in a form that each process gets once: a file's name, or a cluster's value."""
     if pool is None:
         return project
+    project.configured_files  # noqa: B018 found here, since a worker may not see the disk
     from devicefix.runner.cluster import Cluster
 
     if isinstance(pool, Cluster):
@@ -448,19 +477,22 @@ def _loaded(project: str) -> Project:
     return loaded
 
 
-def _map(function: Callable[..., R], tasks: list[Task], pool: Pool, *shared: Any) -> Iterator[R]:
+def _map(
+    function: Callable[..., R], items: Iterable[tuple[Task, Content | OSError]], pool: Pool, *shared: Any
+) -> Iterator[R]:
     """Map a function over files, in the pool if there is one.
 
     Args:
-        function: called with what is shared, a task, and the file's content where a worker may lack it.
-        tasks: the files.
+        function: called with what is shared, a task, and the file's content.
+        items: the files with their contents.
         pool: where to call it.
         shared: what `_shared` returned, if anything.
     """
     if pool is None:
-        return map(partial(function, *shared), tasks)
+        return (function(*shared, *item) for item in items)
     from devicefix.runner.cluster import Cluster
 
     if isinstance(pool, Cluster):
-        return pool.map(function, ((task, _sent(task)) for task in tasks), *shared)
-    return pool.map(partial(function, *shared), tasks, chunksize=CHUNK)
+        return pool.map(function, items, *shared)
+    tasks, contents = zip(*items, strict=True) if (items := list(items)) else ((), ())
+    return pool.map(partial(function, *shared), tasks, contents, chunksize=CHUNK)

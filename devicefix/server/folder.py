@@ -9,21 +9,19 @@ from typing import NamedTuple
 from devicefix.config.resolver import Everywhere, Resolver
 from devicefix.config.settings import Settings
 from devicefix.config.sizes import LARGEST, read, size
-from devicefix.engine.file import File
-from devicefix.facts.exports import Summary
-from devicefix.facts.project import Project
+from devicefix.facts.project import Project, ProjectFile
 from devicefix.files.border import Borders
 from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.runner.cache import stamp
 from devicefix.runner.configurations import configurations
 from devicefix.runner.imports import imported
 from devicefix.runner.record import Stamp
-from devicefix.runner.run import Choice, find_files
+from devicefix.runner.run import Choice, find_files, shared_of
 
 
 class _File(NamedTuple):
     stamp: Stamp | None
-    summaries: list[Summary]
+    shared: ProjectFile | None
 
 
 class Folder:
@@ -39,10 +37,10 @@ class Folder:
         self.top = top
         self._resolver: Resolver = Everywhere(Settings())
         self._files: dict[str, _File] = {}  # by real path, like `_buffers`
-        self._buffers: dict[str, list[Summary]] = {}
+        self._buffers: dict[str, list[ProjectFile]] = {}
         self._holders: dict[str, str] = {}  # the text of each buffer, as two may be of one file
         self._project: Project | None = None
-        self._outside: list[Summary] = []
+        self._outside: list[ProjectFile] = []
         self._imports: dict[str, frozenset[str]] = {}
 
     def settings(self, path: str | None) -> Settings:
@@ -57,7 +55,7 @@ class Folder:
             real = os.path.realpath(file)
             now = stamp(file)
             entry = known.get(real)
-            found[real] = entry if entry and entry.stamp == now else _File(now, _summaries(file))
+            found[real] = entry if entry and entry.stamp == now else _File(now, _shared(file))
         self._files = found
         self._imports = {}
         self._project = None
@@ -81,23 +79,23 @@ class Folder:
                 return True
         return choice.excludes(path)
 
-    def project(self, uri: str, path: str, summaries: list[Summary]) -> Project:
-        """Return the facts of all files.
+    def project(self, uri: str, path: str, shared: list[ProjectFile]) -> Project:
+        """Return the project.
 
         Args:
             uri: a text in the editor. Of several texts of one file, the first one is its buffer.
             path: its file.
-            summaries: its facts. If there are none, as while somebody types, the last ones are used.
+            shared: what others see of it. If that is nothing, as while somebody types, the last text counts.
         """
         real = os.path.realpath(path)
         is_buffer = self._holders.setdefault(real, uri) == uri
-        has_changed = self._buffers.get(real) != summaries and (summaries or real not in self._buffers)
-        if is_buffer and has_changed:
-            self._buffers[real] = summaries
+        before = self._buffers.get(real)
+        if is_buffer and (before is None or (shared and not _take_over(before, shared))):
+            self._buffers[real] = shared
             self._project = None
         if self._project is None:
             all_files = self._all()
-            self._project = Project.of(all_files + self._imported(all_files))
+            self._project = Project(all_files + self._imported(all_files), configurations)
         return self._project
 
     def close(self, uri: str, path: str) -> None:
@@ -108,22 +106,28 @@ class Folder:
             self._buffers.pop(real, None)
             self._project = None
 
-    def _all(self) -> list[Summary]:
-        found = {real: file.summaries for real, file in self._files.items()} | self._buffers
-        return [summary for summaries in found.values() for summary in summaries]
+    def _all(self) -> list[ProjectFile]:
+        found = {real: [file.shared] for real, file in self._files.items() if file.shared} | self._buffers
+        return [each for shared in found.values() for each in shared]
 
-    def _imported(self, summaries: list[Summary]) -> list[Summary]:
-        """Return the summaries of what the files import from outside of the folder."""
-        imports = {summary.path: summary.imports for summary in summaries}
+    def _imported(self, files: list[ProjectFile]) -> list[ProjectFile]:
+        """Return what the files import from outside of the folder."""
+        imports = {file.path: file.imports for file in files}
         if imports != self._imports:
-            outside = imported(summaries)
-            self._outside = outside + configurations(summaries + outside)
+            self._outside = imported(files)
             self._imports = imports
         return self._outside
 
 
-def _summaries(file: str) -> list[Summary]:
+def _take_over(before: list[ProjectFile], after: list[ProjectFile]) -> bool:
+    """Use another text of a file if it answers all that was asked of it alike, and return whether it does."""
+    if [each.data for each in before] == [each.data for each in after]:
+        return True
+    return len(before) == len(after) == 1 and before[0].changed_to(after[0])
+
+
+def _shared(file: str) -> ProjectFile | None:
     try:
-        return File(read(file, size(LARGEST)), file, Settings()).summaries
-    except Exception:  # reported when the file is opened
-        return []
+        return shared_of(file, (read(file, size(LARGEST)), ("", None)))
+    except OSError:  # reported when the file is opened
+        return None

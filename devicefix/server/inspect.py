@@ -14,8 +14,7 @@ from devicefix.devices.choose import Devices
 from devicefix.engine.file import File
 from devicefix.engine.fix import fix_once
 from devicefix.facts.comments import add
-from devicefix.facts.exports import Summary
-from devicefix.facts.project import Answers, Project
+from devicefix.facts.project import Answers, Project, ProjectFile
 from devicefix.files.kinds import Kind
 from devicefix.files.text import DecodeError, Source, encoded
 from devicefix.model import Finding, Outcome, Result, Safety
@@ -25,7 +24,7 @@ from devicefix.runner import baseline
 from devicefix.runner.errors import internal_error
 from devicefix.runner.run import check_text, too_large
 
-ProjectOf = Callable[[list[Summary]], Project]  # of all files, given the facts of one
+ProjectOf = Callable[[list[ProjectFile]], Project]  # of all files, given one of them
 
 
 class FixError(Exception):
@@ -41,7 +40,7 @@ class Inspection:
         text: the text in the editor.
         settings: which rules were on.
         findings: the findings that are not in the baseline; `suggestion` spells out a fix.
-        summaries: what the other files need to know of this one.
+        shared: what the other files see of this one.
         project: the facts of all files.
         answers: what the findings depend on of those.
         devices: what the fixes rely on, for a module that can be parsed.
@@ -51,7 +50,7 @@ class Inspection:
     text: str
     settings: Settings
     findings: list[Finding]
-    summaries: list[Summary]
+    shared: list[ProjectFile]
     project: Project
     answers: Answers
     devices: Devices | None = None
@@ -129,7 +128,7 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
         path: the file that it belongs to.
         text: the text in the editor.
         settings: which rules are on.
-        project_of: returns the facts of all files, given those of this one.
+        project_of: returns the project, given what others see of this file.
 
     Raises:
         SelfCheckError: a document's findings cannot be placed in it.
@@ -138,8 +137,8 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
         file = File(_limited(encoded(text), settings), path, settings)
     except (DecodeError, TooLarge) as problem:  # the text could not be saved, or checked
         return Inspection(path, text, settings, [explain(b"", problem)], [], project_of([]), {})
-    summaries = file.summaries
-    project = project_of(summaries)
+    shared = file.shared
+    project = project_of(shared)
     asked = project.fresh()
     if file.kind is Kind.MODULE:
         (module,) = file.modules
@@ -148,7 +147,7 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
         spelled = File(file.data, path, replace(settings, fix=False, replacements=True))
         findings, devices = spelled.check(asked).findings, None
     findings = _new(path, text, settings, findings)
-    return Inspection(path, text, settings, findings, summaries, project, asked.answers, devices)
+    return Inspection(path, text, settings, findings, shared, project, asked.answers, devices)
 
 
 def _limited(data: bytes, settings: Settings) -> bytes:

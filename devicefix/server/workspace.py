@@ -71,7 +71,7 @@ class Workspace:
             return None
         known = self._looks.get(uri)
         if known and known.text == text and known.settings == settings:
-            project = folder.project(uri, where, known.summaries)
+            project = folder.project(uri, where, known.shared)
             if known.project is project or project.agrees(known.answers):
                 known.project = project
                 return known
@@ -104,7 +104,7 @@ class Workspace:
         if known is None or self.stale:
             return None
         folder = self._folder(path)
-        project = folder.project(uri, _place(uri, path), known.summaries)
+        project = folder.project(uri, _place(uri, path), known.shared)
         is_same = known.settings == folder.settings(path) and known.project is project
         return glance(known, text) if is_same else None
 

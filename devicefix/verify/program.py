@@ -15,7 +15,7 @@ from devicefix.files import discover as files
 from devicefix.files.text import Source
 from devicefix.model import Finding, Outcome, Span
 from devicefix.runner.coverage import digest
-from devicefix.runner.run import Modules, Summarized, summarize_files
+from devicefix.runner.run import Modules, Sources, read_sources
 from devicefix.verify.runtime.plan import ANSWERED, Plan
 
 _AT_ONCE = 50  # modules; for so few the run would not start much earlier
@@ -183,9 +183,9 @@ def prepare(
     program = Program(tuple(sorted(folders)))
     if rewritten is None:
         found = files.find(sources, Modules(resolver), _ignore)
-        summarized = summarize_files(found, resolver.changed(fix=True))
-        program.unchanged += sorted({*map(os.fspath, found)} - {*summarized.files})
-        OnDemand(program, summarized, folder)
+        readable = read_sources(found, resolver.changed(fix=True))
+        program.unchanged += sorted({*map(os.fspath, found)} - {*readable.files})
+        OnDemand(program, readable, folder)
     for module in rewritten or ():
         program.add(module, folder / f"{len(program.rewritten)}.py")
     return program
@@ -198,11 +198,11 @@ class OnDemand:
 
     Args:
         program: the program to add them to.
-        modules: the modules, which are summarized.
+        modules: the modules.
         folder: where to store the new sources, the questions and the answers.
     """
 
-    def __init__(self, program: Program, modules: Summarized, folder: Path) -> None:
+    def __init__(self, program: Program, modules: Sources, folder: Path) -> None:
         self._program = program
         self._check = modules.check
         self._folder = folder

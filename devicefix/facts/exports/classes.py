@@ -3,18 +3,61 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import re
 
+from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 
+_CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\n]*?\][ \t]*)?(?:\(([^()]*)\)[ \t]*)?:")
+_BASE = re.compile(r"[\w.]+(?=\s*(?:\[|\Z))")
+_OWN_CUDA = rb"def cuda\b|\n[ \t]+cuda[ \t]*[:=]|import[^\n]*\bcuda\b|__getattr"
 
-def bases_of(classes: Iterable[ast.ClassDef]) -> dict[str, tuple[str, ...]]:
-    """Return the bases of classes by their names; several classes may have one name."""
+
+@of_bytes(b"class ")
+def bases_of(data: bytes) -> dict[str, tuple[str, ...]]:
+    """Return the bases of a file's classes by their names; several classes may have one name."""
     found: dict[str, tuple[str, ...]] = {}
-    for node in classes:
-        found[node.name] = (*found.get(node.name, ()), *filter(None, map(dotted, node.bases)))
+    for name, bases in _CLASS.findall(b"\n" + data):
+        listed = (_BASE.match(base.strip()) for base in bases.decode(errors="replace").split(","))
+        found[name.decode()] = (*found.get(name.decode(), ()), *(base[0] for base in listed if base))
     return found
+
+
+@of_facts(b"cuda", b"__getattr", pattern=_OWN_CUDA)
+def cuda_classes(facts: Facts) -> frozenset[str]:
+    """Return the classes that define a method `cuda`, or have one by `__getattr__`."""
+    return frozenset(node.name for node in _classes(facts) if own_method(facts, node, "cuda"))
+
+
+@of_facts(b"cuda", b"__getattr", pattern=_OWN_CUDA)
+def mixed_classes(facts: Facts) -> frozenset[str]:
+    """Return those of them whose name another class has that does neither."""
+    others = (node.name for node in _classes(facts) if not own_method(facts, node, "cuda"))
+    return cuda_classes(facts).intersection(others)
+
+
+@of_facts(b"def to(", b"__getattr", anywhere=True)
+def to_classes(facts: Facts) -> frozenset[str]:
+    """Return the other classes that define a method `to`."""
+    own = (node.name for node in _classes(facts) if own_method(facts, node, "to"))
+    return frozenset(own) - cuda_classes(facts)
+
+
+@of_facts(b"def cuda(")
+def has_effects(facts: Facts) -> bool:
+    """Return whether a class has a `cuda` that may do more than move what the object holds."""
+    return any(_has_effect(facts, node) for node in _classes(facts))
+
+
+@of_bytes(b"def get_device(")
+def defines_get_device(data: bytes) -> bool:
+    """Return whether a function or method is called `get_device`, as a method of tensors is."""
+    return b"def get_device(" in data
+
+
+def _classes(facts: Facts) -> list[ast.ClassDef]:
+    return [node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)]
 
 
 def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
@@ -29,7 +72,7 @@ def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
     )
 
 
-def has_effect(facts: Facts, node: ast.ClassDef) -> bool:
+def _has_effect(facts: Facts, node: ast.ClassDef) -> bool:
     """Return whether the method `cuda` of a class does more than move what an object holds."""
     methods = (binding.node for binding in facts.tree.scopes[node].bindings.get("cuda", ()))
     return any(
@@ -82,6 +125,10 @@ def _answers(hook: ast.AST, name: str) -> bool:
     )
 
 
+@of_facts(
+    b"cuda",
+    pattern=rb"""setattr\(|\[["']cuda["']\][ \t]*=|["']cuda["'][ \t]*:|\bcuda[ \t]*=(?!=)""",
+)
 def adds_cuda_method(facts: Facts) -> bool:
     """Return whether a function is stored under the name `cuda` elsewhere than in the body of a class.
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
+from devicefix.facts.exports.export import of_facts
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
@@ -66,6 +67,7 @@ def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[s
     return found
 
 
+@of_facts(b"CUDA_", b"_VISIBLE_DEVICES", pattern=rb"environ|putenv|env[ \t]|magic")
 def late_functions(facts: Facts) -> frozenset[str]:
     """Return the functions that set such a variable, or call one that does; "" for the module's own code."""
     settings = late_settings(facts)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from copy import copy
 
+from devicefix.facts.exports.export import of_bytes
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.tree import walk
@@ -29,6 +30,7 @@ def mentions_devices(data: bytes) -> bool:
     return b"cuda" in data or b"device" in data or b".to(" in data
 
 
+@of_bytes(b"multiprocessing", b"concurrent", b"os.fork")
 def forked_modules(data: bytes) -> frozenset[str]:
     """Return the modules whose functions run in processes that a file forks, if these may use CUDA.
 
@@ -41,8 +43,6 @@ def forked_modules(data: bytes) -> frozenset[str]:
         Nothing if no process is forked, or none that may use CUDA. `UNKNOWN` is any module that the file
         imports: the functions that run are not known, or name devices themselves.
     """
-    if b"multiprocessing" not in data and b"concurrent" not in data and b"os.fork" not in data:
-        return frozenset()
     if _FORKING.search(data) is None or _NOT_FORKING.search(data) is not None:
         return frozenset()
     try:

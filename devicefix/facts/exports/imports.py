@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
+from devicefix.facts.exports.export import of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
@@ -12,11 +14,35 @@ from devicefix.facts.values import last_name
 # What code that refuses to run without CUDA may raise.
 _ERRORS = ("AssertionError", "RuntimeError", "ValueError", "OSError", "SystemExit")
 
+# They begin with a word, which is found fast: every file of a project is searched, and to parse it takes 50
+# times as long. What a docstring quotes is found, too.
+_FROM = re.compile(rb"from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(([^)]*)|((?:[\w*, \t]|\\\r?\n)*))")
+_IMPORT = re.compile(rb"import[ \t]+([\w., \t]+)")
+_COMMENT = re.compile(rb"#[^\n]*|\\")
 
-def imported_modules(facts: Facts) -> Iterable[str]:
-    """Yield the modules that a file imports, absolute or with their leading dots."""
-    for node in facts.tree.imports:
-        yield from modules_of(node)
+
+def imports_in(data: bytes) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the modules that a file's bytes import, and those of them that it imports everything from.
+
+    They are absolute (`a.b`) or relative (`..b`); `from a import b` gives `a` and `a.b`.
+    """
+    found: set[str] = set()
+    stars: list[str] = []
+    for each in _IMPORT.finditer(data):
+        before = data[data.rfind(b"\n", 0, each.start()) + 1 : each.start()].rstrip()
+        if not before or before.endswith((b";", b":")):
+            found.update(part.split()[0].decode() for part in each[1].split(b",") if part.strip())
+    for module, in_parentheses, on_line in _FROM.findall(data):
+        base = module.decode()
+        found.add(base)
+        joint = "" if base.endswith(".") else "."
+        names = _COMMENT.sub(b"", in_parentheses or on_line).decode(errors="replace")
+        for name in (part.split()[0] for part in names.split(",") if part.strip()):
+            if name == "*":
+                stars.append(base)
+            else:
+                found.add(f"{base}{joint}{name}")
+    return frozenset(found), tuple(stars)
 
 
 def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -28,8 +54,13 @@ def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [module, *(f"{module}{joint}{alias.name}" for alias in node.names if alias.name != "*")]
 
 
-def guarded_names(facts: Facts) -> Iterable[str]:
-    """Yield the names that a file imports from modules, and that it uses only where CUDA is available."""
+@of_facts(b"cuda", pattern=rb"if\b[^\n]*cuda")
+def guarded_names(facts: Facts) -> frozenset[str]:
+    """Return the names that a file imports from modules, and that it uses only where CUDA is available."""
+    return frozenset(_guarded(facts))
+
+
+def _guarded(facts: Facts) -> Iterable[str]:
     guarded = "\n".join(_under_tests(facts))
     for node in facts.tree.imports if guarded else ():
         if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("torch"):
@@ -47,8 +78,13 @@ def _under_tests(facts: Facts) -> Iterable[str]:
             yield "\n".join(lines[node.lineno - 1 : node.end_lineno])
 
 
-def tried_names(facts: Facts) -> Iterable[str]:
-    """Yield the last names of what a `try` statement imports or calls, if it catches such errors."""
+@of_facts(b"try:", b"try ", anywhere=True)
+def tried_names(facts: Facts) -> frozenset[str]:
+    """Return the last names of what a `try` statement imports or calls, if it catches such errors."""
+    return frozenset(_tried(facts))
+
+
+def _tried(facts: Facts) -> Iterable[str]:
     for node in facts.tree.of_kind(ast.Try):
         if any(facts.guards.fallbacks.has_other_result(node, error) for error in _ERRORS):
             for part in (part for statement in node.body for part in walk(statement)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from devicefix.facts.exports.export import of_bytes
+
 _AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
 _STOPPED = re.compile(rb"autocast\((?:False|(?:[^()]|\([^()]*\))*?(?<!_)enabled[ \t]*=[ \t]*False)")
 # An autocast that is on, or may be: with the module that it is an attribute of, and its first argument.
@@ -32,6 +34,7 @@ _NO_FLAG = (b"", b"True", b"dtype", b"enabled", b"cache_enabled", b'"cuda', b"'c
 _LEVELS = 4  # of conditions around a conversion
 
 
+@of_bytes(b"loat16", b"alf")
 def has_low_precision(data: bytes) -> bool:
     """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
     return any(True for _ in _low_precision(data))
@@ -67,6 +70,7 @@ def _is_read(data: bytes, name: bytes) -> bool:
     return re.search(rb"(?<![\w.])(?:self\.)?%b\b(?![ \t]*=(?!=))" % re.escape(name), data) is not None
 
 
+@of_bytes(b"loat16", b"alf")
 def low_flags(data: bytes) -> frozenset[str]:
     """Return the flags that a module makes or converts values in low precision for, by their last names."""
     return frozenset(flag.rpartition(b".")[2].decode() for flag in _low_flags(data))
@@ -101,6 +105,7 @@ def _indent(data: bytes, start: int) -> int:
     return found.end() - start if found is not None else 0
 
 
+@of_bytes(b"custom_fwd", b"autocast(")
 def stops_autocast(data: bytes) -> bool:
     """Return whether a module switches autocast for CUDA off for a part of its code, or casts for it."""
     return b"custom_fwd" in data or (b"autocast(" in data and _STOPPED.search(data) is not None)
@@ -111,10 +116,9 @@ def _flags(code: bytes) -> Iterator[str]:
     return (f"if {name.rpartition(b'.')[2].decode()}" for name in _NAME.findall(code))
 
 
+@of_bytes(b"autocast(")
 def autocasts(data: bytes) -> frozenset[str]:
     """Return what a module has autocast for: `cuda`, `if flag` for CUDA by one, or `device` for another."""
-    if b"autocast(" not in data:
-        return frozenset()
     kinds: set[str] = set()
     of_cuda = _OF_CUDA.search(data) is not None
     for call in _AUTOCAST.finditer(data):

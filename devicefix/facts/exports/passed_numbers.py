@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from devicefix.facts.exports.export import of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
@@ -47,13 +48,18 @@ class Parameter:
         return f"{self.function}:{self.name}:{self.position}"
 
 
-def passed_numbers(facts: Facts) -> Iterator[PassedNumber]:
-    """Yield the functions to which the calls of a module may pass a number, and what they pass.
+@of_facts(*map(str.encode, _WORDS))
+def passed_numbers(facts: Facts) -> frozenset[PassedNumber]:
+    """Return the functions to which the calls of a module may pass a number, and what they pass.
 
-    Yields:
+    Returns:
         The name of the function or class; the position or keyword of the argument; the name of a kind, a
         `Parameter` as text, or `UNKNOWN`.
     """
+    return frozenset(_passed(facts))
+
+
+def _passed(facts: Facts) -> Iterator[PassedNumber]:
     for node in facts.tree.nodes_with(*_WORDS):
         if not isinstance(node, (ast.Name, ast.Attribute)) or not _NAMED.search(last_name(node)):
             continue
@@ -79,8 +85,13 @@ def argument_place(facts: Facts, node: ast.expr) -> tuple[str, int | str] | None
     return (function, place) if function and place is not None else None
 
 
-def compared_parameters(facts: Facts) -> Iterator[PassedNumber]:
-    """Yield the functions that compare a parameter with an int, with its position and name."""
+@of_facts(b"= 0", b"> 0")
+def compared_parameters(facts: Facts) -> frozenset[PassedNumber]:
+    """Return the functions that compare a parameter with an int, with its position and name."""
+    return frozenset(_compared(facts))
+
+
+def _compared(facts: Facts) -> Iterator[PassedNumber]:
     for node in facts.tree.nodes_with("== 0", "!= 0", "> 0"):
         match node:
             case ast.Compare(left=ast.Name() as left, comparators=[ast.Constant(value=int())]):

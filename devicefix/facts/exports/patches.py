@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from devicefix.facts.exports.export import of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
@@ -14,11 +15,19 @@ _OWNER = re.compile(r"(?:.*\.)?(torch\.(?:cuda|Tensor|nn\.Module))")
 _PATCHED = re.compile(rf"{_OWNER.pattern}\.(\w+)")
 
 
-def patched_names(facts: Facts) -> Iterator[str]:
-    """Yield the names of what is replaced in `torch.cuda`, `torch.Tensor` and `torch.nn.Module`.
+@of_facts(
+    b"mock", b"monkeypatch", b"setattr(", b"torch.Tensor.", b"torch.cuda.", b"nn.Module.",
+    pattern=rb"mock|monkeypatch|setattr\(|torch\.(?:cuda|Tensor|nn\.Module)\.[\w.]+[ \t]*(?:,[^\n]*)?=(?!=)",
+)  # fmt: skip
+def patched_names(facts: Facts) -> frozenset[str]:
+    """Return the names of what is replaced in `torch.cuda`, `torch.Tensor` and `torch.nn.Module`.
 
     https://docs.python.org/3/library/unittest.mock.html, https://docs.pytest.org/en/stable/how-to/monkeypatch.html
     """
+    return frozenset(_replaced(facts))
+
+
+def _replaced(facts: Facts) -> Iterator[str]:
     for path in facts.tree.attributes:
         yield from _named(path)
     for node in facts.tree.nodes_with("patch", "setattr"):

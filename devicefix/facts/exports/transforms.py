@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.exports.export import of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted, with_defaults
 
@@ -12,8 +13,17 @@ _MODULE = "torch.fft."
 _WIDENS = ("float", "double", "cfloat", "numpy", "tolist", "item", "size", "dim")
 
 
-def transforming(facts: Facts) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield the functions of a module that pass a parameter to `torch.fft`, with its name and position."""
+@of_facts(
+    b"fft",
+    pattern=rb"torch\.fft\.\w+\(|from torch import fft|import torch\.fft|from torch\.fft import",
+    anywhere=True,
+)
+def transforming(facts: Facts) -> frozenset[tuple[str, tuple[str, int]]]:
+    """Return the functions of a module that pass a parameter to `torch.fft`, with its name and position."""
+    return frozenset(_transforming(facts))
+
+
+def _transforming(facts: Facts) -> Iterator[tuple[str, tuple[str, int]]]:
     for node in facts.tree.nodes_with(".fft.", "rfft", "fft("):
         if not isinstance(node, ast.Call) or not node.args:
             continue

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
 from functools import cached_property
 
-from devicefix.facts.exports import Summary
+from devicefix.facts.exports.classes import (
+    adds_cuda_method,
+    cuda_classes,
+    defines_get_device,
+    mixed_classes,
+    to_classes,
+)
+from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
 from devicefix.facts.project.questions import remembered
 
@@ -15,23 +21,30 @@ _STANDARD = ("abc", "collections", "collections.abc", "enum", "typing")
 
 
 class Classes(Files):
-    """The classes of a project, by their names.
+    """The classes of a project, by their names."""
 
-    Args:
-        summaries: those of the files.
-    """
+    @cached_property
+    def _bases(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for file in self.files.values():
+            for name, names in file.classes.items():
+                bases = (base for base in names if not _is_standard(file, base))
+                found.setdefault(name, set()).update(base.rpartition(".")[2] for base in bases)
+        return found
 
-    def __init__(self, summaries: Iterable[Summary]) -> None:
-        super().__init__(summaries)
-        self._bases: dict[str, set[str]] = {}
-        for summary in self.files.values():
-            for name, names in summary.classes.items():
-                bases = (base for base in names if not _is_standard(summary, base))
-                self._bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in bases)
-        own = {name for summary in self.files.values() for name in summary.cuda_classes}
-        self.cuda_classes = self._with_subclasses(own)
-        self.to_classes = {name for summary in self.files.values() for name in summary.to_classes}
-        self._adds_cuda = any(summary.adds_cuda for summary in self.files.values())
+    @cached_property
+    def cuda_classes(self) -> frozenset[str]:
+        """The classes that define or inherit a `cuda`."""
+        return self._with_subclasses({name for _, names in self.exporting(cuda_classes) for name in names})
+
+    @cached_property
+    def to_classes(self) -> frozenset[str]:
+        """The other classes that define a `to`."""
+        return frozenset(name for _, names in self.exporting(to_classes) for name in names)
+
+    @cached_property
+    def _adds_cuda(self) -> bool:
+        return any(True for _ in self.exporting(adds_cuda_method))
 
     @remembered
     def adds_cuda(self) -> bool:
@@ -52,10 +65,10 @@ class Classes(Files):
     def is_always_cuda_class(self, name: str) -> bool:
         """Return whether all classes of this name define or inherit `cuda`."""
         return name in self.cuda_classes and all(
-            (name in summary.cuda_classes and name not in summary.mixed_classes)
-            or any(base.rpartition(".")[2] in self.cuda_classes for base in summary.classes[name])
-            for summary in self.files.values()
-            if name in summary.classes
+            (name in file.export(cuda_classes) and name not in file.export(mixed_classes))
+            or any(base.rpartition(".")[2] in self.cuda_classes for base in file.classes[name])
+            for file in self.mentioning(name)
+            if name in file.classes
         )
 
     @remembered
@@ -66,7 +79,7 @@ class Classes(Files):
     @remembered
     def defines_get_device(self) -> bool:
         """Return whether any file defines a `get_device`, as tensors do."""
-        return any(summary.get_device for summary in self.files.values())
+        return any(True for _ in self.exporting(defines_get_device))
 
     @cached_property
     def _own_classes(self) -> frozenset[str]:
@@ -93,16 +106,16 @@ class Classes(Files):
 
     def _family(self, path: str) -> frozenset[str]:
         """Return the names of the classes of a file and of those that inherit from them."""
-        summary = self.files.get(path)
-        return self._with_subclasses(set(summary.classes)) if summary is not None else frozenset()
+        file = self.files.get(path)
+        return self._with_subclasses(set(file.classes)) if file is not None else frozenset()
 
 
-def _is_standard(summary: Summary, base: str) -> bool:
+def _is_standard(file: ProjectFile, base: str) -> bool:
     """Return whether a file imports a base class, such as `NamedTuple`, from one of these modules alone."""
     module, _, name = base.rpartition(".")
     if module:
-        return module in _STANDARD and module in summary.imports
-    if not any(f"{each}.{name}" in summary.imports for each in _STANDARD):
+        return module in _STANDARD and module in file.imports
+    if not any(f"{each}.{name}" in file.imports for each in _STANDARD):
         return False  # this is soon known of most bases
-    found = {each.rpartition(".")[0] for each in summary.imports if each.rpartition(".")[2] == name}
+    found = {each.rpartition(".")[0] for each in file.imports if each.rpartition(".")[2] == name}
     return found.issubset(_STANDARD)

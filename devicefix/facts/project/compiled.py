@@ -6,6 +6,7 @@ import os.path
 from collections.abc import Iterator
 from functools import cached_property
 
+from devicefix.facts.exports.shared import scripted
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
 from devicefix.facts.torchscript import A_MODULE, EVERYTHING
@@ -24,9 +25,9 @@ class Compiled(Files):
         found: dict[str, set[str]] = {}
         todo = [
             pair
-            for path, summary in self.files.items()
-            for name in summary.scripted
-            for pair in self._compiled_by(path, name)
+            for file, names in self.exporting(scripted)
+            for name in names
+            for pair in self._compiled_by(file.normal, name)
         ]
         while todo:
             path, name = todo.pop()
@@ -34,10 +35,10 @@ class Compiled(Files):
                 continue
             first = not found[path]
             found[path].add(name)
-            summary = self.files[path]
-            if first and (name != A_MODULE or any(summary.classes.values())):
+            file = self.files[path]
+            if first and (name != A_MODULE or any(file.classes.values())):
                 # What its functions read of other files is compiled as well; its names are unknown.
-                todo += [pair for each in summary.imports for pair in self._compiled_by(path, each)]
+                todo += [pair for each in file.imports for pair in self._compiled_by(path, each)]
         return found
 
     def _compiled_by(self, path: str, name: str) -> Iterator[tuple[str, str]]:
@@ -55,4 +56,4 @@ class Compiled(Files):
                 return
         elif name != full and last not in target.classes:  # what a function returns
             last = A_MODULE
-        yield os.path.normpath(target.path), last
+        yield target.normal, last

@@ -3,26 +3,87 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any, TypeVar
 
-from devicefix.facts.exports import Summary
-from devicefix.facts.exports.forks import UNKNOWN
+from devicefix.facts.exports import Export, autocasts, has_low_precision, low_flags
+from devicefix.facts.exports.environment import late_functions
+from devicefix.facts.exports.forks import UNKNOWN, forked_modules, mentions_devices
+from devicefix.facts.exports.imports import guarded_names, tried_names
+from devicefix.facts.exports.low_precision import stops_autocast
+from devicefix.facts.exports.patches import patched_names
+from devicefix.facts.exports.shared import cuda_extensions, mixing_classes, names_read
+from devicefix.facts.exports.texts import attributes_set
+from devicefix.facts.exports.transforms import transforming
+from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import Questions, remembered
+
+Value = TypeVar("Value")
+
+_SEARCHES = 50  # names; to index all names takes as long as to search for so many
 
 
 class Files(Questions):
     """The files of a project, by their imports.
 
     Args:
-        summaries: those of the files.
+        files: the files.
+
+    Attributes:
+        files: the files by their normal paths.
     """
 
-    def __init__(self, summaries: Iterable[Summary]) -> None:
+    def __init__(self, files: Iterable[ProjectFile] = ()) -> None:
         super().__init__()
-        self.files = {os.path.normpath(summary.path): summary for summary in summaries}
-        self._found: dict[tuple[str, str], Summary | None] = {}
-        self._imported_by_name: dict[str, frozenset[str]] = {}
+        self.files = {file.normal: file for file in files}
+        self._found: dict[tuple[str, str], ProjectFile | None] = {}
+        self._mentions: dict[str, list[ProjectFile]] = {}
+
+    def file(self, path: str) -> ProjectFile | None:
+        """Return the file at a path."""
+        return self.files.get(os.path.normpath(path))
+
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """Return what the files that were asked since the last call export, by path."""
+        asked = [file for file in self.files.values() if file.has_more]
+        for file in asked:
+            file.has_more = False
+        return {file.path: dict(file.known) for file in asked}
+
+    def holding(self, *words: bytes) -> list[ProjectFile]:
+        """Return the files whose bytes hold one of some words, or all files if there are none."""
+        return [file for file in self.files.values() if not words or any(map(file.holds, words))]
+
+    def mentioning(self, name: str) -> Sequence[ProjectFile]:
+        """Return the files that hold a name, or one that it is a part of."""
+        if name not in self._mentions:
+            if len(self._mentions) == _SEARCHES:
+                self._mentions = self._index()
+            elif len(self._mentions) < _SEARCHES:
+                word = name.encode()
+                self._mentions[name] = [file for file in self.files.values() if word in file.data]
+        return self._mentions.get(name, ())
+
+    def _index(self) -> dict[str, list[ProjectFile]]:
+        """Return the files by all names in them."""
+        found: dict[str, list[ProjectFile]] = {}
+        for file in self.files.values():
+            for name in file.names():
+                found.setdefault(name, []).append(file)
+        return found
+
+    def exporting(self, asked: Export[Value], name: str = "") -> Iterator[tuple[ProjectFile, Value]]:
+        """Yield the files that export something, each with what that is.
+
+        Args:
+            asked: the export.
+            name: what it is asked for, which is in each of these files.
+        """
+        for file in self.mentioning(name) if name else self.holding(*asked.words):
+            found = file.export(asked)
+            if found:
+                yield file, found
 
     @remembered
     def is_late(self, path: str) -> bool:
@@ -33,13 +94,15 @@ class Files(Questions):
     def late_functions(self, path: str) -> list[str]:
         """Return the functions of other files of the program that set a variable of the driver."""
         path = os.path.normpath(path)
-        late = (self.files[file].late for file in self._late if file != path and file in self.files)
+        late = (names for file, names in self.exporting(late_functions) if file.normal != path)
         return sorted({name for names in late for name in names if name}) if path in self._late else []
 
     @remembered
     def is_patched(self, path: str, name: str) -> bool:
         """Return whether a file runs with one that replaces a function or method of torch."""
-        return os.path.normpath(path) in self._patched.get(name, ())
+        replacing = (file for file, names in self.exporting(patched_names, name) if name in names)
+        start = {path for file in replacing for path in self._run_by(file.normal)}
+        return os.path.normpath(path) in self._together(start)
 
     @remembered
     def is_circular(self, path: str) -> bool:
@@ -58,6 +121,8 @@ class Files(Questions):
         A package that imports the name passes it on to the files that import the package.
         """
         todo, seen, found = [os.path.normpath(path)], set[str](), False
+        if all(file.normal == todo[0] for file in self.mentioning(name)):
+            return False
         while todo:
             file = todo.pop()
             if file in seen:
@@ -65,10 +130,10 @@ class Files(Questions):
             seen.add(file)
             for each in self._importers.get(file, ()):
                 importer = self.files[each]
-                if name not in self._imported_names(each):
-                    if self._has_module(importer, file) or (importer.star_imports and name in importer.read):
+                if name not in importer.imported_names:
+                    if self._has_module(importer, file) or self._reads_by_star(importer, name):
                         return False
-                elif name in importer.guarded:
+                elif name in importer.export(guarded_names):
                     found = True
                 elif os.path.basename(each) == "__init__.py":
                     todo.append(each)
@@ -76,69 +141,65 @@ class Files(Questions):
                     return False
         return found
 
-    def _has_module(self, importer: Summary, file: str) -> bool:
+    def _has_module(self, importer: ProjectFile, file: str) -> bool:
         """Return whether a file imports another as a whole, and may read any attribute of it."""
         names = {_module_name(file), ""}  # `from . import x` has no last part
-        if names.isdisjoint(self._imported_names(os.path.normpath(importer.path))):
+        if names.isdisjoint(importer.imported_names):
             return False  # this is soon known of most files
         return any(
             not any(other.startswith(f"{module}.") for other in importer.imports)
             for module in importer.imports
-            if (found := self.find(importer.path, module)) is not None
-            and os.path.normpath(found.path) == file
+            if (found := self.find(importer.path, module)) is not None and found.normal == file
         )
 
-    def _imported_names(self, path: str) -> frozenset[str]:
-        """Return the last parts of the names of what a file imports."""
-        if path not in self._imported_by_name:
-            imports = self.files[path].imports
-            self._imported_by_name[path] = frozenset(module.rpartition(".")[2] for module in imports)
-        return self._imported_by_name[path]
+    def _reads_by_star(self, importer: ProjectFile, name: str) -> bool:
+        """Return whether a file may read a name that a star import brings."""
+        return bool(importer.star_imports) and name in importer.export(names_read)
 
     @remembered
     def is_set_elsewhere(self, path: str, name: str) -> bool:
         """Return whether another file sets a name of the module at `path`, as in `config.device = "cpu"`."""
         path = os.path.normpath(path)
-        others = (self.files[file] for file in self._importing(path) if file != path)
-        return any(not other.set_on_imports.isdisjoint((name, "")) for other in others)
+        setting = [
+            file.normal
+            for file in {*self.mentioning(name), *self.mentioning("setattr")}
+            if file.normal != path and not file.export(attributes_set).isdisjoint((name, ""))
+        ]
+        return bool(setting) and not self._importing(path).isdisjoint(setting)
 
     @remembered
     def has_low_precision(self, path: str) -> bool:
         """Return whether the files that import a file, or any that these import, have low precision."""
-        together = self._together({os.path.normpath(path)})
-        return any(self.files[name].low_precision for name in together if name in self.files)
+        return any(True for _ in self._exported_around(path, has_low_precision))
 
     @remembered
     def stops_autocast(self, path: str) -> bool:
         """Return whether another file that is used together with one switches autocast off for a part."""
         here = os.path.normpath(path)
-        together = self._together({here})
-        return any(
-            self.files[name].stops_autocast for name in together if name in self.files and name != here
-        )
+        return any(file.normal != here for file, _ in self._exported_around(path, stops_autocast))
 
     @remembered
     def autocasts(self, path: str) -> list[str]:
         """Return what the files that are used together with one have autocast for."""
-        together = self._together({os.path.normpath(path)})
-        return sorted(
-            {each for name in together if name in self.files for each in self.files[name].autocasts}
-        )
+        return sorted({each for _, found in self._exported_around(path, autocasts) for each in found})
 
     @remembered
     def low_flags(self, path: str) -> list[str]:
         """Return the flags for which the files that are used together with one convert to low precision."""
-        together = self._together({os.path.normpath(path)})
-        return sorted(
-            {each for name in together if name in self.files for each in self.files[name].low_flags}
-        )
+        return sorted({each for _, found in self._exported_around(path, low_flags) for each in found})
+
+    def _exported_around(self, path: str, asked: Export[Value]) -> Iterator[tuple[ProjectFile, Value]]:
+        """Yield the files that are used together with one and export something, each with what that is."""
+        found = list(self.exporting(asked))
+        together = self._together({os.path.normpath(path)}) if found else frozenset()
+        return ((file, value) for file, value in found if file.normal in together)
 
     @remembered
     def is_mixing(self, path: str, name: str) -> bool:
         """Return whether low precision meets float32 in a class, by the name that `path` imports it by."""
         module, _, short = name.rpartition(".")
         found = self.find(path, module)
-        return found is not None and short in found.mixing
+        return found is not None and short in found.export(mixing_classes)
 
     @remembered
     def transforms(self, path: str, name: str) -> list[tuple[str, int]]:
@@ -150,13 +211,13 @@ class Files(Questions):
         found = self.find(path, module)
         if found is None and len(named := self._named.get(module, [])) == 1:
             found = self.files[named[0]]
-        pairs = found.transforms if found is not None else ()
+        pairs = found.export(transforming) if found is not None else ()
         return sorted(parameter for function, parameter in pairs if function == short)
 
     @remembered
     def transforming(self) -> list[str]:
         """Return the functions of the project that transform a parameter by Fourier."""
-        return sorted({name for summary in self.files.values() for name, _ in summary.transforms})
+        return sorted({name for _, pairs in self.exporting(transforming) for name, _ in pairs})
 
     @remembered
     def has_module(self, path: str, module: str) -> bool:
@@ -172,7 +233,7 @@ class Files(Questions):
         target = self.find(path, module)
         if target is None:
             return False
-        stem = os.path.splitext(os.path.normpath(target.path))[0].removesuffix(f"{os.sep}__init__")
+        stem = os.path.splitext(target.normal)[0].removesuffix(f"{os.sep}__init__")
         root = stem.removesuffix(module.replace(".", os.sep))
         return os.path.join(root, "__init__.py") not in self.files
 
@@ -181,9 +242,9 @@ class Files(Questions):
         """Return whether another file than `path` catches the errors of a module or function of this name."""
         here = os.path.normpath(path)
         return any(
-            name in summary.tried and here in self._imported[other]
-            for other, summary in self.files.items()
-            if other != here
+            name in file.export(tried_names)
+            for file in self.mentioning(name)
+            if file.normal != here and here in self._imported[file.normal]
         )
 
     @remembered
@@ -191,8 +252,8 @@ class Files(Questions):
         """Return the imports of a file that the project builds with CUDA, each with the extension."""
         if not self._cuda_extensions:  # that is soon known of a file that is checked alone
             return {}
-        summary = self.files.get(os.path.normpath(path))
-        imports = summary.imports if summary is not None else ()
+        file = self.file(path)
+        imports = file.imports if file is not None else ()
         # An import begins with the first part of a module's name, a relative one with the last.
         named = (name for name in imports if name.lstrip(".").partition(".")[0] in self._parts_of_extensions)
         read = {name: absolute(path, name) for name in named}
@@ -209,7 +270,7 @@ class Files(Questions):
 
     @cached_property
     def _cuda_extensions(self) -> frozenset[str]:
-        return frozenset().union(*(summary.cuda_extensions for summary in self.files.values()))
+        return frozenset().union(*(names for _, names in self.exporting(cuda_extensions)))
 
     @cached_property
     def _parts_of_extensions(self) -> frozenset[str]:
@@ -217,7 +278,7 @@ class Files(Questions):
         names = (name.split(".") for name in self._cuda_extensions)
         return frozenset(part for parts in names for part in (parts[0], parts[-1]))
 
-    def find(self, path: str, module: str) -> Summary | None:
+    def find(self, path: str, module: str) -> ProjectFile | None:
         """Return the file that an import in the file at `path` reads, if it is one of the project's."""
         name = module.rpartition(".")[2]
         named = self._named.get(name, [])
@@ -229,7 +290,7 @@ class Files(Questions):
             self._found[key] = self._find(here, module, named)
         return self._found[key]
 
-    def _find(self, path: str, module: str, named: list[str]) -> Summary | None:
+    def _find(self, path: str, module: str, named: list[str]) -> ProjectFile | None:
         """Return the file that an import reads, of those whose names end as the module's."""
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
@@ -277,12 +338,13 @@ class Files(Questions):
 
     @cached_property
     def _late(self) -> frozenset[str]:
-        return self._together({path for path, summary in self.files.items() if summary.late})
+        return self._together({file.normal for file, _ in self.exporting(late_functions)})
 
     @cached_property
     def _forking(self) -> frozenset[str]:
-        forking = (path for path, summary in self.files.items() if summary.forks)
-        return self._together({path for path in forking if self._computes(path)})
+        return self._together(
+            {file.normal for file, _ in self.exporting(forked_modules) if self._computes(file)}
+        )
 
     @remembered
     def starts_forks(self, path: str, name: str | None) -> bool:
@@ -292,27 +354,18 @@ class Files(Questions):
             path: the file that calls the function.
             name: the function's full name by the imports of that file; None for one of the file itself.
         """
-        target = self.files.get(os.path.normpath(path)) if name is None else self.find(path, name)
-        if target is None:
+        target = self.file(path) if name is None else self.find(path, name)
+        forking = {file.normal for file, _ in self.exporting(forked_modules)}
+        if target is None or not forking:
             return False
-        reached = closure({os.path.normpath(target.path)}, self._imported)
-        return any(self.files[file].forks for file in reached if file in self.files)
+        return not forking.isdisjoint(closure({target.normal}, self._imported))
 
-    def _computes(self, path: str) -> bool:
+    def _computes(self, file: ProjectFile) -> bool:
         """Return whether processes that a file forks may use CUDA: they run code that names devices."""
-        forks = self.files[path].forks
-        found = (self.find(path, module) for module in forks)
-        run = {path} if UNKNOWN in forks else {os.path.normpath(each.path) for each in found if each}
-        reached = closure(run, self._imported)
-        return any(self.files[file].devices_mentioned for file in reached if file in self.files)
-
-    @cached_property
-    def _patched(self) -> dict[str, frozenset[str]]:
-        start: dict[str, set[str]] = {}
-        for path, summary in self.files.items():
-            for name in summary.patched:
-                start.setdefault(name, set()).update(self._run_by(path))
-        return {name: self._together(paths) for name, paths in start.items()}
+        forks = file.export(forked_modules)
+        found = (self.find(file.path, module) for module in forks)
+        run = {file.normal} if UNKNOWN in forks else {each.normal for each in found if each}
+        return any(mentions_devices(self.files[each].data) for each in closure(run, self._imported))
 
     def _run_by(self, path: str) -> Iterable[str]:
         """Return a file, or all of its folder: pytest runs `conftest.py` before them."""
@@ -323,11 +376,13 @@ class Files(Questions):
 
     @cached_property
     def _imported(self) -> dict[str, set[str]]:
-        return {path: self._imported_files(summary) for path, summary in self.files.items()}
+        return {path: set(self._imported_by(file)) for path, file in self.files.items()}
 
-    def _imported_files(self, summary: Summary) -> set[str]:
-        found = (self.find(summary.path, module) for module in summary.imports)
-        return {os.path.normpath(target.path) for target in found if target is not None}
+    def _imported_by(self, file: ProjectFile) -> Iterator[str]:
+        for module in file.imports:
+            found = self.find(file.path, module)
+            if found is not None:
+                yield found.normal
 
 
 def _module_name(path: str) -> str:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable
+from functools import cached_property
 
-from devicefix.facts.exports import Summary
+from devicefix.facts.exports.shared import bound_names, devices, names_read, public_names
+from devicefix.facts.exports.texts import attributes_read
 from devicefix.facts.project.classes import Classes
+from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import remembered
 
 
 class SharedNames(Classes):
     """The names that files share."""
 
-    def __init__(self, summaries: Iterable[Summary]) -> None:
-        super().__init__(summaries)
-        self.star_importers: dict[str, list[Summary]] = {}
-        for summary in self.files.values():
-            for module in summary.star_imports:
-                target = self.find(summary.path, module)
+    @cached_property
+    def star_importers(self) -> dict[str, list[ProjectFile]]:
+        """The files that import everything from a file, by the path of that."""
+        found: dict[str, list[ProjectFile]] = {}
+        for file in self.holding(b"import *", b"import  *", b"import(*", b"import\t*"):
+            for module in file.star_imports:
+                target = self.find(file.path, module)
                 if target is not None:
-                    self.star_importers.setdefault(os.path.normpath(target.path), []).append(summary)
+                    found.setdefault(target.normal, []).append(file)
+        return found
 
     @remembered
     def star_names(self, path: str) -> dict[str, bool]:
@@ -28,14 +32,15 @@ class SharedNames(Classes):
 
         A file that imports this one in turn may not have bound its names yet.
         """
-        summary = self.files.get(os.path.normpath(path))
+        file = self.file(path)
         names: dict[str, bool] = {}
-        if summary is not None:
-            for module in summary.star_imports:
-                target = self.find(path, module)
-                if target is not None:
-                    devices = target.devices if target.path not in self._importing(path) else ()
-                    names |= {name: name in devices for name in target.bound if name[0] != "_"}
+        for module in file.star_imports if file is not None else ():
+            target = self.find(path, module)
+            if target is not None:
+                known = target.export(devices)
+                if known and target.normal in self._importing(path):
+                    known = frozenset()
+                names |= {name: name in known for name in target.export(bound_names) if name[0] != "_"}
         return names
 
     @remembered
@@ -44,7 +49,10 @@ class SharedNames(Classes):
         if name.startswith("_"):
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
-        return any(name in importer.bound or name in importer.read for importer in importers)
+        return any(
+            name in importer.export(bound_names) or name in importer.export(names_read)
+            for importer in importers
+        )
 
     @remembered
     def is_imported(self, path: str) -> bool:
@@ -66,39 +74,47 @@ class SharedNames(Classes):
         if "." not in variable:
             return self._is_global_read(path, name)
         own = self._family(path) if owner else frozenset()
-        return any(
-            name in other.attributes
-            or (f"self.{name}" in other.attributes and (not owner or _inherits(other, own)))
-            for file in self._together({path}) - {path}
-            for other in (self.files[file],)
-        )
+        reading = [
+            file.normal
+            for file in self.mentioning(name)
+            if file.normal != path
+            and (
+                name in (read := file.export(attributes_read))
+                or (f"self.{name}" in read and (not owner or _inherits(file, own)))
+            )
+        ]
+        return bool(reading) and not self._together({path}).isdisjoint(reading)
 
     def _is_global_read(self, path: str, name: str, passed: frozenset[str] = frozenset()) -> bool:
         """Return whether another file may read a name of the module at `path`."""
-        summary = self.files.get(path)
-        if summary is not None and name in summary.public:
+        own = self.files.get(path)
+        if own is not None and name in own.export(public_names):
             return True
-        for file in self._importing(path) - {path, *passed}:
-            other = self.files[file]
-            if name in other.attributes or any(
-                imported.rpartition(".")[2] == name and self._finds(file, imported, path)
-                for imported in other.imports
+        others = [file for file in self.mentioning(name) if file.normal != path and file.normal not in passed]
+        importing = self._importing(path) if others else ()
+        for file in others:
+            if file.normal in importing and (
+                name in file.export(attributes_read)
+                or any(
+                    imported.rpartition(".")[2] == name and self._finds(file.path, imported, path)
+                    for imported in file.imports
+                )
             ):
                 return True
         stars = self.star_importers.get(path, ())
         return any(
-            name in other.read or self._is_global_read(file, name, passed | {path})
+            name in other.export(names_read) or self._is_global_read(other.normal, name, passed | {path})
             for other in stars
-            if (file := os.path.normpath(other.path)) != path and file not in passed
+            if other.normal != path and other.normal not in passed
         )
 
     def _finds(self, path: str, imported: str, target: str) -> bool:
         """Return whether `from m import x` in the file at `path`, as `m.x`, reads the module at `target`."""
         module = imported.removesuffix(imported.rpartition(".")[2])
         found = self.find(path, module.rstrip(".") or module)
-        return found is not None and os.path.normpath(found.path) == target
+        return found is not None and found.normal == target
 
 
-def _inherits(summary: Summary, classes: frozenset[str]) -> bool:
+def _inherits(file: ProjectFile, classes: frozenset[str]) -> bool:
     """Return whether a class of a file directly inherits from one of some classes."""
-    return any(base.rpartition(".")[2] in classes for bases in summary.classes.values() for base in bases)
+    return any(base.rpartition(".")[2] in classes for bases in file.classes.values() for base in bases)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable
 from copy import copy
 
-from devicefix.facts.exports import Summary
+from devicefix.facts.exports.classes import has_effects
 from devicefix.facts.project.compiled import Compiled
 from devicefix.facts.project.names import SharedNames
 from devicefix.facts.project.questions import remembered
@@ -20,14 +19,6 @@ class Project(SharedNames, Values, Compiled):
         answers: the questions that were asked of the project, with its answers. With a project that gives
             the same answers, a check has the same result.
     """
-
-    def __init__(self, summaries: Iterable[Summary] = ()) -> None:
-        super().__init__(summaries)
-
-    @classmethod
-    def of(cls, summaries: Iterable[Summary | None]) -> Project:
-        """Put the files' summaries together."""
-        return cls(summary for summary in summaries if summary is not None)
 
     def fresh(self) -> Project:
         """Return the same project with no answers yet."""
@@ -48,5 +39,4 @@ class Project(SharedNames, Values, Compiled):
     @remembered
     def has_cuda_effects(self) -> bool:
         """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
-        effects = any(summary.cuda_effects for summary in self.files.values())
-        return self._adds_cuda or effects
+        return self._adds_cuda or any(True for _ in self.exporting(has_effects))

@@ -3,76 +3,133 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import chain
 
-from devicefix.facts.exports import Summary
-from devicefix.facts.exports.passed_numbers import UNKNOWN, Parameter
+from devicefix.facts.exports.options import options
+from devicefix.facts.exports.passed_numbers import (
+    UNKNOWN,
+    Parameter,
+    compared_parameters,
+    passed_numbers,
+)
+from devicefix.facts.exports.shared import (
+    Parameters,
+    backend_receivers,
+    backends,
+    compared_backends,
+    device_places,
+    device_receivers,
+    flags,
+    namespace_functions,
+    numbers,
+    passed_backends,
+    passed_kinds,
+    pure_functions,
+    refusing,
+    scanned_places,
+    scanned_receivers,
+)
+from devicefix.facts.exports.texts import library_choices, named_configurations, numbered_names
 from devicefix.facts.kinds import NUMBERS, Kind
+from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
 
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 
-class Values(Files):
-    """The values that files share."""
+Selected = tuple[tuple[str, int, str], ...]  # the keys of CUDA devices, each with its line and value
+FindConfigured = Callable[[Iterable[ProjectFile]], Iterable[tuple[str, Selected]]]
 
-    def __init__(self, summaries: Iterable[Summary]) -> None:
-        super().__init__(summaries)
-        options = {option for summary in self.files.values() for option in summary.options}
-        self.integer_options = frozenset(
-            {name for name, kind, _ in options if kind == "int"}
-            - {name for name, kind, _ in options if kind != "int"}
-        )
-        self.defaults: dict[str, set[str]] = {}
-        for name, _, default in options:
-            self.defaults.setdefault(name, set()).add(default)
-        flags: dict[str, bool] = {}
-        for summary in self.files.values():
-            for name, implies in summary.flags.items():
-                flags[name] = flags.get(name, True) and implies
-        self.flags = frozenset(name for name, implies in flags.items() if implies)
+
+def nothing(_files: Iterable[ProjectFile]) -> Iterable[tuple[str, Selected]]:
+    """Return nothing: no configuration file is read."""
+    return ()
+
+
+class Values(Files):
+    """The values that files share.
+
+    Args:
+        files: the files.
+        find_configured: finds the configuration files that files name and that select CUDA.
+    """
+
+    def __init__(self, files: Iterable[ProjectFile] = (), find_configured: FindConfigured = nothing) -> None:
+        super().__init__(files)
+        self._find_configured = find_configured
+
+    @cached_property
+    def configured_files(self) -> dict[str, Selected]:
+        """The configuration files that the files name and that select CUDA."""
+        return {os.path.normpath(path): found for path, found in self._find_configured(self.files.values())}
 
     @remembered
     def is_integer_option(self, name: str) -> bool:
         """Return whether the command line's options of this name are ints."""
-        return name in self.integer_options
+        return {kind for kind, _ in self._options(name)} == {"int"}
 
     @remembered
     def default_of_option(self, name: str) -> str:
         """Return the default of the command line's options of a name, an empty text if it is not known."""
-        found = self.defaults.get(name, set())
-        return next(iter(found)) if len(found) == 1 else ""
+        found = {default for _, default in self._options(name)}
+        return found.pop() if len(found) == 1 else ""
+
+    def _options(self, name: str) -> list[tuple[str, str]]:
+        """Return the types and the defaults of the options of a name."""
+        return self._all_options.get(name, [])
+
+    @cached_property
+    def _all_options(self) -> dict[str, list[tuple[str, str]]]:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for _, declared in self.exporting(options):
+            for name, kind, default in declared:
+                found.setdefault(name, []).append((kind, default))
+        return found
 
     @remembered
     def is_flag(self, name: str) -> bool:
         """Return whether an attribute is set, and only to what is true only with CUDA."""
-        return name in self.flags
+        if "cuda" not in name and "gpu" not in name:
+            return False
+        found = [names[name] for _, names in self.exporting(flags, name) if name in names]
+        return bool(found) and all(found)
 
     @remembered
     def is_device_place(self, name: str) -> bool:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
-        return name in self._device_places
+        return any(
+            name in file.export(device_places if file.matters else scanned_places)
+            for file in self.mentioning(name)
+        )
 
     @remembered
     def receives_device(self, function: str, place: int | str) -> bool:
         """Return whether a function of this name passes on an argument as a device."""
-        return any(place in parameter for parameter in self._receivers.get(function, ()))
+        return any(
+            called == function and place in parameter
+            for file in self.mentioning(function)
+            for called, parameter in _receivers(file)
+        )
 
     @remembered
     def refuses_cpu(self, path: str, name: str, place: int | str) -> bool:
         """Return whether a function that a file imports ends the program where an argument is the CPU."""
         module, _, function = name.rpartition(".")
-        refusing = self._refusing.get(function, ())
-        return any(place in parameter for parameter in refusing) and self.find(path, module) is not None
+        return self.find(path, module) is not None and any(
+            called == function and place in parameter
+            for _, found in self.exporting(refusing, function)
+            for called, parameter in found
+        )
 
     @remembered
     def takes_number(self, path: str, name: str) -> bool:
         """Return whether another file than that at `path` takes the number of a device of some name."""
         path = os.path.normpath(path)
-        return any(name in summary.numbered for file, summary in self.files.items() if file != path)
+        return any(
+            name in names and file.normal != path for file, names in self.exporting(numbered_names, name)
+        )
 
     @remembered
     def passed(self, function: str, parameter: str, position: int) -> list[str]:
@@ -83,24 +140,27 @@ class Values(Files):
     @remembered
     def receives_number(self, path: str) -> bool:
         """Return whether the file at `path` passes on as a device what calls show to be a GPU's number."""
-        if not self._passed_numbers:  # that is soon known of most projects
+        file = self.file(path)
+        if file is None or not self._gets_numbers(file):
             return False
-        summary = self.files.get(os.path.normpath(path))
-        receivers = summary.receivers if summary is not None else ()
-        return any("INDEX" in self._numbers(Parameter(name, *place)) for name, place in receivers)
+        return any("INDEX" in self._numbers(Parameter(name, *place)) for name, place in _receivers(file))
 
     @remembered
     def compares(self, path: str, name: str, place: int | str) -> bool:
         """Return whether a function that the file at `path` imports compares an argument with an int."""
         module, _, function = name.rpartition(".")
         target = self.find(path, module) if module else None
-        compared = target.compared if target is not None else ()
+        compared = target.export(compared_parameters) if target is not None else ()
         return any(called == function and place in parameter for called, parameter in compared)
 
     def _scanned(self, parameter: Parameter) -> set[str]:
         """Return the kinds of what the text of calls shows that they pass for a parameter."""
-        given = self._passed.get(parameter.function, ())
-        return {kind for place, kind in given if place in (parameter.name, parameter.position)}
+        return {
+            kind
+            for _, found in self.exporting(passed_kinds, parameter.function)
+            for function, (place, kind) in found
+            if function == parameter.function and place in (parameter.name, parameter.position)
+        }
 
     def _numbers(self, parameter: Parameter) -> set[str]:
         """Return the kinds of what calls pass for a parameter, also through others, if they are numbers.
@@ -113,8 +173,12 @@ class Values(Files):
             if each in seen:
                 continue
             seen.add(each)
-            given = self._passed_numbers.get(each.function, ())
-            sources = {source for place, source in given if place in (each.name, each.position)}
+            sources = {
+                source
+                for _, found in self.exporting(passed_numbers, each.function)
+                for function, (place, source) in found
+                if function == each.function and place in (each.name, each.position)
+            }
             sources |= self._scanned(each) or ({UNKNOWN} if not sources else set())
             for source in sources:
                 through = Parameter.read(source)
@@ -126,35 +190,37 @@ class Values(Files):
     def is_number(self, path: str, name: str) -> bool:
         """Return whether what the file at `path` imports by its full name is an int, or returns one."""
         module, _, last = name.rpartition(".")
-        target = self.find(path, module) if module else None
-        return target is not None and last in target.numbers
+        target = self.find(path, module) if module and last else None
+        if target is None or not target.holds(last.removesuffix("()").encode()):
+            return False
+        return last in target.export(numbers)
 
     @remembered
     def is_pure(self, path: str, name: str) -> bool:
         """Return whether a function that the file at `path` imports returns an int, and does nothing else."""
         module, _, last = name.rpartition(".")
         target = self.find(path, module) if module else None
-        return target is not None and last in target.pure
+        return target is not None and last in target.export(pure_functions)
 
     @remembered
     def is_chosen(self, path: str, name: str, library: str) -> bool:
         """Return whether a variable that the file at `path` imports is bound to the name of a library."""
         module, _, last = name.rpartition(".")
         target = self.find(path, f"{module}." if not module.strip(".") else module)
-        return target is not None and (last, library) in target.choices
+        return target is not None and (last, library) in target.export(library_choices)
 
     @remembered
     def returns_namespace(self, function: str) -> bool:
         """Return whether a function of this name returns `torch.cuda` or the like by the type of a device."""
-        return any(function in summary.namespaces for summary in self.files.values())
+        return any(function in names for _, names in self.exporting(namespace_functions, function))
 
     @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
-        return any(
-            name in summary.backends
-            or any(self._gets_backend(*to) for passed, to in summary.passed_backends if passed == name)
-            for summary in self.files.values()
+        return any(name in names for _, names in self.exporting(backends, name)) or any(
+            attribute == name and self._gets_backend(*place)
+            for _, found in self.exporting(passed_backends, name)
+            for attribute, place in found
         )
 
     @remembered
@@ -164,9 +230,9 @@ class Values(Files):
 
     def _gets_backend(self, function: str, place: int | str) -> bool:
         return any(
-            function == name and place in parameter
-            for summary in self.files.values()
-            for name, parameter in summary.backend_receivers
+            called == function and place in parameter
+            for _, found in self.exporting(backend_receivers, function)
+            for called, parameter in found
         )
 
     @remembered
@@ -176,9 +242,9 @@ class Values(Files):
         The comparisons of the file at `path` count, or else those of all files: elsewhere another thing
         may have the name.
         """
-        own = self.files.get(os.path.normpath(path))
-        for summaries in ([own] if own is not None else [], self.files.values()):
-            pairs = chain.from_iterable(summary.compared_backends for summary in summaries)
+        own = self.file(path)
+        for files in ([own] if own is not None else [], self.mentioning(name)):
+            pairs = (pair for file in files for pair in file.export(compared_backends))
             texts = {text for compared, text in pairs if compared == name}
             if texts:
                 return texts != {"nccl"}
@@ -190,57 +256,45 @@ class Values(Files):
 
         They are those that the file at `path` names, or one that runs with it.
         """
-        if not self._configured:
+        if not self.configured_files:
             return []
         together = self._together({os.path.normpath(path)})
-        named = {os.path.join(os.sep, name) for file in together for name in self._named_by(file)}
+        naming = (names for file, names in self.exporting(named_configurations) if file.normal in together)
+        named = {os.path.join(os.sep, name) for names in naming for name in names}
         return [
-            [summary.path, str(line), value]
-            for file, summary in sorted(self._configured.items())
+            [file, str(line), value]
+            for file, values in sorted(self.configured_files.items())
             if any(os.path.join(os.sep, file).endswith(name) for name in named)
-            for each, line, value in summary.configured
+            for each, line, value in values
             if each == key
         ]
 
-    def _named_by(self, file: str) -> frozenset[str]:
-        return self.files[file].configurations if file in self.files else frozenset()
+    def _gets_numbers(self, file: ProjectFile) -> bool:
+        """Return whether a function or class of a file may get a number from another file."""
+        return any(map(file.defines, self._called_with_numbers))
 
     @cached_property
-    def _configured(self) -> dict[str, Summary]:
-        return {file: summary for file, summary in self.files.items() if summary.configured}
+    def _called_with_numbers(self) -> frozenset[str]:
+        """The names of the functions that calls pass the number of a GPU, also one that they were passed."""
+        new = {
+            function
+            for file in self.holding(b"rank", b"gpu")
+            for function, (_, source) in file.export(passed_numbers)
+            if source == Kind.INDEX.name
+        }
+        found: set[str] = set()
+        while new:
+            found |= new
+            defining = (file for name in new for file in self.mentioning(name) if file.defines(name))
+            new = {
+                function
+                for file in set(defining)
+                for function, (_, source) in file.export(passed_numbers)
+                if (through := Parameter.read(source)) is not None and through.function in new
+            } - found
+        return frozenset(found)
 
-    @cached_property
-    def _device_places(self) -> frozenset[str]:
-        return frozenset().union(*(summary.device_places for summary in self.files.values()))
 
-    @cached_property
-    def _receivers(self) -> dict[str, list[tuple[str, int]]]:
-        found: dict[str, list[tuple[str, int]]] = {}
-        for summary in self.files.values():
-            for function, parameter in summary.receivers:
-                found.setdefault(function, []).append(parameter)
-        return found
-
-    @cached_property
-    def _refusing(self) -> dict[str, list[tuple[str, int]]]:
-        found: dict[str, list[tuple[str, int]]] = {}
-        for summary in self.files.values():
-            for function, parameter in summary.refusing:
-                found.setdefault(function, []).append(parameter)
-        return found
-
-    @cached_property
-    def _passed_numbers(self) -> dict[str, list[tuple[int | str, str]]]:
-        found: dict[str, list[tuple[int | str, str]]] = {}
-        for summary in self.files.values():
-            for function, argument in summary.passed_numbers:
-                found.setdefault(function, []).append(argument)
-        return found
-
-    @cached_property
-    def _passed(self) -> dict[str, list[tuple[int | str, str]]]:
-        found: dict[str, list[tuple[int | str, str]]] = {}
-        for summary in self.files.values():
-            for function, argument in summary.passed:
-                found.setdefault(function, []).append(argument)
-        return found
+def _receivers(file: ProjectFile) -> Parameters:
+    """Return the functions of a file that pass on a parameter as a device."""
+    return file.export(device_receivers if file.matters else scanned_receivers)

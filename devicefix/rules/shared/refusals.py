@@ -12,7 +12,7 @@ from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
-from devicefix.facts.exports.imports import imported_modules
+from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
@@ -134,7 +134,7 @@ class Refusals:
 
     @cached_property
     def _uses_test_library(self) -> bool:
-        roots = {name.partition(".")[0] for name in imported_modules(self.facts)}
+        roots = {name.partition(".")[0] for each in self.facts.tree.imports for name in modules_of(each)}
         return not roots.isdisjoint(_TEST_LIBRARIES)
 
     def function(self, site: ast.AST) -> ast.AST:

@@ -1,0 +1,256 @@
+"""Find the values that a file shares with others: numbers, flags, options, devices, and what it builds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts.backends import backend_values
+from devicefix.facts.backends import compared_backends as compared
+from devicefix.facts.backends import passed_backends as passed
+from devicefix.facts.certain import certain_device
+from devicefix.facts.effects import only_returns
+from devicefix.facts.exports.export import of_bytes, of_facts
+from devicefix.facts.kinds import Kind
+from devicefix.facts.module import Facts
+from devicefix.facts.namespaces import namespace_functions as returning_namespaces
+from devicefix.facts.passed import passed_kinds as kinds_passed
+from devicefix.facts.precision import Precision
+from devicefix.facts.refused_devices import refused_parameters as refused
+from devicefix.facts.sinks import device_names, device_values, receivers, scanned
+from devicefix.facts.torchscript import TorchScript
+from devicefix.facts.values import integer
+
+_OF_CUDA = re.compile("cuda|gpu")
+_NUMBERS = ("= int(", "return int(", "get_rank(", "current_device(", "get_device(")
+_NUMBER = (
+    rb"(?:\A|\n)\w+[ \t]*(?::[ \t]*int[ \t]*)?=[ \t]*\d|= int\(|return int\(|get_(?:rank|device)\("
+    rb"|current_device\("
+)
+_GROUPS = (b"process_group", b"new_group", b"new_subgroups", b"init_distributed", b"Backend")
+_DEVICES = (b".to(", b"device", b"map_location")
+
+Parameters = frozenset[tuple[str, tuple[str, int]]]  # functions, each with a parameter and its position
+
+
+@of_facts()
+def bound_names(facts: Facts) -> frozenset[str]:
+    """Return the names bound at the top of the module."""
+    return frozenset(facts.tree.root.bindings)
+
+
+@of_facts()
+def names_read(facts: Facts) -> frozenset[str]:
+    """Return the names that the module reads, also if a star import brings them."""
+    return facts.tree.loads
+
+
+@of_facts(b"cuda", b"device")
+def devices(facts: Facts) -> frozenset[str]:
+    """Return the names that a star import brings, and that are the current CUDA device or else the CPU."""
+    return frozenset(name for name in tuple(facts.tree.root.bindings) if _is_device(facts, name))
+
+
+@of_facts(b"__all__")
+def public_names(facts: Facts) -> frozenset[str]:
+    """Return the names in the module's `__all__`."""
+    return _public(facts) or frozenset()
+
+
+@of_facts(
+    b"jit", pattern=rb"jit\.(?:script|export)|jit[ \t]+(?:import|as)|import[^\n]*\bjit\b", anywhere=True
+)
+def scripted(facts: Facts) -> frozenset[str]:
+    """Return what TorchScript compiles of other files; see `TorchScript.imported`."""
+    return frozenset(TorchScript(facts).imported)
+
+
+@of_facts(b"loat16", b"alf", anywhere=True)
+def mixing_classes(facts: Facts) -> frozenset[str]:
+    """Return the classes of modules in which low precision meets float32, whatever they are given."""
+    return frozenset(Precision(facts).mixing_classes())
+
+
+@of_facts(*_DEVICES)
+def device_places(facts: Facts) -> frozenset[str]:
+    """Return the names, attributes and keys whose values are passed on as devices."""
+    return device_names(facts, device_values(facts))
+
+
+@of_bytes(*_DEVICES)
+def scanned_places(data: bytes) -> frozenset[str]:
+    """Return the same by the bytes of a file."""
+    return scanned(b"\n" + data)[0]
+
+
+@of_facts(*_DEVICES, anywhere=True)
+def device_receivers(facts: Facts) -> Parameters:
+    """Return the functions that pass on a parameter as a device, each with the parameter and its position."""
+    return frozenset(receivers(facts, device_values(facts)))
+
+
+@of_bytes(*_DEVICES)
+def scanned_receivers(data: bytes) -> Parameters:
+    """Return the same by the bytes of a file."""
+    return scanned(b"\n" + data)[1]
+
+
+@of_facts(b"raise", b"assert", b"exit(")
+def refusing(facts: Facts) -> Parameters:
+    """Return the functions with a parameter that must not be the CPU."""
+    return frozenset(refused(facts))
+
+
+@of_bytes(b"torch.", b"mps", b"multiprocessing")
+def passed_kinds(data: bytes) -> frozenset[tuple[str, tuple[int | str, str]]]:
+    """Return the functions, each with an argument that is passed, by keyword or position, and its kind."""
+    return frozenset(kinds_passed(data))
+
+
+@of_facts(*_GROUPS)
+def backends(facts: Facts) -> frozenset[str]:
+    """Return the attributes, keys and imported names whose values become backends of process groups."""
+    return device_names(facts, backend_values(facts))
+
+
+@of_facts(*_GROUPS)
+def backend_receivers(facts: Facts) -> Parameters:
+    """Return the functions with a parameter that becomes a backend of process groups."""
+    return frozenset(receivers(facts, backend_values(facts)))
+
+
+@of_facts(b"backend")
+def passed_backends(facts: Facts) -> frozenset[tuple[str, tuple[str, int | str]]]:
+    """Return the attributes that are called backends, each with a function and the place there."""
+    return frozenset(passed(facts))
+
+
+@of_facts(b"gloo", b"GLOO", b"nccl", b"NCCL", anywhere=True)
+def compared_backends(facts: Facts) -> frozenset[tuple[str, str]]:
+    """Return the names that are compared with "nccl" or "gloo", each with the text."""
+    return frozenset(compared(facts))
+
+
+@of_facts(b"getattr(torch,", b"get_device_module(", anywhere=True)
+def namespace_functions(facts: Facts) -> frozenset[str]:
+    """Return the functions that return `torch.cuda` or the like by the type of a device."""
+    return frozenset(returning_namespaces(facts))
+
+
+@of_facts(b"CUDAExtension(")
+def cuda_extensions(facts: Facts) -> frozenset[str]:
+    """Return the compiled modules that the file builds with CUDA, and in no other way."""
+    return frozenset(_cuda_extensions(facts))
+
+
+@of_facts(pattern=_NUMBER, anywhere=True)
+def numbers(facts: Facts) -> frozenset[str]:
+    """Return the variables of the module that are ints, and its functions that return one, as `f()`."""
+    return frozenset(_numbers(facts))
+
+
+@of_facts(pattern=_NUMBER, anywhere=True)
+def pure_functions(facts: Facts) -> frozenset[str]:
+    """Return those of the functions that do nothing else."""
+    return frozenset(_pure(facts, numbers(facts)))
+
+
+@of_facts(b"cuda", b"gpu", anywhere=True)
+def flags(facts: Facts) -> dict[str, bool]:
+    """Return attributes of objects that the module sets; true for those that only CUDA makes true."""
+    return _flags(facts)
+
+
+def _cuda_extensions(facts: Facts) -> Iterator[str]:
+    """Yield the names of the extensions that a module builds with CUDA, and in no other way.
+
+    https://docs.pytorch.org/docs/stable/cpp_extension.html
+    """
+    for_cpu = any(True for _ in facts.tree.nodes_with("CppExtension("))
+    for node in facts.tree.nodes_with("CUDAExtension("):
+        if facts.call(node, "torch.utils.cpp_extension.CUDAExtension"):
+            assert isinstance(node, ast.Call)
+            keyword = (each.value for each in node.keywords if each.arg == "name")
+            name = next(iter(node.args), None) or next(keyword, None)
+            around = (parent for _, parent in facts.tree.ancestors(node))
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                chosen = any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around)
+                if not (chosen and for_cpu):
+                    yield name.value
+
+
+def _numbers(facts: Facts) -> Iterator[str]:
+    """Yield the variables of the module that are ints, and its functions that return one, as `f()`."""
+    for name, bindings in facts.tree.root.bindings.items():
+        if len(bindings) == 1 and integer(bindings[0].value):
+            yield name
+    functions: dict[ast.FunctionDef, None] = {}  # in order, each once
+    for node in facts.tree.nodes_with(*_NUMBERS):
+        if isinstance(node, (ast.Assign, ast.Return)):
+            function = facts.tree.scope(node).node
+            if isinstance(function, ast.FunctionDef) and facts.tree.parents[function] is facts.tree.module:
+                functions[function] = None
+            elif isinstance(node, ast.Assign) and function is facts.tree.module:
+                for target in node.targets:
+                    if isinstance(target, ast.Name) and facts.kinds.of(target).are({Kind.INDEX}):
+                        yield target.id
+    yield from (f"{each.name}()" for each in functions if facts.kinds.returned(each).are({Kind.INDEX}))
+
+
+def _pure(facts: Facts, numbers: frozenset[str]) -> Iterator[str]:
+    """Yield those of the functions that return an int which do nothing else."""
+    for node in facts.tree.module.body if numbers else ():
+        if isinstance(node, ast.FunctionDef) and f"{node.name}()" in numbers and only_returns(facts, node):
+            yield node.name
+
+
+def _flags(facts: Facts) -> dict[str, bool]:
+    """Return the attributes of `self` whose names mention CUDA, and whether they are true only with it.
+
+    An attribute of the same name that a class or another object gets speaks against it.
+    """
+    found: dict[str, bool] = {}
+    attributes = [(path.rpartition("."), bindings) for path, bindings in facts.tree.attributes.items()]
+    for scope in facts.tree.scopes.values():
+        if scope.is_class:
+            attributes += [(("", ".", name), bindings) for name, bindings in scope.bindings.items()]
+    for (start, _, name), bindings in attributes:
+        if _OF_CUDA.search(name):
+            values = [(binding.node, binding.value) for binding in bindings if binding.value is not None]
+            right = len(values) == len(bindings) and all(_only_with_cuda(facts, *pair) for pair in values)
+            if start == "self" or (not right and values):
+                found[name] = found.get(name, True) and right
+    return found
+
+
+def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
+    falsy = isinstance(value, ast.Constant) and not value.value
+    return falsy or facts.guards.implies(value) or facts.is_guarded(node)
+
+
+def _public(facts: Facts) -> frozenset[str] | None:
+    """Return the names that a star import brings, None for all without an underscore."""
+    bindings = facts.tree.root.bindings.get("__all__")
+    if not bindings:
+        return None
+    found: set[str] = set()
+    for binding in bindings:
+        if isinstance(binding.value, (ast.List, ast.Tuple)):
+            found.update(
+                each.value
+                for each in binding.value.elts
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+    return frozenset(found)
+
+
+def _is_device(facts: Facts, name: str) -> bool:
+    bindings = facts.tree.root.bindings[name]
+    public = _public(facts)
+    return (
+        (public is None or name in public)
+        and len(bindings) == 1
+        and certain_device(facts, bindings[0].value)
+        and facts.tree.parents.get(bindings[0].node) is facts.tree.module
+    )

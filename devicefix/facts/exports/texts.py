@@ -1,0 +1,103 @@
+"""Find in the bytes of a file what it reads and sets of others, without parsing it."""
+
+from __future__ import annotations
+
+import re
+from os.path import join, normpath
+
+from devicefix.facts.exports.export import of_bytes
+
+_NAME = re.compile(rb"\b[A-Za-z_]\w*")
+_LIBRARIES = (b"flash", b"xformers", b"torchsparse", b"spconv", b"triton")
+# `BACKEND = "flash_attn"`, found from the library on
+_FOR_CUDA = re.compile(
+    rb"(?<=[\"'])(?:flash\w*|xformers|torchsparse|spconv|triton)(?=[\"'][ \t\r]*(?:[#\n]|\Z))"
+)
+_CHOICE = re.compile(rb"([A-Za-z_]\w*)[ \t]*(?::[ \t]*str[ \t]*)?=[ \t]*[\"']\Z")
+_ATTRIBUTE = re.compile(rb"\.(?:(?<=\b(self)\.))?([A-Za-z_]\w*)\b(?!\s*\()")
+# A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
+_IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
+# `config.device = "cpu"`, `setattr(config, "device", "cpu")`
+_SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
+_OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
+_SETATTR = re.compile(  # what is no literal may be any name: it is found as an empty one
+    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)(?:\.[\w.]*)?~,~(?:[\"'](\w+)[\"']~,)?".replace(
+        b"~", rb"(?:\s|#[^\n]*\n|\\)*"
+    )
+)
+# `device.split(":")[1]`, `device.replace("cuda:", "")`, `device[5:]`: each with what is before it
+_NUMBERED = tuple(
+    (re.compile(taken), re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?" + taken_by + rb"\Z"))
+    for taken, taken_by in (
+        (rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])", rb"(?:split|partition)"),
+        (rb"\(\s*[\"']cuda", rb"(?:replace|prefix|strip)"),
+        (rb"\[5:\]", b""),
+    )
+)
+# `"configs/base.yaml"`, and `config_path="configs", config_name="base"` of Hydra
+_END = re.compile(rb"\.(?:ya?ml|json|toml)[\"']")
+_BEFORE = re.compile(rb"[\"']([^\"'\n{}%*]+)\Z")
+_LONGEST = 150  # characters of a path
+_HYDRA = re.compile(rb"hydra\.main\(([^)]*)\)")
+_OPTION = re.compile(rb"config_(path|name)\s*=\s*[\"']([\w./-]+)[\"']")
+
+
+@of_bytes(b".yaml", b".yml", b".json", b".toml", b"hydra.main")
+def named_configurations(data: bytes) -> frozenset[str]:
+    """Return the paths of configuration files that a module names, without parsing it."""
+    found = set()
+    for end in _END.finditer(data):
+        before = _BEFORE.search(data[max(0, end.start() - _LONGEST) : end.start()])
+        if before is not None:
+            found.add(before[1] + end[0][:-1])
+    for arguments in _HYDRA.findall(data) if b"hydra.main" in data else ():
+        given = dict(_OPTION.findall(arguments))
+        if b"name" in given:
+            found.add(join(given.get(b"path", b""), given[b"name"].removesuffix(b".yaml") + b".yaml"))
+    return frozenset(normpath(name.decode(errors="replace")) for name in found)
+
+
+@of_bytes(*_LIBRARIES)
+def library_choices(data: bytes) -> frozenset[tuple[str, str]]:
+    """Return the variables that a module binds to the name of a library for CUDA, each with the name."""
+    lines = (
+        (data[data.rfind(b"\n", 0, found.start()) + 1 : found.start()], found)
+        for found in _FOR_CUDA.finditer(data)
+    )
+    return frozenset(
+        (bound[1].decode(), found[0].decode())
+        for line, found in lines
+        if (bound := _CHOICE.match(line)) is not None
+    )
+
+
+@of_bytes()
+def attributes_read(data: bytes) -> frozenset[str]:
+    """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
+    names = {own + b"." + name if own else name for own, name in set(_ATTRIBUTE.findall(data))}
+    return frozenset(map(bytes.decode, names))
+
+
+@of_bytes()
+def attributes_set(data: bytes) -> frozenset[str]:
+    """Return the attributes that a module sets on what it imports; an empty name is any attribute."""
+    found = set(_SETATTR.findall(data))
+    for target in _SET.finditer(data):
+        line, end = data.rfind(b"\n", 0, target.start()) + 1, target.start()
+        start = max(line, data.rfind(b";", line, end) + 1, data.rfind(b":", line, end) + 1)
+        owner = _OWNER.fullmatch(data, start, end)
+        if owner is not None:
+            found.add((owner[1], target[1]))
+    imported = set(_NAME.findall(b" ".join(_IMPORTED.findall(data)))) if found else set()
+    return frozenset(name.decode() for base, name in found if base in imported)
+
+
+@of_bytes()
+def numbered_names(data: bytes) -> frozenset[str]:
+    """Return the names and attributes of which a module takes the number of a device."""
+    names = (
+        taken_of.search(data[max(0, found.start() - 80) : found.start()])
+        for taken, taken_of in _NUMBERED
+        for found in taken.finditer(data)
+    )
+    return frozenset(name[1].decode() for name in names if name is not None)
