@@ -236,7 +236,7 @@ def unfound(root: Path, strata: Collection[str], project: Project, path: Path, d
         module = parse(source.text)
     except (DecodeError, SyntaxError, ValueError, RecursionError):
         return found  # one finding says so
-    facts = Facts(source, module).informed(project.is_integer_option, project.is_flag, project.passed)
+    facts = Facts(source, module).informed(project.view(str(path)))
     spans = list(covered(source, findings))
     listed: dict[int, tuple[str, str]] = {}  # the stratum and the category of a line
     for category, node in occurrences(facts, module):

@@ -18,7 +18,7 @@ def use_of(code: str) -> Use:
     """Return what becomes of the value "cuda" of a module."""
     facts = Facts.read(dedent(code).encode())
     (value,) = (node for node in facts.tree.nodes if isinstance(node, ast.Constant) and node.value == "cuda")
-    return Destinations(facts, lambda _name: False, lambda _name, _place: False, lambda: False).of(value)
+    return Destinations(facts).of(value)
 
 
 @pytest.mark.parametrize(

@@ -151,18 +151,6 @@ def test_a_device_without_a_name_is_no_place_of_devices() -> None:
     assert "size" not in file.export(EXPORTS["scanned_places"])
 
 
-def test_functions_that_only_return_a_number() -> None:
-    file = ProjectFile(
-        b"import os, torch\nimport torch.distributed as dist\n"
-        b"def a(): return int(os.environ['LOCAL_RANK'])\n"
-        b"def b():\n    dist.init_process_group('gloo')\n    return dist.get_rank()\n"
-        b"def c():\n    global x\n    x = 1\n    return int(os.environ['LOCAL_RANK'])\n",
-        "x.py",
-    )
-    assert file.export(EXPORTS["numbers"]) == {"a()", "b()", "c()", "x"}
-    assert file.export(EXPORTS["pure_functions"]) == {"a"}
-
-
 def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:
     light = ProjectFile(b"from a import (\xff, b)\n", "x.py")
     assert {"a", "a.b"} <= light.imports

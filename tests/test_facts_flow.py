@@ -1,181 +1,132 @@
-"""`devicefix.facts.flow`: the order in which the statements of a function may run."""
+"""`devicefix.facts.project.flow`: values that go from one file to another."""
 
 from __future__ import annotations
 
-import ast
-
 import pytest
+from helpers import analyze
 
-from devicefix.facts.flow import Flow, Point, own_nodes, path_of, without_index
+from devicefix.facts.destinations import Use
+from devicefix.facts.project import Project, ProjectFile
+
+START = "import os\n\n\ndef start():\n    gpu = int(os.environ['LOCAL_RANK'])\n    return {}\n"
+RECORD = "from collections import namedtuple\n\nSetup = namedtuple('Setup', 'rank gpu')\n"
 
 
-def flow_of(code: str) -> Flow:
-    return Flow(ast.parse(code))
+def project(**files: str) -> Project:
+    return Project(ProjectFile(code.encode(), f"/p/{name}.py") for name, code in files.items())
 
 
-def at(flow: Flow, name: str) -> Point:
-    """Return the point that evaluates a name."""
-    (found,) = (
-        point
-        for point in flow.points
-        if any(isinstance(node, ast.Name) and node.id == name for node in point.nodes)
+@pytest.mark.parametrize(
+    ("returned", "part", "kinds"),
+    [
+        ("gpu", "", ["INDEX"]),
+        ("0, x, gpu", "2", ["INDEX"]),
+        ("0, x, gpu", "1", ["?"]),
+        ("0, *x", "0", ["?"]),
+        ("{'gpu': gpu}", "gpu", ["INDEX"]),
+        ("Setup(0, gpu)", "gpu", ["INDEX"]),
+        ("f(gpu)", "0", ["?"]),
+    ],
+)
+def test_what_a_function_of_another_file_returns(returned: str, part: str, kinds: list[str]) -> None:
+    files = project(env=RECORD + START.format(returned), main="from env import start")
+    assert files.kinds_of("/p/main.py", "env.start()", part) == kinds
+
+
+def test_a_field_that_may_change_is_not_certain() -> None:
+    record = "from dataclasses import dataclass\n\n\n@dataclass\nclass Setup:\n    gpu: int\n\n\n"
+    files = project(env=record + START.format("Setup(gpu)"), main="from env import start")
+    assert files.kinds_of("/p/main.py", "env.start()", "gpu") == ["INDEX", "?"]
+
+
+def test_an_import_is_followed_through_a_package() -> None:
+    names = {"/p/a/__init__.py": "from .b import *\nfrom .c import start", "/p/a/c.py": START.format("gpu")}
+    files = Project(ProjectFile(code.encode(), path) for path, code in names.items())
+    assert files.kinds_of("/p/main.py", "a.start()", "") == ["INDEX"]
+    assert files.kinds_of("/p/main.py", "a.other()", "") == []
+
+
+def test_a_function_that_only_returns_a_number_is_pure() -> None:
+    files = project(
+        env="import os, torch\nimport torch.distributed as dist\n"
+        "def a(): return int(os.environ['LOCAL_RANK'])\n"
+        "def b():\n    dist.init_process_group('gloo')\n    return dist.get_rank()\n"
+        "def c():\n    global x\n    x = 1\n    return int(os.environ['LOCAL_RANK'])\n",
     )
-    return found
+    assert [files.is_pure("/p/main.py", f"env.{name}()") for name in "abc"] == [True, False, False]
+    assert [files.kinds_of("/p/main.py", f"env.{name}()", "") for name in "abc"] == [["INDEX"]] * 3
 
 
-def reached(code: str, start: str = "start") -> set[str]:
-    """Return the names of one letter that may be evaluated after a point, and `EXIT`."""
-    flow = flow_of(code)
-    everything = {*flow.points, flow.exit}
-    points = set(flow.reachable([at(flow, start)], everything))
-    names = {
-        node.id for point in points for node in point.nodes if isinstance(node, ast.Name) if len(node.id) == 1
-    }
-    return names | ({"EXIT"} if flow.exit in points else set())
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("a\nstart\nb", {"b", "EXIT"}),
-        ("start\nif a:\n    b\nelse:\n    c\nd", {"a", "b", "c", "d", "EXIT"}),
-        ("if a:\n    start\nelse:\n    c\nd", {"d", "EXIT"}),
-        ("if a:\n    start\nelif b:\n    c\nelse:\n    d", {"EXIT"}),
-        ("if start:\n    b\nelif c:\n    d\nelse:\n    e", {"b", "c", "d", "e", "EXIT"}),
-        ("start\nreturn a\nb", {"a", "EXIT"}),
-        ("if start:\n    return a\nb", {"a", "b", "EXIT"}),
-        ("start\nraise a\nb", {"a"}),
-        ("while a:\n    start\n    b\nc", {"a", "b", "c", "EXIT"}),
-        ("while True:\n    start\n    a\nb", {"a"}),
-        ("while True:\n    start\n    if a: break\nb", {"a", "b", "EXIT"}),
-        ("while a:\n    start\n    break\n    b\nc", {"c", "EXIT"}),
-        ("while a:\n    start\n    continue\n    b\nc", {"a", "c", "EXIT"}),
-        ("while start:\n    b\nelse:\n    c", {"b", "c", "EXIT"}),
-        ("while a:\n    start\n    break\nelse:\n    c", {"EXIT"}),
-        ("for a in b:\n    start\n    c\nd", {"c", "d", "EXIT"}),
-        ("for a in start:\n    b\nelse:\n    c\nd", {"b", "c", "d", "EXIT"}),
-        ("for x in y:\n    for z in w:\n        start\n        break\n    a\nb", {"w", "a", "b", "EXIT"}),
-        ("with a as b:\n    start\n    c\nd", {"c", "d", "EXIT"}),
-        ("with start:\n    c\nd", {"c", "d", "EXIT"}),
-        ("try:\n    start\n    a\nexcept b:\n    c\nelse:\n    d\nfinally:\n    e\nf",
-         {"a", "b", "c", "d", "e", "f", "EXIT"}),
-        ("try:\n    a\nexcept b:\n    start\nelse:\n    d\nfinally:\n    e", {"e", "EXIT"}),
-        ("try:\n    a\nfinally:\n    start\nb", {"b", "EXIT"}),
-        ("match start:\n    case 1:\n        a\n    case _:\n        b\nc", {"a", "b", "c", "EXIT"}),
-        ("match x:\n    case 1:\n        start\n    case _:\n        b\nc", {"c", "EXIT"}),
-        ("start\ndef f():\n    a\nb", {"b", "EXIT"}),
-        ("start\nbreak\na", set()),
-    ],
-)  # fmt: skip
-def test_what_may_run_afterwards(code: str, expected: set[str]) -> None:
-    assert reached(code) == expected
-
-
-def test_reachable_ends_at_its_ends_and_stays_among() -> None:
-    flow = flow_of("start\na\nb\nc")
-    start, a, b, c = flow.points
-    everything = {*flow.points, flow.exit}
-    assert set(flow.reachable([start], everything, {b})) == {a, b}
-    assert set(flow.reachable([start], everything, {c}, {a})) == {a}
-    assert set(flow.reachable([start], {a, c})) == {a}
-
-
-def test_before() -> None:
-    flow = flow_of("if a:\n    b\nc")
-    test, body, after = flow.points
-    assert flow.before[after] == [test, body]
-    assert flow.before[test] == []
+def test_two_files_that_ask_each_other_know_nothing() -> None:
+    files = project(
+        a="from b import g\n\n\ndef f(gpu):\n    return g(gpu)\n",
+        b="from a import f\n\n\ndef g(gpu):\n    return f(gpu)\n",
+    )
+    assert files.kinds_of("/p/main.py", "a.f()", "") == ["?"]
 
 
 @pytest.mark.parametrize(
-    ("code", "reads"),
+    ("calls", "kinds"),
     [
-        ("f(x.y)", {"f", "x", "x.y"}),
-        ("x.append(y)", {"y"}),
-        ("x.append.z(y)", {"x", "x.append", "x.append.z", "y"}),
-        ("len(x)", set()),
-        ("len(f(x))", {"len", "f", "x"}),
-        ("x is None", set()),
-        ("x is not None", set()),
-        ("x == y", {"x", "y"}),
-        ("x.shape", set()),
-        ("x.size(0)", set()),
-        ("x[i] = y", {"i", "y"}),
-        ("x += y", {"x", "y"}),
-        ("x += [y]", {"y"}),
-        ("x = y", {"y"}),
-        ("del x", set()),
-        ("def f():\n    x", set()),
+        (["move(x, rank)"], ["INDEX"]),
+        (["move(x, device=rank)", "move(x, None)"], ["INDEX", "NONE"]),
+        (["move(x, rank)", "move(x, other)"], []),
+        (["move(x, torch.float16)"], ["DTYPE"]),
+        (["self.gpu = rank\nmove(x, self.gpu)"], ["INDEX"]),
     ],
 )
-def test_reads(code: str, reads: set[str]) -> None:
-    flow = flow_of(code)
-    if code.startswith("def"):
-        reads = {"x"}  # what a function reads when it is called
-    assert set().union(*(point.reads for point in flow.points)) == reads
-    assert set(flow.readers) == reads
+def test_what_other_files_pass(calls: list[str], kinds: list[str]) -> None:
+    start = "import torch\nfrom mv import move\nrank = torch.cuda.current_device()\n"
+    others = {f"main{number}": f"{start}{call}\n" for number, call in enumerate(calls)}
+    files = project(mv="def move(x, device):\n    return x.to(device)\n", **others)
+    assert files.passed("/p/mv.py", "move", "device", 1) == kinds
+    assert files.receives_number("/p/mv.py") is ("INDEX" in kinds)
+
+
+def test_a_name_that_too_many_files_mention_is_open() -> None:
+    call = "import torch\nfrom mv import move\nmove(x, torch.cuda.current_device())\n"
+    callee = "def move(x, device):\n    return x.to(device)\n"
+    few = project(mv=callee, **{f"main{number}": call for number in range(20)})
+    many = project(mv=callee, **{f"main{number}": call for number in range(21)})
+    assert few.passed("/p/mv.py", "move", "device", 1) == ["INDEX"]
+    assert many.passed("/p/mv.py", "move", "device", 1) == []
 
 
 @pytest.mark.parametrize(
-    ("code", "bound"),
+    ("body", "is_device"),
     [
-        ("x = y = 1", {"x", "y"}),
-        ("x, *y = z", {"x", "y"}),
-        ("x.y = 1", {"x.y"}),
-        ("x.data = 1", {"x"}),
-        ("x['a'] = 1", {"x['a']"}),
-        ("x[0] = 1", set()),
-        ("x: int = 1", {"x"}),
-        ("x: int", set()),
-        ("for x in y: pass", {"x"}),
-        ("with a as x: pass", {"x"}),
-        ("del x", {"x"}),
-        ("f(x := 1)", {"x"}),
-        ("import a.b", {"a"}),
-        ("import a.b as c", {"c"}),
-        ("from a import b", {"b"}),
-        ("def f(): ...", {"f"}),
-        ("class C: ...", {"C"}),
-        ("x += 1", set()),
+        ("x.to(where)", True),
+        ("other = where\n    y = [other]\n    x.to(y[0])", True),
+        ("print(where)", False),
     ],
 )
-def test_bound(code: str, bound: set[str]) -> None:
-    assert set(flow_of(code).binders) == bound
+def test_what_a_function_of_another_file_does_with_an_argument(body: str, is_device: bool) -> None:
+    files = project(mv=f"def move(x, where):\n    {body}  # device\n", main="from mv import move")
+    use = Use(files.use_of_argument("/p/main.py", "mv.move", 1))
+    assert (Use.DEVICE in use) is is_device
+
+
+def test_what_other_files_do_with_a_result() -> None:
+    files = project(
+        dev="GPU = 'cuda'\n\n\ndef get():\n    return GPU\n",
+        mv="def move(x, where):\n    return x.to(where)\n",
+        main="from dev import get\nfrom mv import move\nmove(x, get())\n",
+    )
+    assert Use.DEVICE in Use(files.use_of_result("/p/dev.py", "get"))
+    assert Use.DEVICE not in Use(files.use_of_result("/p/mv.py", "move"))
 
 
 @pytest.mark.parametrize(
-    ("code", "cleared"),
-    [
-        ("x.clear()", {"x"}),
-        ("del x", {"x"}),
-        ("del x[0]", {"x"}),
-        ("del x.y[:]", {"x.y"}),
-        ("x.pop()", set()),
-    ],
+    ("body", "taken"), [("int(d.split(':')[-1])", True), ("x.to(d)[0]", False), ("d.index + 1", True)]
 )
-def test_cleared(code: str, cleared: set[str]) -> None:
-    assert set(flow_of(code).clearers) == cleared
+def test_a_function_of_another_file_takes_the_number(body: str, taken: bool) -> None:
+    files = project(a=f"def world(d):\n    return {body}\n", main="from a import world")
+    assert files.takes_number_of("/p/main.py", "a.world", 0) is taken
 
 
-def test_own_nodes_leave_out_what_runs_later() -> None:
-    nodes = own_nodes(ast.parse("f(lambda: x, [y for y in z])"))
-    assert {node.id for node in nodes if isinstance(node, ast.Name)} == {"f", "y", "z"}
-
-
-@pytest.mark.parametrize(
-    ("code", "path"),
-    [
-        ("a", "a"),
-        ("a.b.c", "a.b.c"),
-        ("a['b'].c", "a['b'].c"),
-        ("a[0]", None),
-        ("a.data", None),
-        ("a()", None),
-    ],
-)
-def test_path_of(code: str, path: str | None) -> None:
-    assert path_of(ast.parse(code, mode="eval").body) == path
-
-
-def test_without_index() -> None:
-    assert ast.unparse(without_index(ast.parse("a[0].b[1][2]", mode="eval").body)) == "a[0].b"
+def test_numbers_are_fixed_through_files() -> None:
+    env = "import os\n\n\ndef start():\n    gpu = int(os.environ['LOCAL_RANK'])\n    return 0, gpu\n"
+    main = "import torch\nfrom env import start\n\nrank, device = start()\nx = torch.ones(2).to(device)\n"
+    output = analyze(main, path="main.py", others={"env.py": env}, fix=True).output
+    assert output is not None
+    assert b'.to(device if torch.cuda.is_available() else "cpu")' in output

@@ -8,6 +8,7 @@ import pytest
 from helpers import analyze
 
 from devicefix.facts import Facts, of_any_count, returns
+from devicefix.facts.others import Others
 
 AVAILABLE = "torch.cuda.is_available()"
 COUNT = "torch.cuda.device_count()"
@@ -173,11 +174,13 @@ def test_flags_that_depend_on_each_other() -> None:
 
 @pytest.mark.parametrize(("known", "expected"), [({"use_cuda"}, True), (set(), False)])
 def test_flag_of_another_file(known: set[str], expected: bool) -> None:
+    others = Others()
+    others.is_flag = known.__contains__  # type: ignore[assignment, method-assign]
     facts, node = parsed("self.use_cuda")
-    facts = facts.informed(known.__contains__, known.__contains__)
+    facts = facts.informed(others)
     assert facts.guards.implies(node) is expected
     facts, node = parsed("args.use_cuda")
-    assert not facts.informed(known.__contains__, known.__contains__).guards.implies(node)
+    assert not facts.informed(others).guards.implies(node)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import weakref
 import pytest
 
 from devicefix.facts import Facts
+from devicefix.facts.others import Others
 from devicefix.files.text import DecodeError
 
 
@@ -23,7 +24,10 @@ def test_what_is_not_a_module(data: bytes, error: type[Exception]) -> None:
 def test_informed_facts_share_the_tree_and_have_their_own_guards() -> None:
     facts = Facts.read(b"if self.use_cuda:\n    run()\n")
     (node,) = facts.tree.reads("run")
-    informed = facts.informed({"local_rank"}.__contains__, {"use_cuda"}.__contains__)
+    others = Others()
+    others.is_integer_option = {"local_rank"}.__contains__  # type: ignore[assignment, method-assign]
+    others.is_flag = {"use_cuda"}.__contains__  # type: ignore[assignment, method-assign]
+    informed = facts.informed(others)
     assert informed.tree is facts.tree
     assert not facts.is_guarded(node)
     assert informed.is_guarded(node)

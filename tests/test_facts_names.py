@@ -8,6 +8,7 @@ import pytest
 
 from devicefix.facts import Facts
 from devicefix.facts.names import option_names
+from devicefix.facts.others import Others
 from devicefix.files.text import parse
 
 
@@ -168,7 +169,9 @@ def test_options() -> None:
     assert not facts.is_integer_option("gpu")
     assert not facts.is_integer_option("n")
     assert not facts.is_integer_option("elsewhere")
-    informed = facts.informed({"elsewhere", "n"}.__contains__, set().__contains__)
+    others = Others()
+    others.is_integer_option = {"elsewhere", "n"}.__contains__  # type: ignore[assignment, method-assign]
+    informed = facts.informed(others)
     assert informed.is_integer_option("elsewhere")
     assert not informed.is_integer_option("n")
 

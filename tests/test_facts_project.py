@@ -116,7 +116,7 @@ def test_flags() -> None:
 
 def test_a_number_of_a_file_without_cuda_is_known() -> None:
     light = ProjectFile(b"WHERE = 0\n", "/p/config.py")
-    assert Project([light]).is_number("/p/main.py", "config.WHERE")
+    assert Project([light]).kinds_of("/p/main.py", "config.WHERE", "") == ["INDEX"]
 
 
 def test_a_variable_that_chooses_a_library_is_known() -> None:

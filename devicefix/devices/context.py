@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
@@ -75,9 +75,7 @@ class Context:
     @cached_property
     def destinations(self) -> Destinations:
         """Where the values of the module go."""
-        project = self.project
-        is_imported = partial(project.is_imported, self.devices.path)
-        return Destinations(self.facts, project.is_device_place, project.receives_device, is_imported)
+        return Destinations(self.facts)
 
     @cached_property
     def compiled(self) -> TorchScript:

@@ -12,7 +12,6 @@ from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.bound import Bound
 from devicefix.facts.certain import certain_device, means_cuda
 from devicefix.facts.guards.answers import AVAILABLE
-from devicefix.facts.names import unknown
 from devicefix.facts.values import cpu, cuda_string, current_device, device_name
 
 _WRITES = re.compile(r"globals\(\)\s*(?:\[[^]]*\]\s*=(?!=)|\.(?:update|setdefault|__setitem__)\b)")
@@ -38,7 +37,7 @@ class KnownDevices:
         bound: Bound,
         star_names: Callable[[], Mapping[str, bool]],
         may_ask: Callable[[ast.AST], bool],
-        is_set_elsewhere: Callable[[str], bool] = unknown,
+        is_set_elsewhere: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._star_names = star_names
         self._facts = facts

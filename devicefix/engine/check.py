@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -95,12 +95,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.devices.context import Context
     from devicefix.rules.registry import ORDER, RULES, by_position
 
-    imported = (
-        partial(project.is_number, path),
-        partial(project.is_pure, path),
-        partial(project.is_only_guarded, path),
-    )
-    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, *imported)
+    facts = facts.informed(project.view(path))
     options = replace(_rule_options(settings), seen=settings.evidence.seen_in(path))
     context = Context(facts.source, facts, project, path, options)
     on = [

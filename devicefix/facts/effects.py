@@ -62,7 +62,7 @@ def _is_effect(facts: Facts, node: ast.Call, calls: int) -> bool:
     name = facts.resolve(node.func)
     if name is not None and name.startswith(_MODULES):
         return _EFFECTS.match(name) is not None
-    if name is not None and facts.is_pure(name):
+    if name is not None and facts.others.is_pure(name):
         return False
     own = facts.guards.refusals.own_function(node.func)
     if own is None:

@@ -9,7 +9,8 @@ from functools import cached_property
 
 from devicefix.facts.guards import Built, Guards
 from devicefix.facts.kinds import KindsOf
-from devicefix.facts.names import Names, Passed, Question, nothing_passed, unknown
+from devicefix.facts.names import Names
+from devicefix.facts.others import Others
 from devicefix.files.text import Source, parse
 
 _OTHERS = re.compile(  # no alternative begins with a group or `\b`: then the search is several times as fast
@@ -51,25 +52,10 @@ class Facts(Names):
         source = Source(data)
         return cls(source, parse(source.text))
 
-    def informed(
-        self,
-        is_option: Question,
-        is_flag: Question,
-        passed: Passed = nothing_passed,
-        *others: Question,
-    ) -> Facts:
-        """Return these facts with answers from the other files; the tree is shared.
-
-        Args:
-            is_option: see `Names`.
-            is_flag: see `Names`.
-            passed: see `Names`.
-            others: `is_number`, `is_pure` and `is_only_guarded`, as far as they are known.
-        """
+    def informed(self, others: Others) -> Facts:
+        """Return these facts with answers from the other files; the tree is shared."""
         more = copy(self)
-        more._is_option, more.is_flag, more.passed = is_option, is_flag, passed
-        known = [*others, unknown, unknown, unknown]
-        more.is_number, more.is_pure, more.is_only_guarded = known[:3]
+        more.others = others
         more.guards = Guards(more)
         more._answers = {}
         more.built = Built(more)

@@ -7,27 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from devicefix.facts.others import Others
 from devicefix.facts.reaching import reaching
 from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.tree import Tree
 from devicefix.files.text import Source
 
-Question = Callable[[str], bool]
-Passed = Callable[[str, str, int], Sequence[str]]
 Answer = TypeVar("Answer")
 
 _HOPS = 4  # how many names to follow from one to the next: `a = torch`, `b = a`
-
-
-def unknown(_name: str) -> bool:
-    """Return False: without the other files, nothing is known about them."""
-    return False
-
-
-def nothing_passed(_function: str, _parameter: str, _position: int) -> Sequence[str]:
-    """Return nothing: without the other files, no calls in them are known."""
-    return ()
 
 
 class Names:
@@ -36,30 +25,13 @@ class Names:
     Args:
         source: the module's text.
         module: its syntax tree.
-        is_option: whether a name is that of an option that is an int in the other files.
-        is_flag: whether other files set an attribute, and only to values that are true only with CUDA.
-        passed: the kinds of what other files pass to a function for a parameter, by its name and position.
 
     Attributes:
-        is_number: whether an import by its full name is an int; with `()`, whether it returns one.
-        is_pure: whether an imported function returns an int, and does nothing else.
-        is_only_guarded: whether other files use a function or class of the module, and only with CUDA.
+        others: the other files of the project.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        module: ast.Module,
-        is_option: Question = unknown,
-        is_flag: Question = unknown,
-        passed: Passed = nothing_passed,
-    ) -> None:
-        self._is_option = is_option
-        self.is_flag = is_flag
-        self.passed = passed
-        self.is_number: Question = unknown
-        self.is_pure: Question = unknown
-        self.is_only_guarded: Question = unknown
+    def __init__(self, source: Source, module: ast.Module) -> None:
+        self.others = Others()
         self.source = source
         self.tree = Tree(module, source.text)
         self._resolved: dict[ast.expr, str | None] = {}
@@ -192,7 +164,7 @@ class Names:
     def is_integer_option(self, name: str) -> bool:
         """Return whether an attribute is an option of the command line that is always an int."""
         kinds = self._kinds_of_options.get(name)
-        return kinds == {"int"} or (not kinds and self._is_option(name))
+        return kinds == {"int"} or (not kinds and self.others.is_integer_option(name))
 
     @cached_property
     def _kinds_of_options(self) -> dict[str, set[str]]:

@@ -11,6 +11,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
 from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.origins import literals
+from devicefix.facts.reaching import BINDINGS, reaching
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding, Fix
@@ -56,6 +57,11 @@ def _length(devices: ast.expr) -> int | None:
         case ast.UnaryOp():
             return 1
     return None
+
+
+_SETTINGS = (
+    "device_map", "accelerator", "max_memory", "attn_implementation", "use_flash_attention_2",
+)  # fmt: skip
 
 
 class HardWiredFlag(Rule):
@@ -293,6 +299,19 @@ class HardWiredFlag(Rule):
 
                 options = {"attn_implementation": "flash_attention_2"}
                 model = AutoModel.from_pretrained(name, **options)
+            """,
+        ),
+        Example(
+            "an implementation of attention in a variable with two values",
+            before="""
+                from transformers import AutoModel  # with torch
+
+                def load(path, fast):
+                    if fast:
+                        kind = "flash_attention_2"
+                    else:
+                        kind = "sdpa"
+                    return AutoModel.from_pretrained(path, attn_implementation=kind)
             """,
         ),
         Example(
@@ -828,7 +847,7 @@ class HardWiredFlag(Rule):
 
     def _check_setting(self, name: str, value: ast.expr) -> Iterator[Finding]:
         """Check the value of a setting whose name is unique to transformers, accelerate or Lightning."""
-        for node, leaf in self._leaves(name, value):
+        for node, leaf in self._leaves(name, value) if name.endswith(_SETTINGS) else ():
             advice, copes = "", False
             if name == "device_map" and self._maps_to_cuda(leaf):
                 advice = _LOADS
@@ -844,7 +863,8 @@ class HardWiredFlag(Rule):
             elif name == "use_flash_attention_2" and isinstance(leaf, ast.Constant) and leaf.value is True:
                 advice = "needs flash-attn, which needs CUDA; set it only if CUDA is available"
                 copes = self._libraries.copes(node, "flash")
-            if advice and not copes and not self.facts.is_guarded(leaf):
+            known = node in self.context.handled  # two settings may be of one variable
+            if advice and not copes and not known and not self.facts.is_guarded(leaf):
                 self.context.mark_handled(node)
                 code = self.context.source.code(leaf)
                 setting = f"{name}={code}" if "\n" not in code else name
@@ -859,10 +879,16 @@ class HardWiredFlag(Rule):
                     todo += (orelse, body)
                 case ast.BoolOp(values=values):
                     todo += reversed(values)
-                case ast.Name(id=variable) if variable != name and (bound := self.facts.value(part)):
-                    yield part, bound
+                case ast.Name(id=variable) if variable != name and (bound := self._bound(part)):
+                    yield from ((part if len(bound) == 1 else each, each) for each in bound)
                 case _:
                     yield part, part
+
+    def _bound(self, variable: ast.Name) -> list[ast.expr]:
+        """Return what a variable may be bound to where it is read, nothing if that is not known."""
+        bindings = reaching(self.facts.tree, variable, self.facts.bindings(variable))
+        values = [each.value for each in bindings[:BINDINGS] if each.value is not None]
+        return values if len(values) == len(bindings) else []
 
     def _maps_to_cuda(self, value: ast.expr) -> bool:
         """Return whether a device map, or a device for everything, is of CUDA."""

@@ -73,9 +73,7 @@ class Arguments(Stores, ABC):
     def _foreign(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> None:
         """Follow the argument of a function of which only the name is known."""
         name = last_name(function)
-        if not layers and (
-            takes_device(self.facts, function, place) or self.destinations.receives_device(name, place)
-        ):
+        if not layers and (takes_device(self.facts, function, place) or self._receives(function, place)):
             self.use |= Use.DEVICE
             if len(call.args) + len(call.keywords) > 1 and self.facts.call(call, "torch.device"):
                 self.use |= Use.NUMBERED
@@ -83,6 +81,13 @@ class Arguments(Stores, ABC):
             if layers and layers[0] and not layers[0].isdigit():
                 self._key(layers[0], layers[1:])
             self.use |= Use.SHOWN if name in SHOWS else Use.UNKNOWN
+
+    def _receives(self, function: ast.expr, place: Place) -> bool:
+        """Return whether a function of another file takes an argument for a device."""
+        full = self.facts.resolve(function)
+        if full is not None and Use.DEVICE in Use(self.others.use_of_argument(full, place)):
+            return True
+        return self.others.receives_device(last_name(function), place)
 
     def _harmless(self, call: ast.Call, function: ast.expr, layers: Layers) -> Use:
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
@@ -226,6 +231,7 @@ class Arguments(Stores, ABC):
             return
         name = function.name
         self._leave(name)
+        self.use |= Use(self.others.use_of_result(name)) & Use.DEVICE
         if any(last_name(decorator) in PROPERTIES for decorator in function.decorator_list):
             self._attribute(name, layers)
             return

@@ -5,12 +5,26 @@ from __future__ import annotations
 import ast
 
 from devicefix.facts.destinations.arguments import Arguments
-from devicefix.facts.destinations.places import SHOWS, Layers, Places, Use, position_of, text_of_literal
+from devicefix.facts.destinations.places import (
+    SHOWS,
+    Function,
+    Layers,
+    Places,
+    Use,
+    position_of,
+    text_of_literal,
+)
 from devicefix.facts.scopes import captures
+from devicefix.facts.sinks import Place
 
 
 class Trail(Arguments):
     """The places that one value reaches."""
+
+    def follow_parameter(self, function: Function, place: Place) -> Use:
+        """Follow what a function gets for a parameter."""
+        self._parameter(function, place, ())
+        return self._finish()
 
     def _step(self, node: ast.expr, layers: Layers) -> None:  # noqa: C901, PLR0912 (one case a kind of node)
         parent = self.tree.parents.get(node)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Flag, auto
 from functools import cached_property
 
 from devicefix.facts.module import Facts
-from devicefix.facts.sinks import Place, is_of_tensor
+from devicefix.facts.sinks import is_of_tensor
 from devicefix.facts.values import last_name
 
 # The containers around a value, the outer one first: each by the value's key or position, empty if any.
@@ -38,24 +38,11 @@ class Places:
     """The places of a module that read what is stored under a name.
 
     Args:
-        facts: the facts of the module.
-        is_device_place: whether any file of the project passes on a name, attribute or key as a device.
-        receives_device: whether a function of the project, by its name, does so with a parameter, by its
-            keyword or position.
-        is_imported: whether another file imports the module, and may read its names.
+        facts: the facts of the module, with what the other files show.
     """
 
-    def __init__(
-        self,
-        facts: Facts,
-        is_device_place: Callable[[str], bool],
-        receives_device: Callable[[str, Place], bool],
-        is_imported: Callable[[], bool],
-    ) -> None:
+    def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.is_device_place = is_device_place
-        self.receives_device = receives_device
-        self.is_imported = is_imported
         self.known: dict[tuple[object, Layers], Use] = {}  # by place, and by what is around the value there
 
     def attribute_reads(self, name: str) -> Iterator[ast.expr]:

@@ -31,6 +31,7 @@ class Stores(ABC):
         self.destinations = destinations
         self.facts = destinations.facts
         self.tree = destinations.facts.tree
+        self.others = destinations.facts.others
         self.use = Use.NOTHING
         self._nested = nested
         self._seen: set[tuple[object, Layers]] = set()
@@ -107,7 +108,10 @@ class Stores(ABC):
         if scope.is_class:
             self._attribute(name, layers)
         elif scope.is_module:
-            self._leave(name, self.destinations.is_device_place(name) and self.destinations.is_imported())
+            self._leave(
+                name,
+                self.others.is_device_place(name) and self.others.is_imported(),
+            )
         self._reach_place((scope, name), self.facts.reads_in(scope, name), layers)
 
     def _attribute(self, name: str, layers: Layers, *, shared: bool = True) -> None:
@@ -122,7 +126,7 @@ class Stores(ABC):
 
     def _leave(self, name: str, shared: bool = True) -> None:
         """Follow a value to the other files, which may read it by a name if it is shared."""
-        known = shared and self.destinations.is_device_place(name)
+        known = shared and self.others.is_device_place(name)
         self.use |= Use.DEVICE if known else Use.UNKNOWN
 
     def _is_mock(self, node: ast.expr) -> bool:

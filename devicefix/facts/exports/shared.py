@@ -10,9 +10,7 @@ from devicefix.facts.backends import backend_values
 from devicefix.facts.backends import compared_backends as compared
 from devicefix.facts.backends import passed_backends as passed
 from devicefix.facts.certain import certain_device
-from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.export import of_bytes, of_facts
-from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.namespaces import namespace_functions as returning_namespaces
 from devicefix.facts.passed import passed_kinds as kinds_passed
@@ -20,14 +18,8 @@ from devicefix.facts.precision import Precision
 from devicefix.facts.refused_devices import refused_parameters as refused
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.torchscript import TorchScript
-from devicefix.facts.values import integer
 
 _OF_CUDA = re.compile("cuda|gpu")
-_NUMBERS = ("= int(", "return int(", "get_rank(", "current_device(", "get_device(")
-_NUMBER = (
-    rb"(?:\A|\n)\w+[ \t]*(?::[ \t]*int[ \t]*)?=[ \t]*\d|= int\(|return int\(|get_(?:rank|device)\("
-    rb"|current_device\("
-)
 _GROUPS = (b"process_group", b"new_group", b"new_subgroups", b"init_distributed", b"Backend")
 _DEVICES = (b".to(", b"device", b"map_location")
 
@@ -144,18 +136,6 @@ def cuda_extensions(facts: Facts) -> frozenset[str]:
     return frozenset(_cuda_extensions(facts))
 
 
-@of_facts(pattern=_NUMBER, anywhere=True)
-def numbers(facts: Facts) -> frozenset[str]:
-    """Return the variables of the module that are ints, and its functions that return one, as `f()`."""
-    return frozenset(_numbers(facts))
-
-
-@of_facts(pattern=_NUMBER, anywhere=True)
-def pure_functions(facts: Facts) -> frozenset[str]:
-    """Return those of the functions that do nothing else."""
-    return frozenset(_pure(facts, numbers(facts)))
-
-
 @of_facts(b"cuda", b"gpu", anywhere=True)
 def flags(facts: Facts) -> dict[str, bool]:
     """Return attributes of objects that the module sets; true for those that only CUDA makes true."""
@@ -178,31 +158,6 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
                 chosen = any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around)
                 if not (chosen and for_cpu):
                     yield name.value
-
-
-def _numbers(facts: Facts) -> Iterator[str]:
-    """Yield the variables of the module that are ints, and its functions that return one, as `f()`."""
-    for name, bindings in facts.tree.root.bindings.items():
-        if len(bindings) == 1 and integer(bindings[0].value):
-            yield name
-    functions: dict[ast.FunctionDef, None] = {}  # in order, each once
-    for node in facts.tree.nodes_with(*_NUMBERS):
-        if isinstance(node, (ast.Assign, ast.Return)):
-            function = facts.tree.scope(node).node
-            if isinstance(function, ast.FunctionDef) and facts.tree.parents[function] is facts.tree.module:
-                functions[function] = None
-            elif isinstance(node, ast.Assign) and function is facts.tree.module:
-                for target in node.targets:
-                    if isinstance(target, ast.Name) and facts.kinds.of(target).are({Kind.INDEX}):
-                        yield target.id
-    yield from (f"{each.name}()" for each in functions if facts.kinds.returned(each).are({Kind.INDEX}))
-
-
-def _pure(facts: Facts, numbers: frozenset[str]) -> Iterator[str]:
-    """Yield those of the functions that return an int which do nothing else."""
-    for node in facts.tree.module.body if numbers else ():
-        if isinstance(node, ast.FunctionDef) and f"{node.name}()" in numbers and only_returns(facts, node):
-            yield node.name
 
 
 def _flags(facts: Facts) -> dict[str, bool]:

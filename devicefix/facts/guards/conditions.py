@@ -272,7 +272,7 @@ class Conditions(ABC):
         """Return whether every value that a flag may have here is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
-            return self.facts.is_flag(node.attr) or self._own_property(node, depth)
+            return self.facts.others.is_flag(node.attr) or self._own_property(node, depth)
         flag = id(bindings)
         if isinstance(node, ast.Name) and (near := self._near(node)):
             flag, bindings = id(node), near

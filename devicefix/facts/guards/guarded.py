@@ -130,7 +130,7 @@ class Guards(Decided):
 
     def _is_called_with_cuda(self, child: ast.stmt) -> bool:
         """Return whether all files that use a function or class do so only where CUDA is available."""
-        if not isinstance(child, (ast.FunctionDef, ast.ClassDef)) or not self.facts.is_only_guarded(
+        if not isinstance(child, (ast.FunctionDef, ast.ClassDef)) or not self.facts.others.is_only_guarded(
             child.name
         ):
             return False

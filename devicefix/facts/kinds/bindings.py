@@ -26,8 +26,8 @@ class Bindings(Parameters, Objects):
     def _path(self, node: ast.Name | ast.Attribute, depth: int) -> Kinds:
         resolved = self._facts.resolve(node)
         if resolved is not None:
-            is_number = self._facts.is_number(resolved)
-            return Kinds({Kind.INDEX: node}) if is_number else of_reference(node, resolved)
+            known = self._elsewhere(node, resolved)
+            return of_reference(node, resolved) if known is None else known
         if isinstance(node, ast.Name):
             found = self._facts.tree.scope(node).lookup(node.id)
             return self._of_star(node) if found is None else self._bound(node, node.id, found[1], depth)
@@ -41,8 +41,8 @@ class Bindings(Parameters, Objects):
     def _of_star(self, node: ast.Name) -> Kinds:
         """Return the kinds of a name that only a star import may bind."""
         modules = self._facts.tree.star_imports
-        is_number = any(self._facts.is_number(f"{module}.{node.id}") for module in modules)
-        return Kinds({Kind.INDEX: node}) if is_number else UNKNOWN
+        found = (self._elsewhere(node, f"{module}.{node.id}") for module in modules)
+        return next((each for each in found if each is not None), UNKNOWN)
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Kinds:
         option = self._option(node, depth)
@@ -54,7 +54,9 @@ class Bindings(Parameters, Objects):
             return Kinds({Kind.TENSOR: node})
         if node.attr == "device" and self.of(node.value, depth).are({Kind.TENSOR}):
             return Kinds({Kind.DEVICE: node})
-        return self._stored(node, depth) | UNKNOWN
+        made = node.value if isinstance(node.value, ast.Call) else self._facts.value(node.value)
+        known = self._of_result(made, node.attr)
+        return self._stored(node, depth) | UNKNOWN if known is None else known
 
     def _option(self, node: ast.Attribute, depth: int) -> Kinds | None:
         """Return the kinds of an option of the command line that is always an int, or None."""
@@ -137,7 +139,7 @@ class Bindings(Parameters, Objects):
                 ]
                 if found and None not in found:
                     return union(self.of(part, depth) for part in found if part is not None)
-                return self._parts(value, depth) | UNKNOWN
+                return self._unpacked(targets, value, name) or self._parts(value, depth) | UNKNOWN
             case ast.withitem(context_expr=value):
                 return self._parts(value, depth) | self._of_method(value, "__enter__", depth) | UNKNOWN
             case ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
@@ -157,6 +159,16 @@ class Bindings(Parameters, Objects):
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
                 return Kinds({Kind.OTHER: node})
         return UNKNOWN
+
+    def _unpacked(self, targets: Sequence[ast.expr], value: ast.expr, name: str) -> Kinds | None:
+        """Return the kinds of what a name gets of a tuple that a function of another file returns."""
+        for target in targets:
+            for place, element in enumerate(getattr(target, "elts", ())):
+                if isinstance(element, ast.Starred):
+                    return None
+                if isinstance(element, ast.Name) and element.id == name:
+                    return self._of_result(value, str(place))
+        return None
 
     def _returned_by(self, value: ast.expr) -> list[ast.expr]:
         """Return what a call of a function of the module may return, or else the value itself."""

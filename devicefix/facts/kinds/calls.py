@@ -35,8 +35,8 @@ class Calls(Objects):
             return Kinds({OF_CALLS[name]: node})
         if name is not None and name.startswith("torch."):
             return of_torch(node, name)
-        if name is not None and self._facts.is_number(f"{name}()"):
-            return Kinds({Kind.INDEX: node})
+        if name is not None and (known := self._of_result(node)) is not None:
+            return known
         if isinstance(node.func, ast.Attribute):
             method = self._method(node, node.func, depth)
             if method is not None:

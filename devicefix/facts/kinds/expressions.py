@@ -73,6 +73,10 @@ class KindsOf(Calls, Bindings):
             return kinds
         if isinstance(index, ast.Slice):
             return UNKNOWN
+        made = value if isinstance(value, ast.Call) else self._facts.value(value)
+        key = index.value if isinstance(index, ast.Constant) else None
+        if key is not None and (known := self._of_result(made, str(key))) is not None:
+            return known
         found = self.elements(value, depth)
         if not found.unknown:
             return found

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from weakref import proxy
 
 from devicefix.facts.guards import Guards
-from devicefix.facts.kinds.kind import UNKNOWN, Kinds
+from devicefix.facts.kinds.kind import UNKNOWN, Kinds, of_names
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Binding
 
@@ -62,6 +62,18 @@ class Inference(ABC):
         if not self._assumed:
             self._known[key] = found
         return found
+
+    def _elsewhere(self, node: ast.AST, name: str, part: str = "") -> Kinds | None:
+        """Return the kinds of an import by its full name, None if the other files show nothing of it."""
+        if name.startswith("torch."):
+            return None
+        found = self._facts.others.kinds_of(name, part)
+        return of_names(found, node) if found else None
+
+    def _of_result(self, call: ast.expr | None, part: str = "") -> Kinds | None:
+        """Return the kinds of what a function of another file returns, or of a part of it."""
+        name = self._facts.resolve(call.func) if isinstance(call, ast.Call) else None
+        return None if call is None or name is None else self._elsewhere(call, f"{name}()", part)
 
     @abstractmethod
     def _of(self, node: ast.expr, depth: int) -> Kinds:

@@ -84,6 +84,12 @@ class Kinds:
 UNKNOWN = Kinds(unknown=True)
 
 
+def of_names(names: Iterable[str], node: ast.AST) -> Kinds:
+    """Return the kinds that another file shows by their names, each shown by a node of this one."""
+    names = set(names)
+    return Kinds({kind: node for kind in Kind if kind.name in names}, unknown=not names or "?" in names)
+
+
 def union(kinds: Iterable[Kinds]) -> Kinds:
     """Return the kinds of a value that may be any of several."""
     found = Kinds()

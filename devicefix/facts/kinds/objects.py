@@ -169,6 +169,23 @@ def _constructors(facts: Names, name: str) -> Iterator[tuple[str, int]]:
                     yield called, names.index(name)
 
 
+def field_of(facts: Names, value: ast.expr, part: str) -> ast.expr | None:
+    """Return a part of a tuple by its position, of a dictionary by its key, or of a record by its field."""
+    match value:
+        case ast.Tuple(elts=elements) | ast.List(elts=elements) if part.isdigit():
+            starred = any(isinstance(each, ast.Starred) for each in elements)
+            return elements[int(part)] if int(part) < len(elements) and not starred else None
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            return next(
+                (each for key, each in pairs if isinstance(key, ast.Constant) and key.value == part), None
+            )
+        case ast.Call(func=function):
+            place = dict(_constructors(facts, part)).get(last_name(function))
+            return None if place is None else argument_of(value, part, place)
+    return None
+
+
 def names_of_fields(fields: ast.expr) -> list[str]:
     """Return the names of the fields of a named tuple."""
     parts = fields.elts if isinstance(fields, (ast.List, ast.Tuple)) else [fields]

@@ -53,7 +53,7 @@ class Parameters(Annotations):
         )
         positional = [*function.args.posonlyargs, *function.args.args]
         position = positional.index(parameter) - method if parameter in positional else -1
-        found = self._facts.passed(name, parameter.arg, position)
+        found = self._facts.others.passed(name, parameter.arg, position)
         return Kinds({Kind[kind]: parameter for kind in found})
 
     def _arguments(self, function: Function, parameter: ast.arg, depth: int) -> Iterator[Kinds]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from devicefix.facts.module import Facts
-from devicefix.facts.names import Names, unknown
+from devicefix.facts.names import Names
 from devicefix.facts.precision.conversions import Conversions, class_around
 from devicefix.facts.precision.dtypes import Dtypes
 from devicefix.facts.precision.tables import CASTING, EMBEDDINGS, NORMS, SAME_ATTRIBUTES
@@ -30,7 +30,7 @@ class Expressions(ABC):
         is_mixing: Whether a call of an imported class's instances lets two types meet.
     """
 
-    def __init__(self, facts: Facts, is_mixing: Callable[[str], bool] = unknown) -> None:
+    def __init__(self, facts: Facts, is_mixing: Callable[[str], bool] = lambda _: False) -> None:
         self._facts = facts
         self._tree = facts.tree
         self._is_mixing = is_mixing

@@ -7,12 +7,11 @@ from copy import copy
 
 from devicefix.facts.exports.classes import has_effects
 from devicefix.facts.project.compiled import Compiled
-from devicefix.facts.project.names import SharedNames
+from devicefix.facts.project.flow import Flow
 from devicefix.facts.project.questions import remembered
-from devicefix.facts.project.values import Values
 
 
-class Project(SharedNames, Values, Compiled):
+class Project(Flow, Compiled):
     """The facts of all files together.
 
     Attributes:

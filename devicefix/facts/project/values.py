@@ -6,13 +6,8 @@ import os.path
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
+from devicefix.facts.exports.number_calls import compared_parameters
 from devicefix.facts.exports.options import options
-from devicefix.facts.exports.passed_numbers import (
-    UNKNOWN,
-    Parameter,
-    compared_parameters,
-    passed_numbers,
-)
 from devicefix.facts.exports.shared import (
     Parameters,
     backend_receivers,
@@ -22,22 +17,15 @@ from devicefix.facts.exports.shared import (
     device_receivers,
     flags,
     namespace_functions,
-    numbers,
     passed_backends,
-    passed_kinds,
-    pure_functions,
     refusing,
     scanned_places,
     scanned_receivers,
 )
 from devicefix.facts.exports.texts import library_choices, named_configurations, numbered_names
-from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
-
-_NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
-
 
 Selected = tuple[tuple[str, int, str], ...]  # the keys of CUDA devices, each with its line and value
 FindConfigured = Callable[[Iterable[ProjectFile]], Iterable[tuple[str, Selected]]]
@@ -132,75 +120,12 @@ class Values(Files):
         )
 
     @remembered
-    def passed(self, function: str, parameter: str, position: int) -> list[str]:
-        """Return the kinds of what is passed to functions of a name for a parameter."""
-        asked = Parameter(function, parameter, position)
-        return sorted(self._scanned(asked) | self._numbers(asked))
-
-    @remembered
-    def receives_number(self, path: str) -> bool:
-        """Return whether the file at `path` passes on as a device what calls show to be a GPU's number."""
-        file = self.file(path)
-        if file is None or not self._gets_numbers(file):
-            return False
-        return any("INDEX" in self._numbers(Parameter(name, *place)) for name, place in _receivers(file))
-
-    @remembered
     def compares(self, path: str, name: str, place: int | str) -> bool:
         """Return whether a function that the file at `path` imports compares an argument with an int."""
         module, _, function = name.rpartition(".")
         target = self.find(path, module) if module else None
         compared = target.export(compared_parameters) if target is not None else ()
         return any(called == function and place in parameter for called, parameter in compared)
-
-    def _scanned(self, parameter: Parameter) -> set[str]:
-        """Return the kinds of what the text of calls shows that they pass for a parameter."""
-        return {
-            kind
-            for _, found in self.exporting(passed_kinds, parameter.function)
-            for function, (place, kind) in found
-            if function == parameter.function and place in (parameter.name, parameter.position)
-        }
-
-    def _numbers(self, parameter: Parameter) -> set[str]:
-        """Return the kinds of what calls pass for a parameter, also through others, if they are numbers.
-
-        One call that passes another value, or one that is not known, and there are none.
-        """
-        todo, seen, kinds = [parameter], set[Parameter](), set[str]()
-        while todo:
-            each = todo.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            sources = {
-                source
-                for _, found in self.exporting(passed_numbers, each.function)
-                for function, (place, source) in found
-                if function == each.function and place in (each.name, each.position)
-            }
-            sources |= self._scanned(each) or ({UNKNOWN} if not sources else set())
-            for source in sources:
-                through = Parameter.read(source)
-                todo += [through] if through is not None else []
-                kinds |= set() if through is not None else {source}
-        return kinds if "INDEX" in kinds and kinds <= _NUMBERS else set()
-
-    @remembered
-    def is_number(self, path: str, name: str) -> bool:
-        """Return whether what the file at `path` imports by its full name is an int, or returns one."""
-        module, _, last = name.rpartition(".")
-        target = self.find(path, module) if module and last else None
-        if target is None or not target.holds(last.removesuffix("()").encode()):
-            return False
-        return last in target.export(numbers)
-
-    @remembered
-    def is_pure(self, path: str, name: str) -> bool:
-        """Return whether a function that the file at `path` imports returns an int, and does nothing else."""
-        module, _, last = name.rpartition(".")
-        target = self.find(path, module) if module else None
-        return target is not None and last in target.export(pure_functions)
 
     @remembered
     def is_chosen(self, path: str, name: str, library: str) -> bool:
@@ -268,31 +193,6 @@ class Values(Files):
             for each, line, value in values
             if each == key
         ]
-
-    def _gets_numbers(self, file: ProjectFile) -> bool:
-        """Return whether a function or class of a file may get a number from another file."""
-        return any(map(file.defines, self._called_with_numbers))
-
-    @cached_property
-    def _called_with_numbers(self) -> frozenset[str]:
-        """The names of the functions that calls pass the number of a GPU, also one that they were passed."""
-        new = {
-            function
-            for file in self.holding(b"rank", b"gpu")
-            for function, (_, source) in file.export(passed_numbers)
-            if source == Kind.INDEX.name
-        }
-        found: set[str] = set()
-        while new:
-            found |= new
-            defining = (file for name in new for file in self.mentioning(name) if file.defines(name))
-            new = {
-                function
-                for file in set(defining)
-                for function, (_, source) in file.export(passed_numbers)
-                if (through := Parameter.read(source)) is not None and through.function in new
-            } - found
-        return frozenset(found)
 
 
 def _receivers(file: ProjectFile) -> Parameters:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
 from devicefix.facts.effects import has_effects
-from devicefix.facts.exports.passed_numbers import argument_place
+from devicefix.facts.exports.number_calls import argument_place
 from devicefix.facts.kinds import NUMBERS
 from devicefix.facts.scopes import Scope
 from devicefix.rules.shared.functions import Functions

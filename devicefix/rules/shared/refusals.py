@@ -364,6 +364,14 @@ def refusing(context: Context, device: ast.expr) -> ast.stmt | None:
 
 def refusing_function(context: Context, device: ast.expr) -> str | None:
     """Return the name of a function of another file that gets a device and ends the program on the CPU, or None."""
+    for name, place in passed_to(context, device):
+        if context.project.refuses_cpu(context.devices.path, name, place):
+            return name.rpartition(".")[2]
+    return None
+
+
+def passed_to(context: Context, device: ast.expr) -> Iterator[tuple[str, int | str]]:
+    """Yield the imported functions that get a device, by their full names, each with the place of the argument."""
     for use in _uses(context, device):
         parent = context.facts.tree.parents.get(use)
         call = context.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
@@ -371,9 +379,7 @@ def refusing_function(context: Context, device: ast.expr) -> str | None:
             place = parent.arg if isinstance(parent, ast.keyword) else call.args.index(use)
             name = context.facts.resolve(call.func)
             if name is not None and place is not None:
-                if context.project.refuses_cpu(context.devices.path, name, place):
-                    return name.rpartition(".")[2]
-    return None
+                yield name, place
 
 
 def _uses(context: Context, device: ast.expr) -> Iterator[ast.expr]:

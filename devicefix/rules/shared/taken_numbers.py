@@ -8,7 +8,7 @@ from devicefix.devices.context import Context
 from devicefix.facts.taken_numbers import number_taken
 from devicefix.facts.uses import Variable
 from devicefix.model import Finding
-from devicefix.rules.shared.refusals import refusing, refusing_function
+from devicefix.rules.shared.refusals import passed_to, refusing, refusing_function
 
 
 def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Finding:
@@ -28,11 +28,21 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         why = f"line {check.lineno} does not allow the CPU"
     elif (function := refusing_function(context, device)) is not None:
         why = f"`{function}` does not allow the CPU"
+    elif (taker := _taking_function(context, device)) is not None:
+        why = f"`{taker}` needs the device index"
     elif any(_is_number_taken(context, variable) for variable in context.uses.of(device).variables):
         why = "another file needs the device index"
     else:
         return finding
     return finding.unsafe(why)
+
+
+def _taking_function(context: Context, device: ast.expr) -> str | None:
+    """Return the name of a function of another file that takes the number of a device that it gets, or None."""
+    for name, place in passed_to(context, device):
+        if context.project.takes_number_of(context.devices.path, name, place):
+            return name.rpartition(".")[2]
+    return None
 
 
 def _is_number_taken(context: Context, variable: Variable) -> bool:

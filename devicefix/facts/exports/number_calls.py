@@ -1,31 +1,25 @@
-"""The arguments of calls that may be the number of a GPU, for the functions of other files.
-
-A call passes a value whose kind the file shows, or a parameter of the function around it. The kind of that is
-shown by the calls of that function, perhaps in a third file.
-"""
+"""Find the calls that may pass the number of a GPU to a function of another file."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from devicefix.facts.exports.export import of_facts
+from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
 # The names of what is looked at: numbers, and what else is passed to functions that take either.
-_NUMBERS = ("rank", "gpu")
-_WORDS = (*_NUMBERS, "device")
+_NUMBERS = re.compile("rank|gpu")
+_WORDS = ("rank", "gpu", "device")
 _NAMED = re.compile("|".join(_WORDS))
-UNKNOWN = "?"
-PassedNumber = tuple[str, tuple[int | str, str]]
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A parameter of a function.
 
     Attributes:
@@ -38,35 +32,24 @@ class Parameter:
     name: str
     position: int
 
-    @classmethod
-    def read(cls, text: str) -> Parameter | None:
-        """Return the parameter that `str` wrote, None for any other text."""
-        function, *rest = text.split(":")
-        return cls(function, rest[0], int(rest[1])) if rest else None
-
-    def __str__(self) -> str:
-        return f"{self.function}:{self.name}:{self.position}"
-
 
 @of_facts(*map(str.encode, _WORDS))
-def passed_numbers(facts: Facts) -> frozenset[PassedNumber]:
-    """Return the functions to which the calls of a module may pass a number, and what they pass.
-
-    Returns:
-        The name of the function or class; the position or keyword of the argument; the name of a kind, a
-        `Parameter` as text, or `UNKNOWN`.
-    """
-    return frozenset(_passed(facts))
+def number_calls(facts: Facts) -> frozenset[tuple[str, str]]:
+    """Return the functions that calls may pass a number, each with the function that was passed it."""
+    return frozenset(_calls(facts))
 
 
-def _passed(facts: Facts) -> Iterator[PassedNumber]:
+def _calls(facts: Facts) -> Iterator[tuple[str, str]]:
     for node in facts.tree.nodes_with(*_WORDS):
         if not isinstance(node, (ast.Name, ast.Attribute)) or not _NAMED.search(last_name(node)):
             continue
         found = argument_place(facts, node)
         if found is not None:
-            function, place = found
-            yield from ((function, (place, source)) for source in _sources(facts, node))
+            parameter = _parameter(facts, node)
+            if parameter is not None:
+                yield found[0], parameter.function
+            if _NUMBERS.search(last_name(node)) or Kind.INDEX in facts.kinds.of(node).seen:
+                yield found[0], ""
 
 
 def argument_place(facts: Facts, node: ast.expr) -> tuple[str, int | str] | None:
@@ -86,30 +69,18 @@ def argument_place(facts: Facts, node: ast.expr) -> tuple[str, int | str] | None
 
 
 @of_facts(b"= 0", b"> 0")
-def compared_parameters(facts: Facts) -> frozenset[PassedNumber]:
+def compared_parameters(facts: Facts) -> frozenset[tuple[str, tuple[int | str, str]]]:
     """Return the functions that compare a parameter with an int, with its position and name."""
     return frozenset(_compared(facts))
 
 
-def _compared(facts: Facts) -> Iterator[PassedNumber]:
+def _compared(facts: Facts) -> Iterator[tuple[str, tuple[int | str, str]]]:
     for node in facts.tree.nodes_with("== 0", "!= 0", "> 0"):
         match node:
             case ast.Compare(left=ast.Name() as left, comparators=[ast.Constant(value=int())]):
                 parameter = _parameter(facts, left)
                 if parameter is not None:
                     yield parameter.function, (parameter.position, parameter.name)
-
-
-def _sources(facts: Facts, node: ast.Name | ast.Attribute) -> list[str]:
-    """Return what a variable or attribute may hold: kinds, and the parameter that it is."""
-    parameter = _parameter(facts, node)
-    if isinstance(node, ast.Attribute) and not any(word in node.attr for word in _NUMBERS):
-        return [UNKNOWN if parameter is None else str(parameter)]  # most are the devices of tensors
-    kinds = facts.kinds.of(node)
-    found = sorted(kind.name for kind in kinds.seen)
-    if parameter is not None and not kinds.unknown:
-        return [*found, str(parameter)]
-    return found if found and not (kinds.unknown or kinds.open) else [UNKNOWN]
 
 
 def _parameter(facts: Facts, node: ast.Name | ast.Attribute) -> Parameter | None:

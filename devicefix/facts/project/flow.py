@@ -1,0 +1,337 @@
+"""Follow values from file to file: what a function returns, what it is passed, and what it does with it.
+
+Each question leads to the module behind an import, or to the files that mention a name, and only these are
+parsed. The answers are kinds and uses by name, so that the cache can keep them.
+"""
+
+from __future__ import annotations
+
+import ast
+import os.path
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from devicefix.facts.destinations import Destinations, Use
+from devicefix.facts.destinations.expressions import Trail
+from devicefix.facts.effects import only_returns
+from devicefix.facts.exports.number_calls import number_calls
+from devicefix.facts.exports.shared import device_receivers, passed_kinds, scanned_receivers
+from devicefix.facts.kinds import NUMBERS, Kind, Kinds
+from devicefix.facts.kinds.calls import results
+from devicefix.facts.kinds.objects import field_of
+from devicefix.facts.kinds.parameters import argument_of
+from devicefix.facts.module import Facts
+from devicefix.facts.others import UNKNOWN, Others
+from devicefix.facts.project.file import ProjectFile
+from devicefix.facts.project.names import SharedNames
+from devicefix.facts.project.questions import remembered
+from devicefix.facts.project.values import Values
+from devicefix.facts.scopes import Binding
+from devicefix.facts.taken_numbers import number_taken
+from devicefix.facts.uses import Uses
+from devicefix.facts.values import last_name
+
+_HOPS = 3  # packages that pass on a name that they import
+_FILES = 20  # that call one function; with more, what they pass is not known
+_INFORMED = 16  # files whose facts to keep
+_OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
+_WITH_NUMBERS = (b"rank", b"gpu", b"device")
+_TAKING = (b"split", b"int(", b"index", b"cuda:", b"strip", b"[")
+_NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = tuple[ProjectFile, str]
+
+
+class Flow(SharedNames, Values):
+    """The values that go from one file to another."""
+
+    def view(self, path: str) -> View:
+        """Return the other files as the file at `path` sees them."""
+        return View(self, path)
+
+    def informed(self, file: ProjectFile) -> Facts | None:
+        """Return the facts of a file with what the other files show; None if it does not parse."""
+        plain = file.facts
+        if plain is None:
+            return None
+        known = self._informed.get(file.normal)
+        if known is None or known[0] is not plain:
+            known = self._informed[file.normal] = plain, plain.informed(self.view(file.path))
+            if len(self._informed) > _INFORMED:
+                self._informed.popitem(last=False)
+        return known[1]
+
+    @cached_property
+    def _informed(self) -> OrderedDict[str, tuple[Facts, Facts]]:
+        """The facts of files, each without and with what the other files show, the oldest first."""
+        return OrderedDict()
+
+    def definition(self, path: str, name: str, hops: int = _HOPS) -> Definition | None:
+        """Return the file that defines what the file at `path` imports by a full name, and the name there."""
+        module, _, last = name.rpartition(".")
+        file = self.find(path, module or ".") if last else None
+        if file is None or not file.holds(last.encode()):
+            return None
+        if file.defines(last) or not hops:
+            return file, last
+        passed_on = [each for each in file.imports if each.rpartition(".")[2] == last and each != last]
+        passed_on += [f"{star.rstrip('.') if star.strip('.') else star}.{last}" for star in file.star_imports]
+        for each in passed_on:
+            found = self.definition(file.path, each, hops - 1)
+            if found is not None:
+                return found
+        return file, last
+
+    # -- backwards ------------------------------------------------------------------------------------
+
+    @remembered
+    def kinds_of(self, path: str, name: str, part: str) -> list[str]:
+        """Return the kinds of what the file at `path` imports by its full name; see `Others.kinds_of`."""
+        found = self.definition(path, name.removesuffix("()"))
+        if found is None:
+            return []
+        file, last = found
+        if not _may_bind(file, last, called=name.endswith("()")):
+            return []
+        facts = self.informed(file)
+        bindings = facts.tree.root.bindings.get(last, []) if facts is not None else []
+        if facts is None or len(bindings) != 1:
+            return []
+        return list(dict.fromkeys(_kinds(facts, bindings[0], part, called=name.endswith("()"))))
+
+    @remembered
+    def is_pure(self, path: str, name: str) -> bool:
+        """Return whether a function that the file at `path` imports returns an int, and does nothing else."""
+        found = self.definition(path, name.removesuffix("()"))
+        node, facts = self._function(found) if found is not None else (None, None)
+        return (
+            isinstance(node, ast.FunctionDef)
+            and facts is not None
+            and only_returns(facts, node)
+            and facts.kinds.returned(node).are({Kind.INDEX})
+        )
+
+    @remembered
+    def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
+        """Return the kinds of what other files than `path` pass to functions of a name for a parameter.
+
+        They are those of numbers only if all calls pass numbers.
+        """
+        scanned = {
+            kind
+            for _, found in self.exporting(passed_kinds, function)
+            for called, (place, kind) in found
+            if called == function and place in (parameter, position)
+        }
+        return sorted(scanned | self._numbers_passed(path, function, parameter, position))
+
+    def _numbers_passed(self, path: str, function: str, parameter: str, position: int) -> set[str]:
+        files = self._calling(path, function)
+        if files is None:
+            return set()
+        found: set[str] = set()
+        for facts, call in self._calls(files, function):
+            value = argument_of(call, parameter, position)
+            if value is not None:
+                kinds = facts.kinds.of(value)
+                found.update(_names(replace(kinds, open=False)))  # all calls of a function are looked at
+            if UNKNOWN in found:
+                return set()
+        return found if Kind.INDEX.name in found and found <= _NUMBERS else set()
+
+    def _calling(self, path: str, function: str) -> list[ProjectFile] | None:
+        """Return the files that may call a function with the number of a GPU, None if there are too many."""
+        here = os.path.normpath(path)
+        files = [
+            file
+            for file in self.mentioning(function)
+            if file.normal != here and any(map(file.holds, _WITH_NUMBERS)) and file.matters
+        ]
+        return files if len(files) <= _FILES else None
+
+    def _calls(self, files: Sequence[ProjectFile], function: str) -> Iterator[tuple[Facts, ast.Call]]:
+        """Yield the calls of functions of a name in some files."""
+        for file in files:
+            facts = self.informed(file)
+            for node in facts.tree.nodes_with_name(function) if facts is not None else ():
+                if isinstance(node, ast.Call) and last_name(node.func) == function:
+                    yield facts, node  # type: ignore[misc]
+
+    @remembered
+    def receives_number(self, path: str) -> bool:
+        """Return whether the file at `path` passes on as a device what calls show to be a GPU's number."""
+        file = self.file(path)
+        if file is None or not any(map(file.defines, self._called_with_numbers)):
+            return False
+        receivers = file.export(device_receivers if file.matters else scanned_receivers)
+        return any(
+            Kind.INDEX.name in self.passed(path, name, *place)
+            for name, place in receivers
+            if name in self._called_with_numbers
+        )
+
+    @cached_property
+    def _called_with_numbers(self) -> frozenset[str]:
+        """The functions that calls may pass the number of a GPU, also one that they were passed."""
+        numbered = self.holding(b"rank", b"gpu")
+        new = {function for file in numbered for function, source in file.export(number_calls) if not source}
+        found: set[str] = set()
+        while new:
+            found |= new
+            defining = {file for name in new for file in self.mentioning(name) if file.defines(name)}
+            calls = [call for file in defining for call in file.export(number_calls)]
+            new = {function for function, source in calls if source in new} - found
+        return frozenset(found)
+
+    # -- forwards -------------------------------------------------------------------------------------
+
+    @remembered
+    def use_of_argument(self, path: str, name: str, place: int | str) -> int:
+        """Return the value of the `Use` of an argument of a function that the file at `path` imports."""
+        found = self.definition(path, name)
+        if found is None or not any(map(found[0].holds, (b".to(", b"device", b"cuda", b"map_location"))):
+            return 0
+        node, facts = self._function(found)
+        if node is None or facts is None:
+            return 0
+        return Trail(Destinations(facts)).follow_parameter(node, place).value
+
+    @remembered
+    def use_of_result(self, path: str, function: str) -> int:
+        """Return the value of the `Use` that other files make of the result of a function of `path`."""
+        here = os.path.normpath(path)
+        files = [
+            file
+            for file in self.mentioning(function)
+            if file.normal != here and function in file.imported_names
+        ]
+        if len(files) > _FILES:
+            return Use.UNKNOWN.value
+        use = Use.NOTHING
+        for facts, call in self._calls(files, function):
+            found = self.definition(facts.others.path, facts.resolve(call.func) or "")
+            if found is not None and found[0].normal == here:
+                use |= Destinations(facts).of(call)
+            if Use.DEVICE in use:
+                break
+        return use.value
+
+    @remembered
+    def takes_number_of(self, path: str, name: str, place: int | str) -> bool:
+        """Return whether a function that `path` imports takes the number of a device that it gets."""
+        found = self.definition(path, name)
+        if found is None or not any(map(found[0].holds, _TAKING)):
+            return False
+        node, facts = self._function(found)
+        if node is None or facts is None:
+            return False
+        parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        chosen = parameters[place : place + 1] if isinstance(place, int) else parameters
+        uses = Uses(facts)
+        return any(
+            number_taken(uses, read) is not None
+            for each in chosen
+            if isinstance(place, int) or each.arg == place
+            for read in facts.reads_in(facts.tree.scopes[node], each.arg)
+        )
+
+    def _function(self, found: Definition) -> tuple[Function | None, Facts | None]:
+        """Return the function of a definition, with the facts of its file."""
+        facts = self.informed(found[0])
+        bindings = facts.tree.root.bindings.get(found[1], []) if facts is not None else []
+        node = bindings[0].node if len(bindings) == 1 else None
+        return (node if isinstance(node, Function) else None), facts
+
+
+class View(Others):
+    """The other files as one file sees them.
+
+    Args:
+        project: the project.
+        path: the path of the file.
+    """
+
+    def __init__(self, project: Flow, path: str) -> None:
+        self._project = project
+        self.path = path
+
+    def is_integer_option(self, name: str) -> bool:  # noqa: D102
+        return self._project.is_integer_option(name)
+
+    def is_flag(self, name: str) -> bool:  # noqa: D102
+        return self._project.is_flag(name)
+
+    def is_pure(self, name: str) -> bool:  # noqa: D102
+        return self._project.is_pure(self.path, name)
+
+    def is_only_guarded(self, name: str) -> bool:  # noqa: D102
+        return self._project.is_only_guarded(self.path, name)
+
+    def passed(self, function: str, parameter: str, position: int) -> Sequence[str]:  # noqa: D102
+        return self._project.passed(self.path, function, parameter, position)
+
+    def kinds_of(self, name: str, part: str = "") -> Sequence[str]:  # noqa: D102
+        return self._project.kinds_of(self.path, name, part)
+
+    def is_device_place(self, name: str) -> bool:  # noqa: D102
+        return self._project.is_device_place(name)
+
+    def receives_device(self, function: str, place: int | str) -> bool:  # noqa: D102
+        return self._project.receives_device(function, place)
+
+    def is_imported(self) -> bool:  # noqa: D102
+        return self._project.is_imported(self.path)
+
+    def use_of_argument(self, name: str, place: int | str) -> int:  # noqa: D102
+        return self._project.use_of_argument(self.path, name, place)
+
+    def use_of_result(self, function: str) -> int:  # noqa: D102
+        return self._project.use_of_result(self.path, function)
+
+
+def _may_bind(file: ProjectFile, name: str, *, called: bool) -> bool:
+    """Return whether the bytes of a file may bind a name to a number or a device, or to a function of one."""
+    if called:
+        return file.defines(name) and any(map(file.holds, _OF_NUMBERS))
+    return re.search(rb"(?:\A|\n)%b[ \t]*(?::[^\n=]*)?=" % re.escape(name.encode()), file.data) is not None
+
+
+def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterator[str]:
+    """Yield the names of the kinds of a part of what a name of a module is bound to, or returns."""
+    if not called:
+        values = [binding.value] if binding.value is not None else []
+    elif isinstance(binding.node, Function) and not binding.node.decorator_list:
+        values, generates = facts.once(results, facts.tree.scopes[binding.node])
+        values = [] if generates else [facts.value(value) or value for value in values] if part else values
+    else:
+        values = []
+    if not values:
+        return
+    if not part:
+        for value in values:
+            yield from _names(facts.kinds.of(value))
+        return
+    for value in values:
+        piece = field_of(facts, value, part)
+        yield from _names(facts.kinds.of(piece)) if piece is not None else (UNKNOWN,)
+        if isinstance(value, ast.Call) and not _is_fixed(facts, value):
+            yield UNKNOWN
+
+
+def _is_fixed(facts: Facts, call: ast.Call) -> bool:
+    """Return whether a call makes a named tuple, whose fields nothing changes."""
+    found = facts.bindings(call.func)
+    made, node = (found[0].value, found[0].node) if len(found) == 1 else (None, None)
+    if isinstance(node, ast.ClassDef):
+        return any(last_name(base) == "NamedTuple" for base in node.bases)
+    return isinstance(made, ast.Call) and last_name(made.func) == "namedtuple"
+
+
+def _names(kinds: Kinds) -> Iterator[str]:
+    yield from (kind.name for kind in kinds.seen)
+    if kinds.unknown or kinds.open or not kinds.seen:
+        yield UNKNOWN
