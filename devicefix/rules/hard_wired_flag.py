@@ -108,12 +108,12 @@ class HardWiredFlag(Rule):
     words = (
         b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"num_gpus", b"gpu_id=", b"device_id=",
         b"gpu_index=", b"device_index=", b"device_map", b"max_memory",
-        b"flash_att", b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
+        b"\"flash_att", b"'flash_att", b"use_flash_att", b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
         b"set_attention_backend", b"bf16=True", b"full_eval=True", b"tf32=True", b"use_liger_kernel", b"BitsAndBytesConfig",
         b"FP8Config", b"Fp8Config", b"EetqConfig", b"HiggsConfig", b"SpQRConfig", b"VptqConfig", b"Int4WeightOnly", b"Float8DynamicActivation",
         b"CPUOffloadOptimizer", b"PinMemory", b"PyNcclCommunicator", b"CUDAExec", b"TensorrtExec", b"16-mixed", b"precision=16", b"precision=\"transformer-engine", b"precision='transformer-engine", b"strategy=\"fsdp", b"strategy='fsdp", b"strategy=\"deepspeed", b"strategy='deepspeed", b"devices=[",
     )  # fmt: skip
-    common_words = (b"accelerator", b"device", b"gpu")
+    common_words = (b"accelerator", b"device", b"gpu", b"attn_implementation")
     INVALID = (
         Example(
             "the flag of a library",
