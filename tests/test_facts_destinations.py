@@ -9,7 +9,7 @@ import pytest
 from helpers import ProjectFolder, analyze, devicefix
 
 from devicefix.facts import Facts
-from devicefix.facts.destinations import Destinations, Use
+from devicefix.facts.flow.destinations import Destinations, Use
 from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Safety
 

@@ -7,7 +7,7 @@ import ast
 import pytest
 from contexts import context_of, expression
 
-from devicefix.facts.kinds import Kind, Kinds
+from devicefix.facts.flow.kinds import Kind, Kinds
 
 K = Kind
 

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from devicefix.facts import Facts
-from devicefix.facts.uses import Followed, Uses
+from devicefix.facts.flow.uses import Followed, Uses
 
 # Each program binds `value()`; the lines on which it is used.
 PROGRAMS = {

@@ -9,7 +9,7 @@ from devicefix.devices.choose import DeviceExpr, is_never_none
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, dotted
 from devicefix.facts.effects import has_effects
-from devicefix.facts.kinds import NUMBERS, Kind
+from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.values import (
     cuda_literal,
     cuda_string,

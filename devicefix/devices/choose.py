@@ -16,7 +16,7 @@ from devicefix.devices.known import KnownDevices
 from devicefix.devices.places import InsertionPoint, Places, is_main
 from devicefix.facts import ASKS, Binding, Facts, Scope, dotted
 from devicefix.facts.bound import Bound
-from devicefix.facts.kinds import NUMBERS, Kind
+from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.project import Project
 from devicefix.model import Definition, Edit, Form, Import, Need, Refused
 from devicefix.rewrite.placement import Layout

@@ -11,11 +11,11 @@ from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
-from devicefix.facts.destinations import Destinations
 from devicefix.facts.effects import has_effects
+from devicefix.facts.flow.destinations import Destinations
+from devicefix.facts.flow.uses import Uses, Variable
 from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
-from devicefix.facts.uses import Uses, Variable
 from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
 from devicefix.model import Edit, Fix

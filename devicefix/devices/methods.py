@@ -9,7 +9,7 @@ from enum import Enum
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import COMPREHENSIONS, Scope
 from devicefix.facts.values import last_name

@@ -7,8 +7,8 @@ import re
 from copy import copy
 from functools import cached_property
 
+from devicefix.facts.flow.kinds import KindsOf
 from devicefix.facts.guards import Built, Guards
-from devicefix.facts.kinds import KindsOf
 from devicefix.facts.names import Names
 from devicefix.facts.others import Others
 from devicefix.files.text import Source, parse

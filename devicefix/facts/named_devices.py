@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from itertools import islice
 
+from devicefix.facts.flow.sinks import turns_off
 from devicefix.facts.module import Facts
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import with_defaults
-from devicefix.facts.sinks import turns_off
 from devicefix.facts.values import cpu, cuda_string, device_name, devices_name, last_name
 
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.others import Others
-from devicefix.facts.reaching import reaching
 from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.tree import Tree

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.kinds import Kind
-from devicefix.facts.kinds.calls import results
+from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.module import Facts
 
 _DEPTH = 3  # how many names and functions to follow

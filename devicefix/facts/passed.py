@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from devicefix.facts.kinds import DTYPES, Kind
+from devicefix.facts.flow.kinds import DTYPES, Kind
 
 Passed = tuple[str, tuple[int | str, str]]  # a function, the position or keyword of an argument, and its kind
 

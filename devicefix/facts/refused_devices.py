@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.values import backend_name, cpu, device_type, last_name
 

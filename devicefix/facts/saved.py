@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from devicefix.facts.flow import own_nodes
+from devicefix.facts.flow.order import own_nodes
+from devicefix.facts.flow.reaching import blocks_around, position, reaching
 from devicefix.facts.module import Facts
-from devicefix.facts.reaching import blocks_around, position, reaching
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.kinds import Kind
-from devicefix.facts.kinds.library import CURRENT_ACCELERATOR
+from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.kinds.library import CURRENT_ACCELERATOR
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite import blocks

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.devices.choose import DeviceExpr
+from devicefix.facts.flow.sinks import load_location, maps_to_cuda
 from devicefix.facts.saved import cached_from_cpu, saved_before, saved_by_test
-from devicefix.facts.sinks import load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import with_keyword

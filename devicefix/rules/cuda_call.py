@@ -10,7 +10,7 @@ from devicefix.devices.context import SKIPS, Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import Facts, dotted
 from devicefix.facts.effects import has_effects
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.scopes import Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name

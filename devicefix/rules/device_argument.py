@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.arguments import device_fix, gpu_number, name_fix
-from devicefix.facts.destinations import Use
+from devicefix.facts.flow.destinations import Use
 from devicefix.facts.prefilter import brings_torch
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of

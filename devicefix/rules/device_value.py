@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from devicefix.devices.arguments import name_fix
 from devicefix.devices.choose import DeviceExpr
-from devicefix.facts.destinations import Use
+from devicefix.facts.flow.destinations import Use
 from devicefix.facts.named_devices import collapses, composed, is_passed_on, names_device
 from devicefix.facts.replaced import is_replaced
 from devicefix.facts.texts import text_of

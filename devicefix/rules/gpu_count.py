@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.devices.context import Context
 from devicefix.facts import COUNTS
-from devicefix.facts.taken_numbers import is_only_device
+from devicefix.facts.flow.taken_numbers import is_only_device
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
-from devicefix.facts.kinds import NUMBERS, Kind
-from devicefix.facts.origins import literals
-from devicefix.facts.reaching import BINDINGS, reaching
+from devicefix.facts.flow.kinds import NUMBERS, Kind
+from devicefix.facts.flow.reaching import BINDINGS, reaching
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding, Fix
@@ -59,6 +59,8 @@ def _length(devices: ast.expr) -> int | None:
     return None
 
 
+_FOLLOWED = How.BOUND | How.PASSED | How.DEFAULT | How.OPTION | How.CHOICE
+_STEPS = 4  # from an argument to a literal
 _SETTINGS = (
     "device_map", "accelerator", "max_memory", "attn_implementation", "use_flash_attention_2",
 )  # fmt: skip
@@ -948,7 +950,8 @@ class HardWiredFlag(Rule):
                 continue
             if _takes(fact, value):
                 return fact.message
-            taken = next((each for each in literals(self.facts, value) if _takes(fact, each)), None)
+            sources = Sources(self.facts, _FOLLOWED, _STEPS, only_cuda=False).of(value)
+            taken = next((source.node for source in sources if _takes(fact, source.node)), None)
             if taken is not None:
                 return f"may be {self.context.source.code(taken)}, which {fact.message}"
         return None

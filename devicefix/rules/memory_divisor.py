@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.destinations.places import SHOWS
+from devicefix.facts.flow.destinations.places import SHOWS
+from devicefix.facts.flow.uses import Uses
 from devicefix.facts.scopes import dotted
 from devicefix.facts.tree import walk
-from devicefix.facts.uses import Uses
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule

@@ -7,7 +7,7 @@ from devicefix.facts.copies.buffers import changed_buffer, is_only_counted
 from devicefix.facts.copies.dtypes import may_be_device
 from devicefix.facts.copies.expressions import keyword
 from devicefix.facts.copies.leaves import is_parameter
-from devicefix.facts.flow import path_of
+from devicefix.facts.flow.order import path_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule

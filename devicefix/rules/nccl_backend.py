@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.facts import with_defaults
 from devicefix.facts.backends import takes_backend
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import captures
 from devicefix.facts.texts import text_of

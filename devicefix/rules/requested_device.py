@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.config.evidence import Seen
 from devicefix.devices.arguments import device_argument
 from devicefix.devices.context import BY_A_RUN
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 

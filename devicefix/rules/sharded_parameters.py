@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import gpu_number
-from devicefix.facts.kinds import NUMBERS
+from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule

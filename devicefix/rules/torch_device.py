@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
-from devicefix.facts.destinations import Use
+from devicefix.facts.flow.destinations import Use
 from devicefix.facts.values import cuda_literal, cuda_string, is_current_object, is_negative
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule

@@ -8,7 +8,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
 from devicefix.facts.bound import Bound
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix

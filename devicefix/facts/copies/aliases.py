@@ -15,7 +15,7 @@ from devicefix.facts.copies.inside import kept_in
 from devicefix.facts.copies.keeping import Holder, elements, emptying, rebinding, stores
 from devicefix.facts.copies.places import Place, lasting, place_of
 from devicefix.facts.copies.uses import FAR
-from devicefix.facts.flow import Flow, Point
+from devicefix.facts.flow.order import Flow, Point
 
 _MANY = 16  # names of one tensor
 

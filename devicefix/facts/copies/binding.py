@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.copies.expressions import element_pairs, elements_of, keyword
-from devicefix.facts.flow import Point
+from devicefix.facts.flow.order import Point
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from devicefix.facts.flow import Body, Flow
+from devicefix.facts.flow.order import Body, Flow
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.values import last_name

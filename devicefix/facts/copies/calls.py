@@ -8,7 +8,7 @@ from functools import cached_property
 
 from devicefix.facts.copies.bodies import Bodies, Function, positional_names
 from devicefix.facts.copies.expressions import keyword
-from devicefix.facts.flow import Flow, Point
+from devicefix.facts.flow.order import Flow, Point
 from devicefix.facts.values import last_name
 
 

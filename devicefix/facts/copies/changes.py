@@ -13,7 +13,7 @@ from devicefix.facts.copies.copying import move_inside
 from devicefix.facts.copies.expressions import constant_key, everything, in_place, keyword, root
 from devicefix.facts.copies.places import Place, place_of, places_of
 from devicefix.facts.copies.training import Training
-from devicefix.facts.flow import Flow, Point, without_index
+from devicefix.facts.flow.order import Flow, Point, without_index
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name

@@ -15,7 +15,7 @@ from devicefix.facts.copies.expressions import root
 from devicefix.facts.copies.keeping import Holder, only_given, parts, rebinding
 from devicefix.facts.copies.places import Place
 from devicefix.facts.copies.uses import FAR, OUT_OF_SIGHT, Uses
-from devicefix.facts.flow import Flow, Point
+from devicefix.facts.flow.order import Flow, Point
 
 _KEPT = 64  # uses of so many holders are remembered: mostly it is the last one or two that are asked for
 

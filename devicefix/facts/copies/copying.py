@@ -15,8 +15,8 @@ from devicefix.facts.copies.inside import bound_inside, contents
 from devicefix.facts.copies.leaves import is_trained
 from devicefix.facts.copies.moves import already_there, is_tensor, makes_tensor, moved, moves
 from devicefix.facts.copies.places import Place, parameters_of, place_of, places_of
-from devicefix.facts.flow import path_of
-from devicefix.facts.kinds.library import OF_TENSORS, SAME
+from devicefix.facts.flow.kinds.library import OF_TENSORS, SAME
+from devicefix.facts.flow.order import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.facts.flow import is_view
+from devicefix.facts.flow.order import is_view
 from devicefix.facts.values import last_name
 
 _VIEWS = {

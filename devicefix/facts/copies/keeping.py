@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from devicefix.facts.copies.binding import bound_at
 from devicefix.facts.copies.expressions import assigned_whole, element_pairs, root
-from devicefix.facts.flow import Flow, Point, is_view, path_of, without_index
+from devicefix.facts.flow.order import Flow, Point, is_view, path_of, without_index
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name

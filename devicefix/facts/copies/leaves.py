@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.copies.expressions import keyword, viewed
-from devicefix.facts.flow import path_of
+from devicefix.facts.flow.order import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
 from devicefix.facts.values import last_name

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from devicefix.facts.copies.dtypes import converts, dtypes_of, may_be_device
 from devicefix.facts.copies.expressions import keyword, names_cpu, viewed
 from devicefix.facts.copies.inside import values_of
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 

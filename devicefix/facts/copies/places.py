@@ -11,7 +11,7 @@ from devicefix.facts.copies.dtypes import dtypes_of, unconverted
 from devicefix.facts.copies.expressions import choices, constant_key, in_place, viewed
 from devicefix.facts.copies.inside import bound_inside
 from devicefix.facts.copies.moves import is_tensor, moved, moves, shares_memory
-from devicefix.facts.flow import path_of
+from devicefix.facts.flow.order import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
 from devicefix.facts.tree import walk

@@ -22,7 +22,7 @@ from devicefix.facts.copies.leaves import is_parameter
 from devicefix.facts.copies.moves import goes_to_cpu, is_there
 from devicefix.facts.copies.places import Place, place_of
 from devicefix.facts.copies.uses import OUT_OF_SIGHT
-from devicefix.facts.flow import Body, Flow, Point
+from devicefix.facts.flow.order import Body, Flow, Point
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope, dotted
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 from devicefix.facts.copies.keeping import Holder, emptying, outlives_call, overwriting
-from devicefix.facts.flow import Flow, Point, path_of
+from devicefix.facts.flow.order import Flow, Point, path_of
 from devicefix.facts.module import Facts
 
 OUT_OF_SIGHT = 0

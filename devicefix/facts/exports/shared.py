@@ -11,12 +11,12 @@ from devicefix.facts.backends import compared_backends as compared
 from devicefix.facts.backends import passed_backends as passed
 from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_bytes, of_facts
+from devicefix.facts.flow.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.module import Facts
 from devicefix.facts.namespaces import namespace_functions as returning_namespaces
 from devicefix.facts.passed import passed_kinds as kinds_passed
 from devicefix.facts.precision import Precision
 from devicefix.facts.refused_devices import refused_parameters as refused
-from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.torchscript import TorchScript
 
 _OF_CUDA = re.compile("cuda|gpu")

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from weakref import proxy
 
 from devicefix.facts.fallbacks import Fallbacks
-from devicefix.facts.flow import own_nodes
+from devicefix.facts.flow.order import own_nodes
+from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.guards.answers import COUNTS, IMPLYING, at_least_one, falsy
 from devicefix.facts.names import Names
-from devicefix.facts.reaching import reaching
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.texts import text_of

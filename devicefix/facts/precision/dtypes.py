@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from devicefix.facts.kinds import DEVICES, Kind
+from devicefix.facts.flow.kinds import DEVICES, Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.precision.tables import DTYPES, TO
 from devicefix.facts.precision.values import Tensor

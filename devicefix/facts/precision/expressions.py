@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
+from devicefix.facts.flow.reaching import position, reaching
 from devicefix.facts.module import Facts
 from devicefix.facts.names import Names
 from devicefix.facts.precision.conversions import Conversions, class_around
 from devicefix.facts.precision.dtypes import Dtypes
 from devicefix.facts.precision.tables import CASTING, EMBEDDINGS, NORMS, SAME_ATTRIBUTES
 from devicefix.facts.precision.values import Given, Module, Tensor, Value, part_of, promoted
-from devicefix.facts.reaching import position, reaching
 from devicefix.facts.scopes import Binding, Scope
 from devicefix.facts.values import last_name
 

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from devicefix.facts.flow.reaching import blocks_around, position, reaching
 from devicefix.facts.precision.calls import Calls
 from devicefix.facts.precision.expressions import STEPS
 from devicefix.facts.precision.tables import AUTOCASTS, BUILTINS, LOW, PLAIN, SAME_METHODS, TO
 from devicefix.facts.precision.values import Given, Module, Tensor, Value
-from devicefix.facts.reaching import blocks_around, position, reaching
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.tree import children
 

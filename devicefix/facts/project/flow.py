@@ -14,15 +14,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from devicefix.facts.destinations import Destinations, Use
-from devicefix.facts.destinations.expressions import Trail
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.number_calls import number_calls
 from devicefix.facts.exports.shared import device_receivers, passed_kinds, scanned_receivers
-from devicefix.facts.kinds import NUMBERS, Kind, Kinds
-from devicefix.facts.kinds.calls import results
-from devicefix.facts.kinds.objects import field_of
-from devicefix.facts.kinds.parameters import argument_of
+from devicefix.facts.flow.destinations import Destinations, Use
+from devicefix.facts.flow.destinations.expressions import Trail
+from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
+from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.objects import field_of
+from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.taken_numbers import number_taken
+from devicefix.facts.flow.uses import Uses
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
@@ -30,8 +32,6 @@ from devicefix.facts.project.names import SharedNames
 from devicefix.facts.project.questions import remembered
 from devicefix.facts.project.values import Values
 from devicefix.facts.scopes import Binding
-from devicefix.facts.taken_numbers import number_taken
-from devicefix.facts.uses import Uses
 from devicefix.facts.values import last_name
 
 _HOPS = 3  # packages that pass on a name that they import

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devicefix.devices.context import Context
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
 
 
 class Checks:

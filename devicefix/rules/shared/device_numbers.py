@@ -10,7 +10,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.exports.number_calls import argument_place
-from devicefix.facts.kinds import NUMBERS
+from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.scopes import Scope
 from devicefix.rules.shared.functions import Functions
 

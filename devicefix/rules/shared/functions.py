@@ -9,7 +9,7 @@ from functools import cached_property
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
 from devicefix.facts.exports.number_calls import argument_place
-from devicefix.facts.uses import Followed
+from devicefix.facts.flow.uses import Followed
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Fix
 

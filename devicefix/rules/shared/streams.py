@@ -10,7 +10,7 @@ from weakref import proxy
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
-from devicefix.facts.uses import Followed
+from devicefix.facts.flow.uses import Followed
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.event_statements import EventStatements

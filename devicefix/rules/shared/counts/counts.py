@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from devicefix.facts import COUNTS, Facts, of_any_count
+from devicefix.facts.flow.uses import Followed
 from devicefix.facts.scopes import captures
-from devicefix.facts.uses import Followed
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import CountUses, counts_processes
 from devicefix.rules.shared.counts.harm import Harm, Harms

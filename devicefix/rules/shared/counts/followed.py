@@ -6,7 +6,7 @@ import ast
 import re
 
 from devicefix.facts import Facts
-from devicefix.facts.uses import Followed, Uses
+from devicefix.facts.flow.uses import Followed, Uses
 from devicefix.facts.values import last_name
 
 PROCESSES = re.compile(

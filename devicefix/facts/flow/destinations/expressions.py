@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from devicefix.facts.destinations.arguments import Arguments
-from devicefix.facts.destinations.places import (
+from devicefix.facts.flow.destinations.arguments import Arguments
+from devicefix.facts.flow.destinations.places import (
     SHOWS,
     Function,
     Layers,
@@ -14,8 +14,8 @@ from devicefix.facts.destinations.places import (
     position_of,
     text_of_literal,
 )
+from devicefix.facts.flow.sinks import Place
 from devicefix.facts.scopes import captures
-from devicefix.facts.sinks import Place
 
 
 class Trail(Arguments):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from devicefix.facts.kinds.annotations import Annotations
-from devicefix.facts.kinds.inference import Function
-from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
+from devicefix.facts.flow.kinds.annotations import Annotations
+from devicefix.facts.flow.kinds.inference import Function
+from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.values import last_name
 

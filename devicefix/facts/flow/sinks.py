@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from devicefix.facts.behind import behind_name
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.values import cuda_device, device_name, last_name
 
@@ -42,7 +43,6 @@ _DEFINITION = re.compile(rb"\n[ \t]*\b(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \
 _COMES_FROM = re.compile(rb"\s*=\s*[A-Za-z_][\w.]*|\b[\w, \t]{0,200}\bin\b[^\n]*")
 _PATH = re.compile(rb"[A-Za-z_]\w*(?:\.(?!(?:items|values)\b)\w+)*")
 _HOPS = 3  # bindings and calls to follow from a device to what it comes from
-_BINDINGS = 20
 
 
 def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
@@ -105,39 +105,14 @@ def device_values(facts: Facts) -> list[ast.expr]:
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     """Return the attributes, keys and imported names that some expressions read: other files may set them."""
     found = {""}
-    for origin in (origin for value in values for origin in _origins(facts, value, _HOPS)):
+    sources = Sources(facts, How.BOUND | How.ELEMENT, _HOPS)
+    for origin in (source.node for value in values for source in sources.of(value)):
+        if isinstance(origin, ast.Call) and (facts.resolve(origin.func) or "").startswith("torch."):
+            continue
         name = _name_of(origin)
         if name not in found and not _is_of_module(facts, origin) and not is_of_tensor(facts, origin):
             found.add(name)
     return frozenset(found - {""})
-
-
-def _origins(facts: Facts, value: ast.expr, hops: int) -> Iterator[ast.expr]:
-    """Yield an expression, and those that it may get its value from, or from whose items."""
-    yield value
-    parts: list[ast.expr] = []
-    match value:
-        case ast.Name() | ast.Attribute():
-            for binding in facts.bindings(value)[:_BINDINGS]:
-                match binding.node:
-                    case ast.For(iter=iterated) | ast.comprehension(iter=iterated):
-                        parts.append(iterated)
-                    case ast.Assign(value=assigned):
-                        parts.append(binding.value or assigned)
-        case ast.Call(func=ast.Attribute(attr="items" | "values", value=inner), args=[]):
-            parts = [inner]
-        case ast.Subscript(value=inner, slice=index) if not _is_key(index):
-            parts = [inner]
-        case ast.Call(func=ast.Name(id="enumerate" | "zip" | "list" | "next" | "iter"), args=arguments):
-            parts = arguments
-    for part in parts if hops else ():
-        if not isinstance(part, ast.Call) or not (facts.resolve(part.func) or "").startswith("torch."):
-            yield from _origins(facts, part, hops - 1)
-
-
-def _is_key(index: ast.expr) -> bool:
-    """Return whether an index is a known key, by which other files set the value."""
-    return isinstance(index, ast.Constant) and isinstance(index.value, str)
 
 
 def _is_of_module(facts: Facts, value: ast.expr) -> bool:

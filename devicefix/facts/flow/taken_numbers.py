@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from devicefix.facts.kinds import Kind
+from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.reaching import blocks_around, position
+from devicefix.facts.flow.sinks import takes_device
+from devicefix.facts.flow.uses import Uses
 from devicefix.facts.module import Facts
-from devicefix.facts.reaching import blocks_around, position
 from devicefix.facts.scopes import Scope, dotted
-from devicefix.facts.sinks import takes_device
 from devicefix.facts.texts import text_of
-from devicefix.facts.uses import Uses
 from devicefix.facts.values import cuda_string, device_name, last_name
 
 _PARTS = ("split", "rsplit", "partition", "rpartition")

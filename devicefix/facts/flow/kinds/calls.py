@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import ast
 
-from devicefix.facts.kinds.inference import DEPTH, Function
-from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
-from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, OPTIONS, SAME, STORAGES, WRAPPERS, of_torch
-from devicefix.facts.kinds.objects import Objects
+from devicefix.facts.flow.kinds.inference import DEPTH, Function
+from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
+from devicefix.facts.flow.kinds.library import (
+    OF_CALLS,
+    OF_TENSORS,
+    OPTIONS,
+    SAME,
+    STORAGES,
+    WRAPPERS,
+    of_torch,
+)
+from devicefix.facts.flow.kinds.objects import Objects
+from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.names import Names
-from devicefix.facts.reaching import reaching
 from devicefix.facts.scopes import Scope
 from devicefix.facts.texts import text_of
 from devicefix.facts.tree import children, statements_in

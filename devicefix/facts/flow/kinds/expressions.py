@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devicefix.facts.kinds.bindings import Bindings
-from devicefix.facts.kinds.calls import Calls, results
-from devicefix.facts.kinds.inference import DEPTH, Function
-from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
-from devicefix.facts.kinds.library import WRAPPERS, of_constant
-from devicefix.facts.reaching import BINDINGS
+from devicefix.facts.flow.kinds.bindings import Bindings
+from devicefix.facts.flow.kinds.calls import Calls, results
+from devicefix.facts.flow.kinds.inference import DEPTH, Function
+from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
+from devicefix.facts.flow.kinds.library import WRAPPERS, of_constant
+from devicefix.facts.flow.reaching import BINDINGS
 from devicefix.facts.values import choice, cuda_string, last_name
 
 _NO_TENSOR = (ast.In, ast.NotIn, ast.Is, ast.IsNot)  # these comparisons give a bool

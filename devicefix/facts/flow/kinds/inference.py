@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 from weakref import proxy
 
+from devicefix.facts.flow.kinds.kind import UNKNOWN, Kinds, of_names
 from devicefix.facts.guards import Guards
-from devicefix.facts.kinds.kind import UNKNOWN, Kinds, of_names
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Binding
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from itertools import islice
 
-from devicefix.facts.destinations.places import Layers, Places, Use
+from devicefix.facts.flow.destinations.places import Layers, Places, Use
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 

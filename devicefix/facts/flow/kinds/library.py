@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds
+from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds
 
 CURRENT_ACCELERATOR = "torch.accelerator.current_accelerator"  # it returns None where there is none
 OF_CALLS = {

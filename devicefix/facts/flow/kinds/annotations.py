@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from devicefix.facts.kinds.inference import DEPTH, Inference
-from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
-from devicefix.facts.kinds.library import OF_ANNOTATIONS
+from devicefix.facts.flow.kinds.inference import DEPTH, Inference
+from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
+from devicefix.facts.flow.kinds.library import OF_ANNOTATIONS
 from devicefix.facts.scopes import dotted
 
 

@@ -8,7 +8,7 @@ value into variables, attributes and keys, `arguments` into functions and back, 
 expressions of every form.
 """
 
-from devicefix.facts.destinations.expressions import Destinations
-from devicefix.facts.destinations.places import Use
+from devicefix.facts.flow.destinations.expressions import Destinations
+from devicefix.facts.flow.destinations.places import Use
 
 __all__ = ["Destinations", "Use"]

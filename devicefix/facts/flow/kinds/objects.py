@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from devicefix.facts.kinds.annotations import Annotations
-from devicefix.facts.kinds.inference import Function
-from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
-from devicefix.facts.kinds.parameters import argument_of
+from devicefix.facts.flow.kinds.annotations import Annotations
+from devicefix.facts.flow.kinds.inference import Function
+from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
+from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.reaching import BINDINGS
 from devicefix.facts.names import Names, option_names
-from devicefix.facts.reaching import BINDINGS
 from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.values import last_name
 

@@ -8,8 +8,8 @@ torch define, `inference` what the next modules share. `annotations`, `parameter
 and `bindings` each infer the kinds of one form of code, and `expressions` puts them together.
 """
 
-from devicefix.facts.kinds.expressions import KindsOf
-from devicefix.facts.kinds.kind import DEVICES, NUMBERS, Kind, Kinds
-from devicefix.facts.kinds.library import DTYPES
+from devicefix.facts.flow.kinds.expressions import KindsOf
+from devicefix.facts.flow.kinds.kind import DEVICES, NUMBERS, Kind, Kinds
+from devicefix.facts.flow.kinds.library import DTYPES
 
 __all__ = ["DEVICES", "DTYPES", "NUMBERS", "Kind", "Kinds", "KindsOf"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devicefix.facts.kinds.calls import results
-from devicefix.facts.kinds.inference import Function
-from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
-from devicefix.facts.kinds.library import OF_TENSORS, OPTIONS, SAME, of_reference
-from devicefix.facts.kinds.objects import Objects
-from devicefix.facts.kinds.parameters import Parameters
-from devicefix.facts.reaching import BINDINGS, reaching
+from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.inference import Function
+from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
+from devicefix.facts.flow.kinds.library import OF_TENSORS, OPTIONS, SAME, of_reference
+from devicefix.facts.flow.kinds.objects import Objects
+from devicefix.facts.flow.kinds.parameters import Parameters
+from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 

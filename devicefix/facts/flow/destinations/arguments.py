@@ -6,12 +6,12 @@ import ast
 from abc import ABC
 from collections.abc import Iterator, Sequence
 
-from devicefix.facts.destinations.places import SHOWS, Function, Layers, Use, text_of_literal
-from devicefix.facts.destinations.stores import Stores
-from devicefix.facts.kinds.bindings import PROPERTIES
+from devicefix.facts.flow.destinations.places import SHOWS, Function, Layers, Use, text_of_literal
+from devicefix.facts.flow.destinations.stores import Stores
+from devicefix.facts.flow.kinds.bindings import PROPERTIES
+from devicefix.facts.flow.sinks import Place, load_location, maps_to_cuda, takes_device
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
-from devicefix.facts.sinks import Place, load_location, maps_to_cuda, takes_device
 from devicefix.facts.values import last_name
 
 _SAME = {

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from devicefix.facts.copies.binding import Pair, bound_by
-from devicefix.facts.kinds.bindings import PROPERTIES
-from devicefix.facts.kinds.objects import names_of_fields
+from devicefix.facts.flow.kinds.bindings import PROPERTIES
+from devicefix.facts.flow.kinds.objects import names_of_fields
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from enum import Flag, auto
 from functools import cached_property
 
+from devicefix.facts.flow.sinks import is_of_tensor
 from devicefix.facts.module import Facts
-from devicefix.facts.sinks import is_of_tensor
 from devicefix.facts.values import last_name
 
 # The containers around a value, the outer one first: each by the value's key or position, empty if any.
