@@ -63,15 +63,34 @@ def test_the_users_own_choice_keeps_its_error(project: ProjectFolder, use: str) 
     assert findings(project, {"main.py": LOAD + use}) == ["DF207 unsafe"]
 
 
-def test_hydra(project: ProjectFolder) -> None:
-    main = """
+@pytest.mark.parametrize(
+    "given",
+    [
+        'config_path="conf", config_name="base"',
+        'config_path="conf"',
+        'config_path=str(pathlib.Path(__file__).parent.joinpath("conf"))',
+        'config_name="base", config_path=os.path.join(HERE, "conf")',
+    ],
+)
+def test_hydra(project: ProjectFolder, given: str) -> None:
+    main = f"""
+        import copy, os, pathlib
         import hydra
         import torch
 
 
-        @hydra.main(version_base=None, config_path="conf", config_name="base")
+        class Workspace:
+            def __init__(self, cfg):
+                self.cfg = cfg
+
+            def run(self):
+                cfg = copy.deepcopy(self.cfg)
+                return torch.ones(1).to(cfg.device)
+
+
+        @hydra.main(version_base=None, {given})
         def main(cfg):
-            return torch.ones(1).to(cfg.device)
+            Workspace(cfg).run()
     """
     assert findings(project, {"main.py": main, "conf/base.yaml": "device: cuda:1\n"}) == ["DF207 unsafe"]
 

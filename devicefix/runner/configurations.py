@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from glob import escape, glob
 from pathlib import Path
 
 from devicefix.config.sizes import LARGEST, read, size
@@ -42,7 +43,8 @@ def configurations(files: Iterable[ProjectFile]) -> list[tuple[str, Selected]]:
 def _candidates(file: ProjectFile, name: str, tops: tuple[str, ...]) -> Iterator[str]:
     folder = os.path.dirname(file.normal)
     while not os.path.isabs(name) and os.path.join(os.path.realpath(folder), "").startswith(tops):
-        yield os.path.normpath(os.path.join(folder, name))
+        found = glob(os.path.join(escape(folder), name)) if "*" in name else [os.path.join(folder, name)]
+        yield from map(os.path.normpath, found)
         above = os.path.normpath(os.path.join(folder, os.pardir))
         if above == folder:  # the root of the file system
             return

@@ -38,13 +38,14 @@ _NUMBERED = tuple(
 _END = re.compile(rb"\.(?:ya?ml|json|toml)[\"']")
 _BEFORE = re.compile(rb"[\"']([^\"'\n{}%*]+)\Z")
 _LONGEST = 150  # characters of a path
-_HYDRA = re.compile(rb"hydra\.main\(([^)]*)\)")
-_OPTION = re.compile(rb"config_(path|name)\s*=\s*[\"']([\w./-]+)[\"']")
+_HYDRA = re.compile(rb"hydra\.main\(([^()]*(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)[^()]*)*)\)")
+# The last text of what is given: `config_path="config"`, `config_path=str(Path(__file__).parent / "config")`
+_OPTION = re.compile(rb"config_(path|name)\s*=\s*(?:(?!\bconfig_)[^=])*?[\"']([\w./-]+)[\"'][\s)]*(?=,|\Z)")
 
 
 @of_bytes(b".yaml", b".yml", b".json", b".toml", b"hydra.main")
 def named_configurations(data: bytes) -> frozenset[str]:
-    """Return the paths of configuration files that a module names, without parsing it."""
+    """Return the paths of configuration files that a module names, without parsing it; `*` is any name."""
     found = set()
     for end in _END.finditer(data):
         before = _BEFORE.search(data[max(0, end.start() - _LONGEST) : end.start()])
@@ -52,8 +53,9 @@ def named_configurations(data: bytes) -> frozenset[str]:
             found.add(before[1] + end[0][:-1])
     for arguments in _HYDRA.findall(data) if b"hydra.main" in data else ():
         given = dict(_OPTION.findall(arguments))
-        if b"name" in given:
-            found.add(join(given.get(b"path", b""), given[b"name"].removesuffix(b".yaml") + b".yaml"))
+        if given:  # the command line may choose another file of the folder: `--config-name train`
+            name = given.get(b"name", b"*").removesuffix(b".yaml")
+            found.add(join(given.get(b"path", b""), name + b".yaml"))
     return frozenset(normpath(name.decode(errors="replace")) for name in found)
 
 

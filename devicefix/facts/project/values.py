@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from functools import cached_property
 
 from devicefix.facts.exports.number_calls import compared_parameters
@@ -189,7 +190,7 @@ class Values(Files):
         return [
             [file, str(line), value]
             for file, values in sorted(self.configured_files.items())
-            if any(os.path.join(os.sep, file).endswith(name) for name in named)
+            if any(fnmatchcase(os.path.join(os.sep, file), f"*{name.replace('[', '[[]')}") for name in named)
             for each, line, value in values
             if each == key
         ]
