@@ -98,7 +98,7 @@ Next:
   5. Add a row to docs/patterns.md, such as
      | `torch.cuda.replace_me()` | {code} | **reported** |
   6. Run it:
-     pytest tests/test_rules.py tests/test_docs.py -k {code}
+     pytest tests/rules/test_rules.py tests/docs/test_docs.py -k {code}
      nox -s lint
      python benchmarks/corpus.py compare main
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -17,10 +17,20 @@ from devicefix.cli import main
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project, ProjectFile
-from devicefix.model import Outcome, Result
+from devicefix.model import Outcome, Replacement, Result
 from devicefix.runner.run import check_text
 
-__all__ = ["ROOT", "Cli", "CliResult", "Git", "ProjectFolder", "analyze", "analyze_file", "devicefix"]
+__all__ = [
+    "ROOT",
+    "Cli",
+    "CliResult",
+    "Git",
+    "ProjectFolder",
+    "analyze",
+    "analyze_file",
+    "devicefix",
+    "replaced",
+]
 
 ROOT = Path(__file__).parents[1]
 
@@ -168,3 +178,16 @@ def analyze_file(data: Content, path: str, **options: Any) -> Outcome:
     outcome = check_text(content, path, Settings(**options))
     assert outcome.error is None
     return outcome
+
+
+def replaced(text: str, replacements: Sequence[Replacement]) -> str:
+    """Return a text with replacements made, the last one first."""
+    lines = [*text.splitlines(keepends=True), ""]
+    starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
+    for replacement in reversed(replacements):
+        start, end = (
+            starts[replacement.line - 1] + replacement.column - 1,
+            starts[replacement.end_line - 1] + replacement.end_column - 1,
+        )
+        text = text[:start] + replacement.text + text[end:]
+    return text

@@ -121,8 +121,8 @@ class Files(Questions):
         A package that imports the name passes it on to the files that import the package.
         """
         todo, seen, found = [os.path.normpath(path)], set[str](), False
-        if all(file.normal == todo[0] for file in self.mentioning(name)):
-            return False
+        if not any(name in names for file, names in self.exporting(guarded_names, name)):
+            return False  # this is soon known of most names
         while todo:
             file = todo.pop()
             if file in seen:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "plugin"
 FAST = "import torch\n\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
 RULE = """

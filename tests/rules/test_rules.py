@@ -129,7 +129,7 @@ def test_words_are_complete(rule: type[Rule]) -> None:
 
 
 def test_the_categories_are_documented() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "adding-a-rule.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "adding-a-rule.md").read_text(encoding="utf-8")
     for category in CATEGORIES:
         assert f"| {category.prefix}.. | {category.name}: {category.summary[:1].lower()}" in page.replace(
             "NCCL", "nCCL"

@@ -1,7 +1,7 @@
 """Random programs, and those that failed once: the properties that hold for every file.
 
 The programs are the same each time, so that a failure belongs to the change under test.
-`DEVICEFIX_FUZZ=20000 pytest tests/test_fuzz.py` tries that many programs a test, new ones each time.
+`DEVICEFIX_FUZZ=20000 pytest tests/engine/test_fuzz.py` tries that many programs a test, new ones each time.
 """
 
 from __future__ import annotations

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from helpers import replaced
 from properties import run_one
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
 from devicefix.files.text import parse
-from devicefix.model import Replacement
 from devicefix.rules.base import Rule
 from devicefix.rules.registry import RULES
 
@@ -50,16 +49,3 @@ def test_replacements_are_what_a_rewrite_makes() -> None:
     )
     other = check_file(text.encode(), "module.py", replace(settings, fix=True, select=("DF3",)), Project())
     assert other.output == f"\ufeff{replaced(text[1:], second.fix.replacements)}".encode()
-
-
-def replaced(text: str, replacements: Sequence[Replacement]) -> str:
-    """Return a text with replacements made, the last one first."""
-    lines = [*text.splitlines(keepends=True), ""]
-    starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
-    for replacement in reversed(replacements):
-        start, end = (
-            starts[replacement.line - 1] + replacement.column - 1,
-            starts[replacement.end_line - 1] + replacement.end_column - 1,
-        )
-        text = text[:start] + replacement.text + text[end:]
-    return text

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
-from helpers import ROOT, Cli, CliResult, Git
-from test_rewrite_preview import replaced
+from helpers import ROOT, Cli, CliResult, Git, replaced
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file

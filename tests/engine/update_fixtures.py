@@ -1,4 +1,4 @@
-"""Update every fixture's `after` from its `before`: python tests/update_fixtures.py [NAME]..."""
+"""Update every fixture's `after` from its `before`: python tests/engine/update_fixtures.py [NAME]..."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Finding
 from devicefix.rules.registry import RULES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FIXTURES = sorted((ROOT / "fixtures").rglob("*.py"))
 SOURCES = sorted((ROOT / "devicefix").rglob("*.py"))
 EXAMPLES = [example.before for rule in RULES.values() for example in (*rule.INVALID, *rule.VALID)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PATHS = sorted(set(re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", PAGE)))
 STEPS = re.findall(r"^\d+\. `(\S+\.py)` `(\w+)`", PAGE, re.M)

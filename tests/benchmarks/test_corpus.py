@@ -19,7 +19,7 @@ from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # Another version of devicefix: it prints what the present one has printed, with a change.
 OTHER = """

@@ -231,7 +231,7 @@ def test_grouped_is_aligned(check: Check, tmp_path: Path) -> None:
 
 
 def test_the_documentation_shows_what_is_printed(check: Check, tmp_path: Path) -> None:
-    text = (Path(__file__).parents[1] / "docs" / "output.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "output.md").read_text(encoding="utf-8")
     source, full, concise, _, document = re.findall(r"^```(?:python|text|json)\n(.*?)^```", text, re.M | re.S)
     (tmp_path / "train.py").write_text(source)
     assert check("--output-format", "full").stdout == full
