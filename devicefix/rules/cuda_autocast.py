@@ -32,7 +32,7 @@ _STILL_ON = (
 )
 # https://github.com/pytorch/pytorch/pull/112484, of November 2023; it works with torch 2.2
 _FLOAT16_SINCE = (2, 2)
-_ATTENTION_SINCE = (2, 2)  # measured by `benchmarks/half_on_cpu.py --autocast`
+_ATTENTION_SINCE = (2, 2)  # measured: see docs/precision.md
 _WIDE = {
     "torch.float32": "float32",
     "torch.float": "float32",

@@ -82,7 +82,7 @@ CPU = (
         Cause.CPU,
         "the CPU does not support this operator for this dtype",
         "use float32 if CUDA is not available, as in `dtype = torch.float16 if torch.cuda.is_available() else"
-        " torch.float32`; DF412 reports such operators",
+        " torch.float32`",
     ),
     _known(
         r"Could not run '[\w:.]+' with arguments from the '\w*CPU' backend"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -14,7 +12,6 @@ from helpers import analyze
 from devicefix.config.resolver import Nearest
 from devicefix.config.settings import Settings
 from devicefix.model import Safety
-from devicefix.rules.shared import half_facts
 
 EMBEDDING = "import torch\n\n\ndef embed(n):\n    return torch.nn.Embedding(n, 4).to(torch.bfloat16)\n"
 TRAIN = """\
@@ -549,95 +546,6 @@ def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:
     assert rewritten(source) == source
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_operations_that_a_cpu_does_not_have(dtype: str) -> None:
-    torch = pytest.importorskip("torch")
-    functional = torch.nn.functional
-
-    def x(*shape: int) -> Any:
-        return torch.rand(*shape).to(getattr(torch, dtype))
-
-    arguments: dict[str, Callable[[], object]] = {
-        "stft": lambda: torch.stft(x(64), 16, window=x(16), return_complex=True),
-        "avg_pool3d": lambda: functional.avg_pool3d(x(1, 2, 4, 4, 4), 2),
-        "local_response_norm": lambda: functional.local_response_norm(x(2, 4, 3, 3), 2),
-        "multi_margin_loss": lambda: functional.multi_margin_loss(x(2, 4), torch.tensor([1, 2])),
-        "layer_norm": lambda: functional.layer_norm(x(2, 4), (4,)),
-        "avg_pool1d": lambda: functional.avg_pool1d(x(1, 2, 4), 2),
-        "avg_pool2d": lambda: functional.avg_pool2d(x(1, 2, 4, 4), 2),
-        "interpolate": lambda: functional.interpolate(x(1, 2, 4, 4), scale_factor=2, mode="bilinear"),
-        "grid_sample": lambda: functional.grid_sample(x(1, 2, 4, 4), x(1, 3, 3, 2)),
-        "cross_entropy": lambda: functional.cross_entropy(x(2, 4), torch.tensor([1, 2])),
-        "nll_loss": lambda: functional.nll_loss(x(2, 4), torch.tensor([1, 2])),
-        "binary_cross_entropy": lambda: functional.binary_cross_entropy(x(4), x(4)),
-        "mse_loss": lambda: functional.mse_loss(x(4), x(4)),
-        "trace": lambda: torch.trace(x(3, 3)),
-    }
-    for name in half_facts.missing((2, 15)):
-        transform = getattr(torch.fft, name.removeprefix("fft."), None)
-        if transform is not None:
-            arguments[name] = partial(transform, x(8, 8))
-    major, minor = map(int, torch.__version__.split(".")[:2])
-    installed = (major, minor)
-    for name, call in arguments.items():
-        if half_facts.fails(dtype, name, installed):
-            with pytest.raises((RuntimeError, NotImplementedError)):
-                call()
-        elif "ft" not in name:  # a GPU has no transforms in bfloat16 before torch 2.15, and a CPU neither
-            call()
-
-
-def test_more_operations_are_missing_in_an_old_torch() -> None:
-    source = "import torch\n\ny = torch.nn.functional.layer_norm(torch.ones(2, 4).half().cuda(), (4,))\n"
-    for version, found in (((2, 2), True), ((2, 3), False), (None, False)):
-        assert ("DF412" in {each.code for each in analyze(source, torch_version=version).findings}) is found
-
-
-OLD = """\
-import torch
-from torch import nn
-
-net = nn.Sequential(nn.Linear(4, 4), nn.GELU()).cuda().half()
-x = torch.ones(4, 4).cuda().half()
-{line}
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "message", "mended"),
-    [
-        (
-            "y = net(x)",
-            "`linear` does not support float16 on a CPU before torch 2.2; without CUDA, use float32",
-            (2, 2),
-        ),
-        (
-            "y = x @ x",
-            "`matmul` does not support float16 on a CPU before torch 2.2; without CUDA, use float32",
-            (2, 2),
-        ),
-        (
-            "y = x.exp()",
-            "`exp` does not support float16 on a CPU before torch 2.1; without CUDA, use float32",
-            (2, 1),
-        ),
-        ("y = nn.MSELoss()(x.bfloat16(), x.bfloat16())", "`mse_loss` does not support bfloat16", (2, 6)),
-        ("y = nn.CrossEntropyLoss()(x, x.argmax(1))", "`cross_entropy` does not support float16", (2, 4)),
-        ("y = torch.trace(x)", "`trace` does not support float16 on a CPU before torch 2.13", (2, 13)),
-        (
-            "y = torch.fft.rfft(x)",
-            "`fft.rfft` does not support float16 on a CPU; without CUDA, use float32",
-            None,
-        ),
-    ],
-)
-def test_operations_under_any_spelling_by_version(line: str, message: str, mended: Any) -> None:
-    found = analyze(OLD.format(line=line), torch_version=(2, 0)).findings
-    assert any(each.code == "DF412" and each.message.startswith(message) for each in found), found
-    newer = analyze(OLD.format(line=line), torch_version=mended or (2, 15)).findings
-    assert ("DF412" in {each.code for each in newer}) is (mended is None)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "version"),
     [
@@ -656,60 +564,3 @@ def test_the_torch_that_a_project_pins(tmp_path: Path, name: str, text: str, ver
     (tmp_path / name).write_text(text)
     (tmp_path / "package").mkdir()
     assert Nearest(lambda _: Settings(), tmp_path / "package").root.pinned_torch == version
-
-
-def test_a_pinned_torch_decides_which_operations_are_missing() -> None:
-    source = "import torch\n\ny = torch.nn.functional.layer_norm(torch.ones(2, 4).half().cuda(), (4,))\n"
-    for version, found in (((2, 2), True), ((2, 4), False)):
-        assert ("DF412" in {each.code for each in analyze(source, pinned_torch=version).findings}) is found
-    set_too = analyze(source, pinned_torch=(2, 0), torch_version=(2, 6)).findings
-    assert "DF412" not in {each.code for each in set_too}
-
-
-TRANSFORM = """\
-import torch
-from torch import Tensor
-
-
-def features(sound: Tensor, size, window=None):
-    first, rest = strided(sound, size)
-    spectrum = torch.fft.rfft(first).abs()
-    return spectrum
-
-
-def widened(sound):
-    sound = sound.float()
-    return torch.fft.rfft(sound)
-"""
-SPEAKER = """\
-import sys
-
-import torch
-
-sys.path.append("lib")
-import transform as T
-
-
-def embed(sounds, is_half):
-    if is_half:
-        sounds = sounds.half()
-    return [CALL for each in sounds]
-"""
-
-
-@pytest.mark.parametrize(
-    ("call", "is_found"),
-    [
-        ("T.features(each.unsqueeze(0), 80)", True),
-        ("T.features(size=80, sound=each[None])", True),
-        ("T.features(each.float(), 80)", False),
-        ("T.features(sound, each)", False),
-        ("T.widened(each)", False),
-        ("features(each, 80)", False),
-    ],
-)
-def test_half_precision_that_a_function_of_another_file_transforms(call: str, is_found: bool) -> None:
-    source = SPEAKER.replace("CALL", call)
-    result = analyze(source, path="train.py", others={"lib/transform.py": TRANSFORM})
-    assert ("DF412" in [finding.code for finding in result.findings]) is is_found
-    assert "DF412" not in codes(source)

@@ -15,7 +15,6 @@ from devicefix.facts.exports.low_precision import stops_autocast
 from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.shared import cuda_extensions, mixing_classes, names_read
 from devicefix.facts.exports.texts import attributes_set
-from devicefix.facts.exports.transforms import transforming
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import Questions, remembered
 
@@ -200,24 +199,6 @@ class Files(Questions):
         module, _, short = name.rpartition(".")
         found = self.find(path, module)
         return found is not None and short in found.export(mixing_classes)
-
-    @remembered
-    def transforms(self, path: str, name: str) -> list[tuple[str, int]]:
-        """Return the parameters that a function transforms by Fourier, by the name that `path` imports it by.
-
-        Programs also import from folders that they add to `sys.path`: then the only file of that name counts.
-        """
-        module, _, short = name.rpartition(".")
-        found = self.find(path, module)
-        if found is None and len(named := self._named.get(module, [])) == 1:
-            found = self.files[named[0]]
-        pairs = found.export(transforming) if found is not None else ()
-        return sorted(parameter for function, parameter in pairs if function == short)
-
-    @remembered
-    def transforming(self) -> list[str]:
-        """Return the functions of the project that transform a parameter by Fourier."""
-        return sorted({name for _, pairs in self.exporting(transforming) for name, _ in pairs})
 
     @remembered
     def has_module(self, path: str, module: str) -> bool:
