@@ -55,17 +55,17 @@ class Files(Questions):
         return [file for file in self.files.values() if not words or any(map(file.holds, words))]
 
     def mentioning(self, name: str) -> Sequence[ProjectFile]:
-        """Return the files that hold a name, or one that it is a part of."""
+        """Return the files that hold a name, in their order."""
         if name not in self._mentions:
-            if len(self._mentions) == _SEARCHES:
-                self._mentions = self._index()
-            elif len(self._mentions) < _SEARCHES:
-                word = name.encode()
-                self._mentions[name] = [file for file in self.files.values() if word in file.data]
-        return self._mentions.get(name, ())
+            if len(self._mentions) < _SEARCHES or not name.isidentifier():
+                self._mentions[name] = [file for file in self.files.values() if file.mentions(name)]
+            else:
+                self._mentions[name] = self._index.get(name, [])
+        return self._mentions[name]
 
+    @cached_property
     def _index(self) -> dict[str, list[ProjectFile]]:
-        """Return the files by all names in them."""
+        """The files by all names in them."""
         found: dict[str, list[ProjectFile]] = {}
         for file in self.files.values():
             for name in file.names():

@@ -28,6 +28,7 @@ from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
 
+_FILES = 40  # that mention one name; what the others do with it is not known
 Selected = tuple[tuple[str, int, str], ...]  # the keys of CUDA devices, each with its line and value
 FindConfigured = Callable[[Iterable[ProjectFile]], Iterable[tuple[str, Selected]]]
 
@@ -90,7 +91,7 @@ class Values(Files):
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return any(
             name in file.export(device_places if file.matters else scanned_places)
-            for file in self.mentioning(name)
+            for file in self.mentioning(name)[:_FILES]
         )
 
     @remembered
@@ -98,7 +99,7 @@ class Values(Files):
         """Return whether a function of this name passes on an argument as a device."""
         return any(
             called == function and place in parameter
-            for file in self.mentioning(function)
+            for file in self.mentioning(function)[:_FILES]
             for called, parameter in _receivers(file)
         )
 
