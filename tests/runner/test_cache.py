@@ -18,6 +18,7 @@ from devicefix.config.settings import Settings
 from devicefix.facts.exports import EXPORTS
 from devicefix.facts.project import TREES, Project, ProjectFile
 from devicefix.facts.project.questions import QUESTIONS
+from devicefix.model import Outcome
 from devicefix.rules.registry import RULES
 from devicefix.runner import cache
 from devicefix.runner import run as runner
@@ -56,6 +57,11 @@ def old(files: Iterable[Path]) -> None:
 def found(folder: Path, settings: Settings) -> list[str]:
     outcomes = check_files(sorted(folder.glob("*.py")), Everywhere(settings))
     assert not any(outcome.error for outcome in outcomes)
+    return listed(outcomes)
+
+
+def listed(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return the findings of files as text."""
     return [
         f"{outcome.path} {finding.line} {finding.column} {finding.code} {finding.message} {finding.safety}"
         for outcome in outcomes
@@ -76,6 +82,15 @@ def test_all_ways_of_running_find_the_same(tree: Path, tmp_path: Path) -> None:
         replace(cached, cache_dir=tmp_path / "other", jobs=8),
     ):
         assert found(tree, settings) == plain
+
+
+def test_one_file_has_the_findings_that_it_has_in_the_whole(tree: Path) -> None:
+    settings = Settings(jobs=1, quiet=True)
+    (tree / ".git").mkdir()
+    whole = found(tree, settings)
+    for file in sorted(tree.glob("*.py"))[:12] + [tree / "use.py"]:
+        (outcome,) = check_files([file], Everywhere(settings))
+        assert listed([outcome]) == [line for line in whole if line.startswith(f"{file} ")]
 
 
 def test_a_warm_run_looks_at_nothing(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
