@@ -88,7 +88,7 @@ def test_one_file_has_the_findings_that_it_has_in_the_whole(tree: Path) -> None:
     settings = Settings(jobs=1, quiet=True)
     (tree / ".git").mkdir()
     whole = found(tree, settings)
-    for file in sorted(tree.glob("*.py"))[:12] + [tree / "use.py"]:
+    for file in [*sorted(tree.glob("*.py"))[:12], tree / "use.py"]:
         (outcome,) = check_files([file], Everywhere(settings))
         assert listed([outcome]) == [line for line in whole if line.startswith(f"{file} ")]
 
