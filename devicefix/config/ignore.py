@@ -3,41 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
-from devicefix.config.patterns import (
-    ANY,
-    NO_SLASH,
-    PART,
-    Automaton,
-    Item,
-    Pattern,
-    check_all,
-    item,
-    joined,
-    literal,
-)
+from pathspec import GitIgnoreSpec
 
-_PART = re.compile(rf"(?<=/)\*\*/|/\*\*\Z|\*+|{PART}", re.S)
-_ANYTHING = Item(ANY, repeated=True)
-_FOLDERS = [_ANYTHING, *literal("/")]
-_BELOW = [*literal("/"), Item(ANY), _ANYTHING]
-
-
-class _Line(NamedTuple):
-    """A pattern.
-
-    Attributes:
-        alternatives: the paths that it matches; each starts with a slash.
-        negated: whether it includes again what patterns before it exclude.
-        for_folders: whether it matches only folders.
-    """
-
-    alternatives: list[Pattern]
-    negated: bool = False
-    for_folders: bool = False
+from devicefix.config import globs
 
 
 def check(patterns: Iterable[str]) -> None:
@@ -46,7 +18,21 @@ def check(patterns: Iterable[str]) -> None:
     Raises:
         ValueError: they can't be; the message names the pattern.
     """
-    check_all(patterns, lambda pattern: _line(pattern).alternatives)
+    globs.check(patterns, lambda pattern: [spec(pattern)])
+
+
+def spec(*patterns: str) -> GitIgnoreSpec:
+    """Return what matches the paths that patterns exclude.
+
+    Raises:
+        ValueError: a pattern is not valid.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of brackets such as `[[]`
+            return GitIgnoreSpec.from_lines(map(_line, patterns))
+    except (ValueError, re.error):
+        raise ValueError("this is no pattern as in .gitignore") from None
 
 
 class Ignore:
@@ -59,13 +45,10 @@ class Ignore:
     """
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
-        lines = list(map(_line, patterns))
-        self._automaton = Automaton(line.alternatives for line in lines)
-        each = list(zip(lines, self._automaton.ends, strict=True))
-        self._all = sum(ends for _, ends in each)
-        self._negated = sum(ends for line, ends in each if line.negated)
-        self._of_files = sum(ends for line, ends in each if not line.for_folders)
-        self._folders: dict[str, tuple[int, bool]] = {}
+        self._files = spec(*patterns)
+        # Asked about `a/b/`, pathspec cannot tell what matches this folder from what matches `a`.
+        self._folders = spec(*(_line(pattern).removesuffix("/") for pattern in patterns))
+        self._below = {"": False}  # by folder, whether what is in it is excluded
 
     def excludes(self, path: str, is_folder: bool) -> bool:
         """Return whether a path is excluded.
@@ -74,58 +57,23 @@ class Ignore:
             path: the path, relative to the folder of the patterns, with `/` between its parts.
             is_folder: whether it is a folder's.
         """
-        folder, _, name = path.rpartition("/")
-        if folder not in self._folders:
-            self._folders[folder] = self._below(folder)
-        state, excluded = self._folders[folder]
-        return excluded or self._matches(self._automaton.after(f"/{name}", state), is_folder)
-
-    def _below(self, folder: str) -> tuple[int, bool]:
-        """Return the state after the path of a folder, and whether it is excluded."""
-        state = self._automaton.starts
-        for name in folder.split("/") if folder else ():
-            state = self._automaton.after(f"/{name}", state)
-            if self._matches(state, True):
-                return state, True
-        return state, False
-
-    def _matches(self, state: int, is_folder: bool) -> bool:
-        found = state & (self._all if is_folder else self._of_files)
-        return (
-            found.bit_length() > (found & self._negated).bit_length()
-        )  # the highest bit is the last pattern
+        unknown = [_parent(path)]
+        while unknown[-1] not in self._below:  # there may be more folders than Python may call
+            unknown.append(_parent(unknown[-1]))
+        for folder in reversed(unknown[:-1]):
+            self._below[folder] = self._below[_parent(folder)] or self._folders.match_file(folder)
+        return self._below[unknown[0]] or (self._folders if is_folder else self._files).match_file(path)
 
 
 compiled = lru_cache(maxsize=16)(Ignore)
 
 
-def _line(pattern: str) -> _Line:
-    """Return what a pattern means.
-
-    Raises:
-        ValueError: it is not valid.
-    """
-    glob = _without_spaces(pattern)
-    if not glob or glob.startswith("#"):
-        return _Line([])
-    negated = glob.startswith("!")
-    glob = glob.removeprefix("!")
-    if not glob:
-        raise ValueError("a pattern must not be empty")
-    glob = glob[1:] if glob.startswith("./") else glob  # which git does not accept, but ruff does
-    for_folders = glob.endswith("/")
-    glob = glob.removesuffix("/")
-    if not glob:
-        return _Line([])
-    alternatives: list[Pattern] = [[]] if "/" in glob else [_FOLDERS]
-    for part in _PART.finditer(f"/{glob.removeprefix('/')}" if "/" in glob else glob):
-        special = {"**/": [[], _FOLDERS], "/**": [_BELOW]}
-        alternatives = joined(alternatives, special.get(part[0]) or [[item(part[0], NO_SLASH)]])
-    return _Line(alternatives, negated, for_folders)
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
-def _without_spaces(pattern: str) -> str:
-    """Return a pattern without the spaces at its end, unless a backslash escapes the first one."""
-    found = pattern.rstrip(" ")
-    backslashes = len(found) - len(found.rstrip("\\"))
-    return found + " " if len(found) < len(pattern) and backslashes % 2 else found
+def _line(pattern: str) -> str:
+    """Return a pattern without spaces at its end, and as pathspec reads it like git."""
+    line = pattern if pattern.endswith("\\ ") else pattern.rstrip()
+    line = re.sub(r"\A(!?)\./", r"\1/", line)  # which git does not accept, but ruff does
+    return re.sub(r"(?<=/)\*\*/\Z", "**/*/", line)  # folders in a folder, and not what is in it

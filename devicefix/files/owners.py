@@ -13,31 +13,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from pathspec import GitIgnoreSpec
+
 from devicefix.config import sizes
-from devicefix.config.patterns import ANY, NO_SLASH, PART, Automaton, Item, Pattern, item, joined, literal
+from devicefix.config.globs import LONGEST
+from devicefix.config.ignore import spec
 
 # GitHub's folders in its order, then the one that only GitLab has.
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
 GITLAB_FILES = (".gitlab", ".gitlab-ci.yml")
 LARGEST = "3M"  # GitHub reads no larger one
 
-_TOGETHER = 4096  # characters of the patterns in one automaton, which takes quadratic time to build
 _SECTION = re.compile(r"\^?\[(?P<name>[^\]]+)\](?:\[\d+\])?(?P<owners>(?:\s.*)?)\Z")
 _WORD = re.compile(r"(?:\\.|[^\s\\])+", re.S)
 _COMMENT = re.compile(r"(?:\A|\s)#")
 _OWNER = re.compile(r"@{1,2}[\w.][\w./-]*|[^\s@#]+@[\w.-]+")
-_GITHUB_PART = re.compile(r"(?<=/)\*\*/|/\*\*\Z|\*+|\\.|.", re.S)
-_GITLAB_PART = re.compile(rf"(?<=/)\*\*/|\*+|{PART}", re.S)
-_ANYTHING = [Item(ANY, repeated=True)]
-_FOLDERS = [*_ANYTHING, *literal("/")]
-_BELOW = [*literal("/"), Item(ANY), *_ANYTHING]
-_EVERY_FILE = [literal("/") + _ANYTHING]
 
 
 class Rule(NamedTuple):
-    """A line of the file: the paths that it matches, each with a slash in front, and their owners."""
+    """A line of the file: what matches its paths, and their owners."""
 
-    paths: list[Pattern]
+    paths: GitIgnoreSpec
     owners: tuple[str, ...]
 
 
@@ -53,8 +49,7 @@ class Owners:
     def __init__(self, file: str, text: str, gitlab: bool) -> None:
         self.file = file
         self.gitlab = gitlab
-        sections = _gitlab(text) if gitlab else [list(_github(text))]
-        self._sections = [_Section(rules) for rules in sections]
+        self._sections = _gitlab(text) if gitlab else [list(_github(text))]
 
     def of(self, path: str) -> tuple[str, ...]:
         """Return the owners of a file: those of the last pattern of each section that matches it.
@@ -62,8 +57,11 @@ class Owners:
         Args:
             path: the path, relative to the top of the repository, with `/` between its parts.
         """
-        found = (owner for section in self._sections for owner in section.owners(f"/{path}"))
-        return tuple(dict.fromkeys(found))
+        found: dict[str, None] = {}
+        for rules in self._sections:
+            owners = next((rule.owners for rule in reversed(rules) if rule.paths.match_file(path)), ())
+            found |= dict.fromkeys(owners)
+        return tuple(found)
 
 
 def read(root: Path) -> Owners | None:
@@ -86,29 +84,6 @@ def _is_gitlab(root: Path, place: str, text: str) -> bool:
         return place.startswith(".gitlab")
     sections = any(_SECTION.match(line.strip()) for line in text.splitlines())
     return sections or any((root / name).exists() for name in GITLAB_FILES)
-
-
-class _Section:
-    """The rules of a section; the last one that matches decides."""
-
-    def __init__(self, rules: list[Rule]) -> None:
-        chunks: list[list[Rule]] = [[]]
-        length = 0
-        for rule in reversed(rules):
-            length += sum(map(len, rule.paths))
-            if length > _TOGETHER:
-                chunks.append([])
-                length = 0
-            chunks[-1].append(rule)
-        self._chunks = [(chunk, Automaton(rule.paths for rule in chunk)) for chunk in chunks]
-
-    def owners(self, path: str) -> tuple[str, ...]:
-        for rules, automaton in self._chunks:
-            state = automaton.after(path, automaton.starts)
-            for rule, ends in zip(rules, automaton.ends, strict=True):
-                if state & ends:
-                    return rule.owners
-        return ()
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -140,24 +115,14 @@ def _github(text: str) -> Iterator[Rule]:
         owners = _owners(words)
         if not pattern or pattern.startswith(("!", "\\#")) or len(owners) < len(words):
             continue  # not valid there
-        with suppress(ValueError):  # too long
+        with suppress(ValueError):  # a pattern that is not valid, or too long
             yield Rule(_github_paths(pattern), owners)
 
 
-def _github_paths(pattern: str) -> list[Pattern]:
+def _github_paths(pattern: str) -> GitIgnoreSpec:
     """Return what a pattern matches: as in .gitignore without ranges, but `docs/*` no folders."""
-    glob = pattern.removesuffix("/")
-    anchored = "/" in glob
-    glob = glob.removeprefix("/")
-    if not glob:
-        return _EVERY_FILE
-    starts = [literal("/")] if anchored else [_FOLDERS]
-    paths = _joined(starts, glob, _GITHUB_PART)
-    if pattern.endswith("/"):
-        return joined(paths, [_BELOW])
-    if anchored and f"/{glob}".endswith("/*"):
-        return paths
-    return joined(paths, [[], _BELOW])
+    glob = re.sub(r"(?<!\\)\[", r"\\[", pattern) if pattern.strip("/") else "*"
+    return _paths(glob, whole=glob.endswith("/*"))
 
 
 # -- GitLab ------------------------------------------------------------------------------------------
@@ -181,19 +146,24 @@ def _gitlab(text: str) -> list[list[Rule]]:
     return list(sections.values())
 
 
-def _gitlab_paths(pattern: str) -> list[Pattern]:
+def _gitlab_paths(pattern: str) -> GitIgnoreSpec:
     """Return what a pattern matches: a whole path, from any folder unless it starts with a slash."""
-    if pattern in ("", "*"):
-        return _EVERY_FILE if pattern else []
+    if not pattern:
+        raise ValueError("there is no pattern")
     glob = pattern if pattern.startswith("/") else f"/**/{pattern}"
-    return _joined([literal("/")], (f"{glob}**/*" if glob.endswith("/") else glob)[1:], _GITLAB_PART)
+    return _paths(f"{glob}**/*" if glob.endswith("/") else re.sub(r"/\*\*\Z", "/*", glob), whole=True)
 
 
-def _joined(starts: list[Pattern], glob: str, parts: re.Pattern[str]) -> list[Pattern]:
-    """Return the patterns that a glob stands for, each after each of the starts."""
-    special: dict[str, list[Pattern]] = {"**/": [[], _FOLDERS], "/**": [_BELOW]}
-    found = starts
-    for part in parts.finditer(f"/{glob}", 1):
-        made = literal("[") if part[0] == "[" else [item(part[0], NO_SLASH)]  # one that opens no range
-        found = joined(found, special.get(part[0]) or [made])
-    return found
+def _paths(glob: str, whole: bool) -> GitIgnoreSpec:
+    """Return what a pattern as in .gitignore matches.
+
+    Args:
+        glob: the pattern.
+        whole: whether it matches no files below a folder that it matches.
+
+    Raises:
+        ValueError: it is not valid, or too long.
+    """
+    if len(glob) > LONGEST:
+        raise ValueError("the pattern is too long")
+    return spec(glob, f"!{glob}/") if whole else spec(glob)

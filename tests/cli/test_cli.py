@@ -85,7 +85,7 @@ def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tm
         (["check", "--select", "DF1010"], "no rule has the code 'DF1010'; did you mean 'DF101'?"),
         (["rewrite", "--ignore", "XX"], "no rule has the code 'XX'; `devicefix rule` lists all rules"),
         (["check", "--config", "missing.toml"], "'missing.toml' does not exist"),
-        (["check", "--exclude", "!"], "'--exclude': '!': a pattern must not be empty"),
+        (["check", "--exclude", "!"], "'--exclude': '!': this is no pattern as in .gitignore"),
         (["check", "-", "."], "cannot be combined with other paths"),
         (["rewrite", "-", "--in-place"], "standard input"),
         (["rule", "DF999"], "no rule has the code or name 'DF999'; did you mean 'DF90"),
@@ -488,7 +488,7 @@ def test_slow_modules_are_imported_only_when_needed(tmp_path: Path) -> None:
         "import sys, devicefix.cli\n"
         "def loaded(*names): return [name for name in names if name in sys.modules]\n"
         "assert not loaded('torch', 'libcst', 'rich', 'asyncio')\n"
-        "assert not loaded('devicefix.config.patterns', 'devicefix.engine.check')\n"
+        "assert not loaded('devicefix.config.ignore', 'pathspec', 'devicefix.engine.check')\n"
         "devicefix.cli.main(['rewrite', sys.argv[1]], standalone_mode=False)\n"
         "assert loaded('devicefix.engine.check')\n"
         "assert not loaded('torch')\n"

@@ -141,11 +141,11 @@ def test_who_reads_the_file(tmp_path: Path, place: str, text: str, other: str | 
 
 def test_hostile_files(tmp_path: Path) -> None:
     start = time.monotonic()
-    long = "\n".join(f"/{number}/*a*a*a*a*a*a*b @x{number}" for number in range(20_000))
+    many = "\n".join(f"/{number}/*a*b @x{number}" for number in range(20_000))
     odd = f"{'*a' * 3000} @many\n\0 @zero\n{'x' * 50_000} @long\n* * *"
-    owners = Owners("CODEOWNERS", f"{long}\n/{odd}", gitlab=False)
+    owners = Owners("CODEOWNERS", f"{many}\n/{odd}", gitlab=False)
     assert owners.of("3/" + "a" * 200) == ()
-    assert owners.of("3/" + "a" * 200 + "b") == ("@x3",)  # the last line is not valid
+    assert owners.of("3/" + "a" * 200 + "b") == ("@x3",)  # the last lines are too long or not valid
     assert time.monotonic() - start < 30
     write(tmp_path, "CODEOWNERS", "#" * (3 * 2**20 + 1))
     with pytest.raises(OSError, match=f"larger than {LARGEST}"):

@@ -62,7 +62,7 @@ def migrate(
     return call
 
 
-pytestmark = pytest.mark.needs("torch", "psutil", "packaging", "ruamel")
+pytestmark = pytest.mark.needs("torch", "psutil", "packaging", "yaml")
 
 RUN = ("--run", "python train.py")
 

@@ -132,7 +132,7 @@ def test_findings_in_each_format(run: Callable[..., CliResult], name: str, colou
         ("check", "--diff-base", HOSTILE, "."),
         ("check", f"missing{HOSTILE}"),
         ("check", "--select", HOSTILE),
-        ("check", "--exclude", f"[{HOSTILE}"),
+        ("check", "--exclude", f"{HOSTILE}\\"),
         ("check", "--config", f"missing{HOSTILE}"),
         ("check", f"--{HOSTILE}"),
         ("check", "-o", f"missing{HOSTILE}/x", "."),
@@ -170,7 +170,7 @@ def test_settings(cli: Cli, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None
     value, glob = json.dumps(HOSTILE), json.dumps(HOSTILE.replace("[", "?"))
     good = f"exclude = [{glob}]\nper-file-ignores = {{ {glob} = ['DF2'] }}\nbaseline = {value}\n"
     for content, status in (
-        (good, 0), (f"{value} = 1", 2), (f"exclude = [{value}, '[']", 2), (f"target = {value}", 2),
+        (good, 0), (f"{value} = 1", 2), (f"exclude = [{value}, '!']", 2), (f"target = {value}", 2),
         (f"select = [{value}]", 2), (f"x = {HOSTILE}", 2), (f"max-file-size = {value}", 2),
     ):  # fmt: skip
         file.write_text(content, encoding="utf-8", newline="")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from helpers import Cli, ProjectFolder
 from packaging.requirements import Requirement
 from packaging.version import Version
-from ruamel.yaml import YAML
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
@@ -199,7 +199,7 @@ dependencies:
 def test_an_environment_of_conda() -> None:
     new = cpu(CONDA, "environment.yml")
     assert new is not None
-    content = YAML(typ="safe").load(new)
+    content = yaml.safe_load(new)
     assert content["dependencies"] == [
         "python=3.9",
         "pytorch=1.12.1",
@@ -210,12 +210,19 @@ def test_an_environment_of_conda() -> None:
         {"pip": ["--extra-index-url https://download.pytorch.org/whl/cpu", "torch==1.12.1", "numpy"]},
     ]
     assert new.count("\n") == CONDA.count("\n")
-    safe = YAML(typ="safe").load(fixed(CONDA, "environment.yml"))
-    assert safe["dependencies"][:-1] == YAML(typ="safe").load(CONDA)["dependencies"][:-1]
+    safe = yaml.safe_load(fixed(CONDA, "environment.yml"))
+    assert safe["dependencies"][:-1] == yaml.safe_load(CONDA)["dependencies"][:-1]
     assert safe["dependencies"][-1]["pip"][1:3] == ["torch==1.12.1", 'flash-attn ; sys_platform != "darwin"']
 
 
-@pytest.mark.parametrize("text", ["a: [", "- torch", "dependencies: cuda", "device: cuda\n", "!!x {}", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [", "- torch", "dependencies: cuda", "device: cuda\n", "!!x {}", "", "[" * 5000,
+        '["\\UFFFFFFFF"]', "? [cuda]\n: 1", f"%YAML {'1' * 5000}.1\n--- a", "dependencies: &a [*a]",
+        "dependencies:\n- &a b\n- *a",
+    ],
+)  # fmt: skip
 def test_what_is_no_environment_of_conda(text: str) -> None:
     assert not check_file(text.encode(), "environment.yml", Settings(environment=True), Project()).findings
 

@@ -197,7 +197,7 @@ WRONG_NOTIFICATIONS = {
     ),
     "settings": (
         "workspace/didChangeConfiguration",
-        {"settings": {"devicefix": {"select": 5, "exclude": ["["]}}},
+        {"settings": {"devicefix": {"select": 5, "exclude": ["!"]}}},
     ),
     "no settings": ("workspace/didChangeConfiguration", {"settings": [[]]}),
     "folders": (

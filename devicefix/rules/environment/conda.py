@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+import yaml
 
-from devicefix.files.positions import Lines
 from devicefix.rules.environment import requirements
 from devicefix.rules.environment.packages import CONDA, CONDA_FOR_CPU
 from devicefix.rules.environment.requirements import REQUIREMENT, Problem
@@ -28,27 +25,37 @@ def problems(text: str) -> Iterator[Problem]:
     https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html
     """
     try:
-        content = YAML(typ="rt").load(text)
-    except (YAMLError, ValueError, AttributeError):
+        content = _mapping(yaml.compose(text, Loader=yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):  # such as an escape of no character
         return
-    if not isinstance(content, dict) or not isinstance(content.get("dependencies"), list):
-        return
-    lines = Lines(text)
-    only = "cpuonly" if "pytorch" in (content.get("channels") or ()) else ""
-    for index, entry in enumerate(content["dependencies"]):
-        if isinstance(entry, str):
-            for found in _package(text, lines, content["dependencies"], index):
-                of_torch = bool(only) and not found.cpu and _CUDA_VERSION.match(entry) is not None
-                yield replace(found, cpu=only) if of_torch else found  # or conda may choose a CUDA build
-                only = "" if of_torch else only
-        elif isinstance(entry, dict) and isinstance(entry.get("pip"), list):
-            for number, requirement in enumerate(entry["pip"]):
-                if isinstance(requirement, str):
-                    yield from _requirement(text, lines, entry["pip"], number)
+    channels = _items(content.get("channels"))
+    only = "cpuonly" if any(_word(channel) == "pytorch" for channel in channels) else ""
+    for entry in _items(content.get("dependencies")):
+        word = _word(entry)
+        for found in _package(text, entry, word) if word else ():
+            of_torch = bool(only) and not found.cpu and _CUDA_VERSION.match(word) is not None
+            yield replace(found, cpu=only) if of_torch else found  # or conda may choose a CUDA build
+            only = "" if of_torch else only
+        for requirement in _items(_mapping(entry).get("pip")):
+            yield from _requirement(text, requirement, _word(requirement))
 
 
-def _package(text: str, lines: Lines, items: Any, index: int) -> Iterator[Problem]:
-    entry, (start, end) = items[index], _span(text, lines, items, index)
+def _mapping(node: yaml.Node | None) -> dict[str, yaml.Node]:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return {_word(key): value for key, value in pairs}
+
+
+def _items(node: yaml.Node | None) -> list[yaml.Node]:
+    """Return the items of a list; one that an alias repeats is there once."""
+    return list(dict.fromkeys(node.value)) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _word(node: yaml.Node) -> str:
+    return str(node.value) if node.tag == "tag:yaml.org,2002:str" else ""
+
+
+def _package(text: str, node: yaml.Node, entry: str) -> Iterator[Problem]:
+    start, end = _span(text, node, entry)
     found = _SPEC.fullmatch(entry.strip())
     if found is None or text[start:end] != entry:
         return
@@ -67,10 +74,10 @@ def _package(text: str, lines: Lines, items: Any, index: int) -> Iterator[Proble
         yield Problem(start, end, REQUIREMENT, message, None, plain)
 
 
-def _requirement(text: str, lines: Lines, items: Any, index: int) -> Iterator[Problem]:
-    start, end = _span(text, lines, items, index)
-    if text[start:end] == items[index]:
-        for found in requirements.problems(items[index]):
+def _requirement(text: str, node: yaml.Node, requirement: str) -> Iterator[Problem]:
+    start, end = _span(text, node, requirement)
+    if text[start:end] == requirement:
+        for found in requirements.problems(requirement):
             if found.start == 0:
                 yield _moved(found, start, start + found.end)
 
@@ -79,10 +86,8 @@ def _moved(found: Problem, start: int, end: int) -> Problem:
     return Problem(start, end, found.code, found.message, found.safe, found.cpu)
 
 
-def _span(text: str, lines: Lines, items: Any, index: int) -> tuple[int, int]:
-    """Return the offsets of a plain item of a list."""
-    line, column = items.lc.item(index)
-    start = lines.offset(line + 1, column + 1)
-    if text[start : start + 1] in "'\"":
-        start += 1
-    return start, start + len(items[index])
+def _span(text: str, node: yaml.Node, word: str) -> tuple[int, int]:
+    """Return the offsets of a string without its quotes."""
+    start: int = node.start_mark.index
+    start += text.startswith(("'", '"'), start)
+    return start, start + len(word)
