@@ -25,7 +25,6 @@ _FOR_OTHERS = (
 )  # fmt: skip
 _DEFINED = re.compile(rb"(?:def|class)[ \t]+(\w+)")
 _NAME = re.compile(rb"[A-Za-z_\x80-\xff][\w\x80-\xff]*")
-_WHOLE = rb"%b(?<![\w\x80-\xff]%b)(?![\w\x80-\xff])"  # it begins with the name, which is found fast
 _UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -73,12 +72,6 @@ class ProjectFile:
             self.has_more = True
         found: Value = self.known[asked.name]
         return found
-
-    def mentions(self, name: str) -> bool:
-        """Return whether the file holds a name, and not only as a part of another."""
-        word = name.encode()
-        whole = _WHOLE % (re.escape(word), re.escape(word))
-        return word in self.data and re.search(whole, self.data) is not None
 
     def names(self) -> frozenset[str]:
         """Return all names in the file, those in comments and texts among them."""

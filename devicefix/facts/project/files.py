@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from devicefix.facts.project.questions import Questions, remembered
 
 Value = TypeVar("Value")
 
+_WHOLE = rb"%b(?<![\w\x80-\xff]%b)(?![\w\x80-\xff])"  # it begins with the name, which is found fast
 _SEARCHES = 50  # names; to index all names takes as long as to search for so many
 
 
@@ -58,10 +60,17 @@ class Files(Questions):
         """Return the files that hold a name, in their order."""
         if name not in self._mentions:
             if len(self._mentions) < _SEARCHES or not name.isidentifier():
-                self._mentions[name] = [file for file in self.files.values() if file.mentions(name)]
+                self._mentions[name] = list(self._searched(name.encode()))
             else:
                 self._mentions[name] = self._index.get(name, [])
         return self._mentions[name]
+
+    def _searched(self, name: bytes) -> Iterator[ProjectFile]:
+        """Yield the files that hold a name, and not only as a part of another."""
+        whole = re.compile(_WHOLE % (re.escape(name), re.escape(name)))
+        for file in self.files.values():
+            if name in file.data and whole.search(file.data):
+                yield file
 
     @cached_property
     def _index(self) -> dict[str, list[ProjectFile]]:
