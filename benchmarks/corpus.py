@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -75,10 +76,10 @@ def read_pins(path: Path = PINS) -> list[Package]:
 # --- fetch ---
 
 
-def fetch(root: Path) -> None:
+def fetch(root: Path, packages: Iterable[Package]) -> None:
     """Download and unpack the packages that `root` does not hold yet."""
     root.mkdir(parents=True, exist_ok=True)
-    missing = [package for package in read_pins() if not (root / package.folder).is_dir()]
+    missing = [package for package in packages if not (root / package.folder).is_dir()]
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as name:
         temporary = Path(name)
         for target in sorted({(package.python, package.platform) for package in missing}):
@@ -89,7 +90,7 @@ def fetch(root: Path) -> None:
         for package in missing:
             unpack(wheels[package.sha256], temporary / package.folder)
             (temporary / package.folder).rename(root / package.folder)
-            print(f"fetched {package.folder}")
+            print(f"fetched {package.folder}", file=sys.stderr)
 
 
 def download(packages: list[Package], into: Path) -> None:
@@ -192,7 +193,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     commands = result.add_subparsers(dest="command", required=True)
     command = commands.add_parser("fetch", parents=[folder], help="download and unpack the packages")
-    command.set_defaults(call=lambda arguments: fetch(arguments.dir))
+    command.set_defaults(call=lambda arguments: fetch(arguments.dir, read_pins()))
     command = commands.add_parser(
         "report", parents=[folder, options], help="check and rewrite them, and print the figures"
     )

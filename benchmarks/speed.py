@@ -1,103 +1,101 @@
-"""Time devicefix and other tools on the corpus, and print a table in Markdown.
+"""Compare the time of devicefix with those of `ast.parse` and ruff, and print a table in Markdown.
 
-    python benchmarks/speed.py [DIR] [--runs N] [--only TEXT]...
+    python benchmarks/speed.py [DIR ...] [--only NAME]... [--rounds N] [--trees FOLDER]
 
-Every round runs each command once, so that the load of the machine affects all alike; a first round,
-which fills the file system's cache, is not counted. The timing is pyperf's. The memory is that of the
-largest single process. To add a row, add it to `rows`.
+The trees are the wheels of `speed.toml`, downloaded and unpacked to FOLDER, and every DIR. Of each, the whole
+tree and one file are checked. All figures are processor time (user and system), medians of the rounds, with
+one process of devicefix and no cache. `ast.parse` reads and parses every .py file of the tree. Every round
+runs each command once, so that the load of the machine affects all alike.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 
-import pyperf
-from corpus import CACHE
+from corpus import CACHE, fetch, read_pins
 
 ROOT = Path(__file__).parents[1]
-LIMITS = str(Path(__file__).with_name("limits.py"))
+PINS = Path(__file__).with_name("speed.toml")
+FILES = {
+    "transformers": "transformers/trainer.py",
+    "diffusers": "diffusers/pipelines/pipeline_utils.py",
+    "trl": "trl/trainer/utils.py",
+    "verl": "verl/trainer/ppo/ray_trainer.py",
+}  # large files that hold `cuda`
+OF_TREE, OF_FILE = 1.5, 0.15  # the goals for a whole tree and for one file, in times of ast.parse
+FLOOR = 0.4  # a file may take so many seconds in any case
+HEAD = ("Checked", "`ast.parse`", "ruff", "devicefix", "/ `ast.parse`", "/ ruff", "Goal")
+PARSE = """
+import ast, contextlib, pathlib, sys, warnings
+warnings.simplefilter("ignore")
+for path in pathlib.Path(sys.argv[1]).rglob("*.py"):
+    with contextlib.suppress(SyntaxError, ValueError):
+        ast.parse(path.read_bytes())
+"""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table: a command, which may end with status 0 or 1.
-
-    Attributes:
-        name: what is measured.
-        command: the words of the command.
-        before: a command that is run each time before, and not timed.
-        rounds: how many rounds take part in it at most.
-    """
+class Tree:
+    """A folder, and a file of it that is also checked alone."""
 
     name: str
-    command: list[str]
-    before: list[str] | None = None
-    rounds: int = 1000
+    folder: Path
+    file: Path
+
+    def commands(self) -> list[list[str]]:
+        """Return what is timed: ast.parse, then ruff and devicefix on the tree and on the file."""
+        ruff = [executable("ruff"), "check", "--isolated", "--no-cache"]
+        devicefix = [sys.executable, "-m", "devicefix", "check", "--isolated", "--no-cache", "--jobs=1"]
+        both = (str(self.folder), str(self.file))
+        return [
+            [sys.executable, "-c", PARSE, str(self.folder)],
+            *([*tool, path] for path in both for tool in (ruff, devicefix)),
+        ]
+
+    def rows(self, parse: float, *times: float) -> list[list[str]]:
+        """Return the two lines of the table, from the times of the commands."""
+        sizes = [path.stat().st_size for path in self.folder.rglob("*.py")]
+        whole = f"{self.name}: {len(sizes):,} files, {sum(sizes) / 1e6:.1f} MB"
+        one = f"`{self.file.relative_to(self.folder)}`: {self.file.stat().st_size / 1e6:.2f} MB"
+        goals = (parse * OF_TREE, max(parse * OF_FILE, FLOOR))
+        return [
+            [
+                name,
+                *(f"{time:.2f} s" for time in (parse, ruff, ours)),
+                *(f"{ours / other:.2f}" for other in (parse, ruff)),
+                f"{goal:.2f} s: {'met' if ours <= goal else 'missed'}",
+            ]
+            for name, ruff, ours, goal in zip((whole, one), times[::2], times[1::2], goals, strict=True)
+        ]
 
 
-def rows(corpus: Path, scratch: Path) -> list[Row]:
-    """Return what is measured. The ratios are to the first two rows."""
-    python, ruff, folder = sys.executable, executable("ruff"), str(corpus)
-    devicefix = executable("devicefix")
-    check = [devicefix, "check", "--cache-dir", str(scratch / "devicefix"), folder]
-    cold = [devicefix, "check", "--no-cache"]
-    plain = [ruff, "check", "--no-cache", "--isolated"]
-    some = [str(path) for name in ("fairseq-*", "fastai-*") for path in sorted(corpus.glob(name))]
-    copy, tenth, one = scratch / "copy", scratch / "tenth", scratch / "one.py"
-    fresh = ["sh", "-c", f"rm -rf '{copy}' && cp -r '{folder}' '{copy}'"]
-    sample(corpus, tenth, one)
-    of_two = [
-        Row("devicefix check, fairseq and fastai", [*cold, *some]),
-        Row("ruff check, fairseq and fastai", [*plain, *some]),
-        Row("torchfix, fairseq and fastai", [executable("torchfix"), "--select=ALL", *some], rounds=1),
-    ]
+def pinned(folder: Path, only: list[str]) -> list[Tree]:
+    """Download what `folder` lacks, and return the trees of the wheels."""
+    packages = [package for package in read_pins(PINS) if not only or package.name in only]
+    fetch(folder, packages)
+    for each in packages:  # as in a user's repository, one file is checked with the facts of the whole tree
+        subprocess.run(["git", "init", "--quiet", folder / each.folder], check=True)
     return [
-        Row("devicefix check", [*cold, folder]),
-        Row("ruff check", [*plain, folder]),
-        Row("ruff check, only E4, E7, E9, F", [*plain, "--select=E4,E7,E9,F", folder]),
-        Row("ast.parse of every file", [python, LIMITS, "parse", folder]),
-        Row("reading every file", [python, LIMITS, "read", folder]),
-        Row("devicefix check, warm", check),
-        Row("ruff check, warm", [ruff, "check", "--isolated", "--cache-dir", str(scratch / "ruff"), folder]),
-        Row("devicefix rewrite --in-place", [devicefix, "rewrite", "-q", "--in-place", str(copy)], fresh),
-        Row("devicefix check, a tenth of the files", [*cold, str(tenth)]),
-        Row("devicefix check, one file of 500 lines", [*cold, str(one)]),
-        Row("python -c 'import libcst'", [python, "-c", "import libcst"]),
-        Row("devicefix --version", [devicefix, "--version"]),
-        Row("python -c 'import click'", [python, "-c", "import click"]),
-        *(of_two if some else ()),  # another folder has neither
+        Tree(f"{each.name} {each.version}", folder / each.folder, folder / each.folder / FILES[each.name])
+        for each in packages
     ]
 
 
-def sample(corpus: Path, tenth: Path, one: Path) -> None:
-    """Copy every tenth file of the corpus, and 500 lines of one with many ties to CUDA."""
-    files = sorted(corpus.rglob("*.py"))
-    for path in files[::10]:
-        target = tenth / path.relative_to(corpus)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
-    enough = (path for path in files if path.read_bytes().count(b"\n") >= 500)
-    lines = max(enough, key=lambda path: path.read_bytes().count(b"cuda")).read_text().splitlines(True)
-    whole = next(end for end in range(500, 0, -1) if _parses("".join(lines[:end])))
-    one.write_text("".join(lines[:whole]) + "\n" * (500 - whole))
-
-
-def _parses(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        return False
-    return True
+def other(folder: Path) -> Tree:
+    """Return the tree of another folder, with its largest file that holds `cuda`."""
+    holding = (path for path in folder.rglob("*.py") if b"cuda" in path.read_bytes())
+    return Tree(folder.name, folder, max(holding, key=lambda path: path.stat().st_size))
 
 
 def executable(name: str) -> str:
@@ -106,73 +104,41 @@ def executable(name: str) -> str:
     return shutil.which(name, path=path) or name
 
 
-def measure(row: Row, results: Path) -> None:
-    """Run a row's command once and append its time and memory to a file."""
-    if row.before:
-        subprocess.run(row.before, check=True)
-    once = ["--quiet", "--processes=1", "--values=1", "--loops=1", "--warmups=0"]
-    pyperf_command = [
-        sys.executable,
-        "-m",
-        "pyperf",
-        "command",
-        *once,
-        f"--append={results}",
-        f"--name={row.name}",
-    ]
-    checked = ["sh", "-c", '"$@" >/dev/null; test $? -le 1', "sh", *row.command]
-    subprocess.run([*pyperf_command, "--", *checked], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+def seconds(command: list[str]) -> float:
+    """Run a command, which may end with status 0 or 1, and return its processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    quiet = subprocess.DEVNULL
+    done = subprocess.run(command, cwd=ROOT, stdout=quiet, stderr=quiet, check=False)
+    if done.returncode not in (0, 1):
+        done.check_returncode()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def table(suite: pyperf.BenchmarkSuite) -> str:
-    """Return the results, in Markdown."""
-    benchmarks = suite.get_benchmarks()
-    base = benchmarks[:2]
-    heads = ["", "median", "range", *(f"/ {each.get_name()}" for each in base), "memory"]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
-    for each in benchmarks:
-        values = each.get_values()
-        memory = max(run.get_metadata().get("command_max_rss", 0) for run in each.get_runs())
-        ratios = [f"{each.median() / other.median():.2f}" for other in base]
-        times = [f"{each.median():.2f} s", f"{min(values):.2f}-{max(values):.2f} s"]
-        lines.append([each.get_name(), *times, *ratios, f"{memory / 1e6:.0f} MB"])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def about(corpus: Path) -> str:
-    """Return the input and the machine, in one line."""
-    sizes = [path.stat().st_size for path in corpus.rglob("*.py")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    tools = ", ".join(f"{name} {version(name)}" for name in ("ruff", "torchfix", "libcst"))
-    python = f"Python {platform.python_version()}"
-    return f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB; {cores} cores, {python}, {tools}"
+def table(lines: Iterable[Iterable[str]]) -> str:
+    """Return the lines as a table in Markdown."""
+    rule = ["---", *["---:"] * (len(HEAD) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (HEAD, rule, *lines))
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "dir", nargs="?", type=Path, default=CACHE, help="the corpus (default: in the user's cache)"
-    )
-    parser.add_argument("--runs", type=int, default=5, help="rounds that count")
-    parser.add_argument("--only", action="append", default=[], help="rows whose name holds this text")
+    parser.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="one more tree")
+    parser.add_argument("--only", action="append", default=[], choices=FILES, help="measure this wheel only")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--trees", type=Path, default=CACHE.with_name("devicefix-speed"), metavar="FOLDER")
     arguments = parser.parse_args()
-    corpus = arguments.dir.resolve()
-    with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        chosen = [
-            row
-            for row in rows(corpus, scratch)
-            if not arguments.only or any(text in row.name for text in arguments.only)
-        ]
-        for number in range(arguments.runs + 1):
-            for row in chosen:
-                if number <= row.rounds and (number or row.rounds > 1):  # slow ones need no round to warm up
-                    measure(row, scratch / ("results.json" if number else "warm-up.json"))
-        suite = pyperf.BenchmarkSuite.load(str(scratch / "results.json"))
-    limit = [sys.executable, LIMITS, "libcst", str(corpus)]
-    print(f"{about(corpus)}; medians of {arguments.runs} rounds\n\n{table(suite)}\n")
-    print(subprocess.run(limit, capture_output=True, text=True, cwd=ROOT, check=True).stdout, end="")
+    trees = pinned(arguments.trees.resolve(), arguments.only)
+    trees += [other(folder.resolve()) for folder in arguments.dirs]
+    commands = [command for tree in trees for command in tree.commands()]
+    seconds(trees[0].commands()[-1])  # compiles devicefix, which is not counted
+    times = [[seconds(command) for command in commands] for _ in range(arguments.rounds)]
+    medians = [median(each) for each in zip(*times, strict=True)]
+    rows = [row for at, tree in enumerate(trees) for row in tree.rows(*medians[at * 5 : at * 5 + 5])]
+    about = f"Python {platform.python_version()}, ruff {version('ruff')}, processor time"
+    print(f"{about}, rounds: {arguments.rounds}\n")
+    print(table(rows))
 
 
 if __name__ == "__main__":
