@@ -181,11 +181,11 @@ def test_options_in_the_text_are_read() -> None:
 
 # Commands that need more than a folder, and the tests that run them.
 ELSEWHERE: dict[str, Path] = {
-    "pytest": ROOT / "tests" / "test_plugins.py",
-    "devicefix rule EX101": ROOT / "tests" / "test_plugins.py",
-    "dask scheduler --host 127.0.0.1 --port 8786": ROOT / "tests" / "test_executor.py",
-    "dask worker tcp://127.0.0.1:8786": ROOT / "tests" / "test_executor.py",
-    "devicefix check --executor dask://127.0.0.1:8786 .": ROOT / "tests" / "test_executor.py",
+    "pytest": ROOT / "tests" / "rules" / "test_plugins.py",
+    "devicefix rule EX101": ROOT / "tests" / "rules" / "test_plugins.py",
+    "dask scheduler --host 127.0.0.1 --port 8786": ROOT / "tests" / "runner" / "test_executor.py",
+    "dask worker tcp://127.0.0.1:8786": ROOT / "tests" / "runner" / "test_executor.py",
+    "devicefix check --executor dask://127.0.0.1:8786 .": ROOT / "tests" / "runner" / "test_executor.py",
 }
 
 

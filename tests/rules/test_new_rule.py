@@ -17,7 +17,7 @@ from helpers import ROOT
 def test_the_new_rule_passes_the_tests_of_rules(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "devicefix", tmp_path / "devicefix", ignore=shutil.ignore_patterns("__pycache__"))
     path = new_rule.create("DF198", "some-new-rule", tmp_path / "devicefix" / "rules")
-    shutil.copy(ROOT / "tests" / "test_rules.py", tmp_path)
+    shutil.copy(ROOT / "tests" / "rules" / "test_rules.py", tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-q", "-k", "DF198", "test_rules.py"]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)

@@ -146,12 +146,13 @@ class Flow(SharedNames, Values):
     def _calling(self, path: str, function: str) -> list[ProjectFile] | None:
         """Return the files that may call a function with the number of a GPU, None if there are too many."""
         here = os.path.normpath(path)
-        files = [
-            file
-            for file in self.mentioning(function)
-            if file.normal != here and any(map(file.holds, _WITH_NUMBERS)) and file.matters
-        ]
-        return files if len(files) <= _FILES else None
+        files: list[ProjectFile] = []
+        for file in self.mentioning(function):
+            if file.normal != here and any(map(file.holds, _WITH_NUMBERS)) and file.matters:
+                files.append(file)
+            if len(files) > _FILES:
+                return None
+        return files
 
     def _calls(self, files: Sequence[ProjectFile], function: str) -> Iterator[tuple[Facts, ast.Call]]:
         """Yield the calls of functions of a name in some files."""

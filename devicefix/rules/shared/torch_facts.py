@@ -33,6 +33,12 @@ OF_MEMORY = frozenset({
     "reset_max_memory_cached", "reset_peak_memory_stats", "set_per_process_memory_fraction",
 })  # fmt: skip
 # How much memory of a GPU is used: 0 without CUDA.
+MEMORY_FIGURES = tuple(
+    f"torch.cuda.{prefix}{peak}memory_{what}"
+    for prefix in ("", "memory.")
+    for peak in ("", "max_")
+    for what in ("allocated", "reserved", "cached")
+)
 # What distributed training has only with CUDA, and what happens on a CPU.
 DISTRIBUTED = {
     "torch.distributed.ProcessGroupNCCL": "CPU builds of torch have no `{}`; use it only if CUDA is available",
