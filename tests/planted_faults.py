@@ -22,7 +22,7 @@ from unittest import mock
 import fuzz
 from fuzzing.campaign import in_scratch
 
-INPUTS = 30  # one of the first has what the fault needs
+INPUTS = 90  # one of the first has what the fault needs
 REWRITE = "devicefix.engine.fix.fix_until_stable"
 NOTEBOOK = "devicefix.files.notebook.document.Notebook.result"
 DOCUMENT = "devicefix.files.markdown.document.Docs.result"
