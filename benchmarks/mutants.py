@@ -159,12 +159,12 @@ def visible(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def is_string(node: ast.expr) -> bool:
-    """Whether a node is a string."""
+    """Return whether a node is a string."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def parses(source: bytes) -> bool:
-    """Whether a file parses."""
+    """Return whether a file parses."""
     try:
         ast.parse(source)
     except SyntaxError:

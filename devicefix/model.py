@@ -186,7 +186,7 @@ class Fix:
 
     @property
     def safety(self) -> Safety:
-        """Whether the fix is made without `--unsafe-fixes`."""
+        """Return whether the fix is made without `--unsafe-fixes`."""
         return Safety.UNSAFE if self.why else Safety.SAFE
 
 

@@ -23,7 +23,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Ran(NamedTuple):
-    """What a command did: its exit status, its standard output, and its errors and warnings."""
+    """The result of a command: its exit status, its standard output, and its errors and warnings."""
 
     status: int
     data: bytes

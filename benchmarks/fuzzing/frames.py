@@ -31,7 +31,7 @@ _SIGNS = ("internal error", "Exception in thread", "Exception in callback", "nev
 
 
 class Frames:
-    """What a process reads; see `Surface`."""
+    """The input of a process; see `Surface`."""
 
     suffix = ".bin"
 

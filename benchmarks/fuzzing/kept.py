@@ -1,4 +1,4 @@
-"""What a run keeps: statistics, and for each kind of failure an input and the traceback."""
+"""Keep the results of a run: statistics, and for each kind of failure an input and the traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the campaign needs of a surface: new inputs, changed inputs, and a trial of one."""
+"""Define what the campaign needs of a surface: new inputs, changed inputs, and a trial of one."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class File:
 
     @property
     def shared(self) -> list[ProjectFile]:
-        """What the other files of the project see of it; nothing of documentation and configuration."""
+        """Its modules as the other files of the project see them; none of documentation and configuration."""
         from devicefix.facts.project import ProjectFile
 
         if self.kind is Kind.DOCS:

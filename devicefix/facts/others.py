@@ -1,4 +1,4 @@
-"""What a module asks about the other files of its project; a module without a project learns nothing."""
+"""Define the questions of a module to the other files of its project, with the answers without a project."""
 
 from __future__ import annotations
 

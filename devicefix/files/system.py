@@ -1,4 +1,4 @@
-"""What differs between Linux, macOS and Windows: replacing files, junctions and drives."""
+"""Hide the differences between Linux, macOS and Windows: replacing files, junctions and drives."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class InvalidRequest(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the page asks for.
+    """A request of the page.
 
     Attributes:
         source: the text of the file.

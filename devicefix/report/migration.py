@@ -171,7 +171,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Since:
-    """What has changed since an earlier report.
+    """The changes since an earlier report.
 
     Attributes:
         earlier: the earlier report.

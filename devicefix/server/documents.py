@@ -1,4 +1,4 @@
-"""What an editor has open: texts, and notebooks, each cell of which is a text of its own.
+"""Hold the open documents of an editor: texts, and notebooks, each cell of which is a text of its own.
 
 A notebook is checked as the file that it would be saved as.
 """
@@ -97,7 +97,7 @@ class Document(TextDocument):
 
     @property
     def is_json(self) -> bool:
-        """Whether it is the JSON of a notebook, which is checked as a notebook only."""
+        """Return whether it is the JSON of a notebook, which is checked as a notebook only."""
         return kind_of(path_of(self.uri) or "") is Kind.NOTEBOOK and self.language_id != "python"
 
     @property

@@ -15,7 +15,7 @@ from devicefix.verify.verdict import Run
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What a coverage file holds after a run was added.
+    """The content of a coverage file after a run was added.
 
     Attributes:
         file: the file.

@@ -440,7 +440,7 @@ def test_clean_removes_the_state_of_interrupted_migrations(cli: Cli, project: Pr
 
 
 def test_clean_removes_nothing_but_caches(cli: Cli, project: ProjectFolder, tmp_path_factory: Any) -> None:
-    """What a clone holds may look like a cache, and lead elsewhere."""
+    """A clone may hold something that looks like a cache, and leads elsewhere."""
     project.write({"tied.py": TIED})
     cli("check")
     tag = (project / ".devicefix_cache/CACHEDIR.TAG").read_text()

@@ -1,4 +1,4 @@
-"""What a release needs: its metadata, its pages, its notes, and its source distribution."""
+"""The parts of a release: its metadata, its pages, its notes, and its source distribution."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from devicefix.facts.project import Project, ProjectFile, candidates
 
 def project(**files: str) -> Project:
     """Return the project of some files; `__` in a name is a slash."""
-    summaries = []
+    made = []
     for name, code in files.items():
         path = f"/p/{name.replace('__', '/')}.py"
-        summaries.append(ProjectFile(f"# cuda\n{code}".encode(), path))
-    return Project(summaries)
+        made.append(ProjectFile(f"# cuda\n{code}".encode(), path))
+    return Project(made)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What Windows and macOS do otherwise, simulated: their paths, links, locks and command lines."""
+"""The differences of Windows and macOS, simulated: their paths, links, locks and command lines."""
 
 from __future__ import annotations
 

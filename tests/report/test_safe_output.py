@@ -1,4 +1,4 @@
-"""What devicefix prints controls no terminal and no log, whatever is in files, their names and settings."""
+"""The output of devicefix controls no terminal and no log, whatever is in files, their names and settings."""
 
 from __future__ import annotations
 

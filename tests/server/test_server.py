@@ -316,6 +316,21 @@ async def test_unsaved_documents_belong_to_the_project(code: Editor) -> None:
     assert codes(await code.shown(use)) == [("DF101", 3)]
 
 
+async def test_a_value_that_changes_in_another_document(code: Editor) -> None:
+    number = (
+        "import os\n\n\ndef get():\n    rank = int(os.environ['LOCAL_RANK'])\n"
+        "    name = str(rank)\n    return rank\n"
+    )
+    use = "import torch\nfrom number import get\n\ndevice = get()\nx = torch.ones(2).to(device)\n"
+    folder = code.project("value", number=number, use=use)
+    other = code.open(folder / "number.py")
+    await code.shown(other)
+    reader = code.open(folder / "use.py")
+    assert codes(await code.shown(reader)) == [("DF205", 3)]
+    code.type(other, 6, 11, "name", removed=4)  # no name is new, and none is gone
+    assert await code.shown(reader) == []
+
+
 async def test_files_that_change_on_disk(code: Editor) -> None:
     assert any("pyproject" in str(each.register_options) for each in REGISTERED)
     folder = code.project("disk", use=USE)

@@ -1,4 +1,4 @@
-"""What devicefix writes stays where the user says, and what it reads is a file, whatever a tree holds."""
+"""devicefix writes only where the user says, and reads only files, whatever a tree holds."""
 
 from __future__ import annotations
 

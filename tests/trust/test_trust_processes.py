@@ -212,7 +212,7 @@ def test_git_of_the_current_folder_does_not_run(
 
 
 def test_nothing_else_starts_processes() -> None:
-    """What does is tested above, or runs the user's program."""
+    """Those that do are tested above, or run the user's program."""
     files = (ROOT / "devicefix").rglob("*.py")
     starting = {file.relative_to(ROOT / "devicefix").as_posix() for file in files if starts_processes(file)}
     assert {name for name in starting if not name.startswith("verify/")} == {

@@ -14,6 +14,7 @@ from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 UNKNOWN = ""  # any module that the file imports
+DEVICES = (b"cuda", b"device", b".to(")  # code without these uses neither CUDA nor a device that it gets
 
 _FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPool)\()|os\.fork\(")
 _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]{0,300}(spawn|forkserver)")
@@ -23,11 +24,6 @@ _RUNNING = (
     "apply", "apply_async", "map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async",
     "submit",
 )  # fmt: skip
-
-
-def mentions_devices(data: bytes) -> bool:
-    """Return whether the text of a module may use CUDA, or whatever device it gets."""
-    return b"cuda" in data or b"device" in data or b".to(" in data
 
 
 @of_bytes(b"multiprocessing", b"concurrent", b"os.fork")
@@ -95,8 +91,8 @@ class _Forks:
         """Return whether a function names devices, or calls what it is given."""
         given = {parameter.arg for parameter, _ in with_defaults(function.args)}
         roots = (_root(node.func) for node in walk(function) if isinstance(node, ast.Call))
-        lines = self._lines[function.lineno - 1 : function.end_lineno]
-        return not given.isdisjoint(roots) or mentions_devices(b"\n".join(lines))
+        text = b"\n".join(self._lines[function.lineno - 1 : function.end_lineno])
+        return not given.isdisjoint(roots) or any(word in text for word in DEVICES)
 
     def _targets(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the functions that a call runs in processes, `partial(f, x)` as `f`."""

@@ -24,6 +24,7 @@ _FOR_OTHERS = (
     b"AssertionError",
 )  # fmt: skip
 _DEFINED = re.compile(rb"(?:def|class)[ \t]+(\w+)")
+_BOUND = re.compile(rb"^(\w+)[ \t]*(?::[^\n=]*)?=", re.M)
 _NAME = re.compile(rb"[A-Za-z_\x80-\xff][\w\x80-\xff]*")
 _UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
@@ -42,6 +43,7 @@ class ProjectFile:
         known: the exports that were asked for, by name.
         tree: its facts, as long as `TREES` keeps them.
         is_broken: whether it is known that the file does not parse.
+        is_followed: whether a value was followed into the file, which depends on more than its exports.
         has_more: whether there are more of them since somebody looked.
     """
 
@@ -51,6 +53,7 @@ class ProjectFile:
         self.normal = os.path.normpath(path)
         self.known: dict[str, Any] = {}
         self.is_broken = False
+        self.is_followed = False
         self.has_more = False
         self.tree: Facts | None = None
         self._held: dict[bytes, bool] = {}
@@ -84,7 +87,10 @@ class ProjectFile:
             Whether it does.
         """
         same = (
-            self.imports == other.imports
+            not self.is_followed
+            and self._imports == other._imports
+            and self._defined == other._defined
+            and self._bound == other._bound
             and self.names() == other.names()
             and all(other.holds(word) == held for word, held in self._held.items())
             and all(other.export(EXPORTS[name]) == value for name, value in self.known.items())
@@ -115,9 +121,17 @@ class ProjectFile:
     def _defined(self) -> frozenset[str]:
         return frozenset(map(bytes.decode, _DEFINED.findall(self.data)))
 
+    def binds(self, name: str) -> bool:
+        """Return whether the file assigns to a name at its top level."""
+        return name in self._bound
+
+    @cached_property
+    def _bound(self) -> frozenset[str]:
+        return frozenset(map(bytes.decode, _BOUND.findall(self.data)))
+
     @cached_property
     def matters(self) -> bool:
-        """Whether the file holds a word that may concern the others."""
+        """Return whether the file holds a word that may concern the others."""
         return any(map(self.holds, _FOR_OTHERS)) or may_matter(self.data)
 
     @property

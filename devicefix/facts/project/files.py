@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision, low_flags
 from devicefix.facts.exports.environment import late_functions
-from devicefix.facts.exports.forks import UNKNOWN, forked_modules, mentions_devices
+from devicefix.facts.exports.forks import DEVICES, UNKNOWN, forked_modules
 from devicefix.facts.exports.imports import guarded_names, tried_names
 from devicefix.facts.exports.low_precision import stops_autocast
 from devicefix.facts.exports.patches import patched_names
@@ -355,7 +355,7 @@ class Files(Questions):
         forks = file.export(forked_modules)
         found = (self.find(file.path, module) for module in forks)
         run = {file.normal} if UNKNOWN in forks else {each.normal for each in found if each}
-        return any(mentions_devices(self.files[each].data) for each in closure(run, self._imported))
+        return any(any(map(self.files[each].holds, DEVICES)) for each in closure(run, self._imported))
 
     def _run_by(self, path: str) -> Iterable[str]:
         """Return a file, or all of its folder: pytest runs `conftest.py` before them."""

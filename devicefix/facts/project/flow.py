@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import os.path
-import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -55,6 +54,7 @@ class Flow(SharedNames, Values):
 
     def informed(self, file: ProjectFile) -> Facts | None:
         """Return the facts of a file with what the other files show; None if it does not parse."""
+        file.is_followed = True
         plain = file.facts
         if plain is None:
             return None
@@ -298,7 +298,7 @@ def _may_bind(file: ProjectFile, name: str, *, called: bool) -> bool:
     """Return whether the bytes of a file may bind a name to a number or a device, or to a function of one."""
     if called:
         return file.defines(name) and any(map(file.holds, _OF_NUMBERS))
-    return re.search(rb"(?:\A|\n)%b[ \t]*(?::[^\n=]*)?=" % re.escape(name.encode()), file.data) is not None
+    return file.binds(name)
 
 
 def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterator[str]:

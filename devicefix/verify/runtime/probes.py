@@ -42,7 +42,7 @@ def install(record: Callable[[str, list[int]], None]) -> None:
 
 
 class _Ran(dict[str, None]):
-    """What has run, by the keys of probes.
+    """The code that has run, by the keys of probes.
 
     Args:
         record: called with the path of a module and the numbers of places, when they run for the first time.

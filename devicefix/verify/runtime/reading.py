@@ -1,4 +1,4 @@
-"""What a program reads of its own source files: the rewritten text, as if the files were rewritten on disk.
+"""Give a program that reads its own source files the rewritten text, as if they were rewritten on disk.
 
 Programs read their sources to execute a configuration (`exec(open(path).read())`), to copy them, or to write
 scripts that derive from them.

@@ -223,7 +223,7 @@ def _is_used(code: CodeType, line: int, name: str) -> bool:
 
 
 class _Reading:
-    """What statements do with an array.
+    """The effects of statements on an array.
 
     Args:
         variable: the variable that has it.
