@@ -1,4 +1,4 @@
-"""Find the file that an import reads, and the files that run together."""
+"""Find the file that an import reads, and the imports of files around it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from devicefix.facts.exports import Export, autocasts, has_low_precision, low_flags
-from devicefix.facts.exports.environment import late_functions
-from devicefix.facts.exports.forks import DEVICES, UNKNOWN, forked_modules
+from devicefix.facts.exports import Export
 from devicefix.facts.exports.imports import guarded_names, tried_names
-from devicefix.facts.exports.low_precision import stops_autocast
-from devicefix.facts.exports.patches import patched_names
-from devicefix.facts.exports.shared import cuda_extensions, mixing_classes, names_read
+from devicefix.facts.exports.shared import cuda_extensions, names_read
 from devicefix.facts.exports.texts import attributes_set
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import Questions, remembered
@@ -94,25 +90,6 @@ class Files(Questions):
                 yield file, found
 
     @remembered
-    def is_late(self, path: str) -> bool:
-        """Return whether a file must not ask for CUDA on import: a variable of the driver is set later."""
-        return os.path.normpath(path) in self._late
-
-    @remembered
-    def late_functions(self, path: str) -> list[str]:
-        """Return the functions of other files of the program that set a variable of the driver."""
-        path = os.path.normpath(path)
-        late = (names for file, names in self.exporting(late_functions) if file.normal != path)
-        return sorted({name for names in late for name in names if name}) if path in self._late else []
-
-    @remembered
-    def is_patched(self, path: str, name: str) -> bool:
-        """Return whether a file runs with one that replaces a function or method of torch."""
-        replacing = (file for file, names in self.exporting(patched_names, name) if name in names)
-        start = {path for file in replacing for path in self._run_by(file.normal)}
-        return os.path.normpath(path) in self._together(start)
-
-    @remembered
     def is_circular(self, path: str) -> bool:
         """Return whether a file is in a circle of imports: others may call it while it is imported."""
         return os.path.normpath(path) in self._circular
@@ -174,40 +151,6 @@ class Files(Questions):
             if file.normal != path and not file.export(attributes_set).isdisjoint((name, ""))
         ]
         return bool(setting) and not self._importing(path).isdisjoint(setting)
-
-    @remembered
-    def has_low_precision(self, path: str) -> bool:
-        """Return whether the files that import a file, or any that these import, have low precision."""
-        return any(True for _ in self._exported_around(path, has_low_precision))
-
-    @remembered
-    def stops_autocast(self, path: str) -> bool:
-        """Return whether another file that is used together with one switches autocast off for a part."""
-        here = os.path.normpath(path)
-        return any(file.normal != here for file, _ in self._exported_around(path, stops_autocast))
-
-    @remembered
-    def autocasts(self, path: str) -> list[str]:
-        """Return what the files that are used together with one have autocast for."""
-        return sorted({each for _, found in self._exported_around(path, autocasts) for each in found})
-
-    @remembered
-    def low_flags(self, path: str) -> list[str]:
-        """Return the flags for which the files that are used together with one convert to low precision."""
-        return sorted({each for _, found in self._exported_around(path, low_flags) for each in found})
-
-    def _exported_around(self, path: str, asked: Export[Value]) -> Iterator[tuple[ProjectFile, Value]]:
-        """Yield the files that are used together with one and export something, each with what that is."""
-        found = list(self.exporting(asked))
-        together = self._together({os.path.normpath(path)}) if found else frozenset()
-        return ((file, value) for file, value in found if file.normal in together)
-
-    @remembered
-    def is_mixing(self, path: str, name: str) -> bool:
-        """Return whether low precision meets float32 in a class, by the name that `path` imports it by."""
-        module, _, short = name.rpartition(".")
-        found = self.find(path, module)
-        return found is not None and short in found.export(mixing_classes)
 
     @remembered
     def has_module(self, path: str, module: str) -> bool:
@@ -325,44 +268,6 @@ class Files(Questions):
         if not start:
             return frozenset()
         return closure(closure(start, self._importers), self._imported)
-
-    @cached_property
-    def _late(self) -> frozenset[str]:
-        return self._together({file.normal for file, _ in self.exporting(late_functions)})
-
-    @cached_property
-    def _forking(self) -> frozenset[str]:
-        return self._together(
-            {file.normal for file, _ in self.exporting(forked_modules) if self._computes(file)}
-        )
-
-    @remembered
-    def starts_forks(self, path: str, name: str | None) -> bool:
-        """Return whether a function may fork processes: a file forks that its own file imports, or is.
-
-        Args:
-            path: the file that calls the function.
-            name: the function's full name by the imports of that file; None for one of the file itself.
-        """
-        target = self.file(path) if name is None else self.find(path, name)
-        forking = {file.normal for file, _ in self.exporting(forked_modules)}
-        if target is None or not forking:
-            return False
-        return not forking.isdisjoint(closure({target.normal}, self._imported))
-
-    def _computes(self, file: ProjectFile) -> bool:
-        """Return whether processes that a file forks may use CUDA: they run code that names devices."""
-        forks = file.export(forked_modules)
-        found = (self.find(file.path, module) for module in forks)
-        run = {file.normal} if UNKNOWN in forks else {each.normal for each in found if each}
-        return any(any(map(self.files[each].holds, DEVICES)) for each in closure(run, self._imported))
-
-    def _run_by(self, path: str) -> Iterable[str]:
-        """Return a file, or all of its folder: pytest runs `conftest.py` before them."""
-        folder, name = os.path.split(path)
-        if name != "conftest.py":
-            return (path,)
-        return [file for file in self.files if file.startswith(os.path.join(folder, ""))]
 
     @cached_property
     def _imported(self) -> dict[str, set[str]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os.path
 from copy import copy
 
 from devicefix.facts.exports.classes import has_effects
 from devicefix.facts.project.compiled import Compiled
 from devicefix.facts.project.flow import Flow
+from devicefix.facts.project.programs import Programs
 from devicefix.facts.project.questions import remembered
 
 
-class Project(Flow, Compiled):
+class Project(Flow, Compiled, Programs):
     """The facts of all files together.
 
     Attributes:
@@ -29,11 +29,6 @@ class Project(Flow, Compiled):
     def has_own_cuda(self) -> bool:
         """Return whether `.cuda()` and `.to(device)` may differ: a class has its own of either."""
         return self._adds_cuda or bool(self._own_classes)
-
-    @remembered
-    def is_forked(self, path: str) -> bool:
-        """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return os.path.normpath(path) in self._forking
 
     @remembered
     def has_cuda_effects(self) -> bool:
