@@ -125,6 +125,10 @@ class Names:
         """Return whether a node is a call of one of the functions with these full names."""
         return isinstance(node, ast.Call) and self.resolve(node.func) in names
 
+    def torch_name(self, node: ast.AST) -> str | None:
+        """Return the name of torch at a node, None where it is not imported there; for plugins."""
+        return next(self.torch_names(self.tree.scope(node)), None)
+
     def torch_names(self, here: Scope) -> Iterator[str]:
         """Yield the names of torch that a scope sees, inner to outer."""
         for scope in here.chain():

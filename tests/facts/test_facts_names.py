@@ -118,9 +118,9 @@ def test_value(code: str, expected: str | None) -> None:
         ("from a import *\ny = lambda torch: torch.zeros(1)\nx", None),
     ],
 )
-def test_the_name_of_torch(code: str, expected: str | None) -> None:
+def test_torch_name(code: str, expected: str | None) -> None:
     facts = facts_of(code)
-    assert next(facts.torch_names(facts.tree.scope(last(facts))), None) == expected
+    assert facts.torch_name(last(facts)) == expected
 
 
 @pytest.mark.parametrize(

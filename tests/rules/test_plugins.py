@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import re
 import shutil
@@ -13,6 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from devicefix.config.settings import RuleOptions
+from devicefix.devices.context import Context
+from devicefix.facts import Facts
+from devicefix.facts.project import Project
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -185,6 +191,17 @@ def test_the_rule_in_the_documentation_is_sound(tmp_path: Path, install: Install
     )
     done = subprocess.run([sys.executable, "-c", test], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_the_documentation_offers_exists() -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    facts = Facts.read(b"import torch\n")
+    context = Context(facts.source, facts, Project(), "module.py", RuleOptions())
+    offered = {"facts": facts, "context": context, "devices": context.devices}
+    found = re.findall(r"self\.(facts|context|devices)((?:\.\w+)+)", page)
+    assert {owner for owner, _ in found} == set(offered)
+    for owner, path in found:
+        operator.attrgetter(path[1:])(offered[owner])
 
 
 def test_every_format_knows_them(tmp_path: Path, install: Install) -> None:
