@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
-from devicefix.facts.prefilter import holds_word, imported_words, lines_that_matter, may_matter, uses_torch
+from devicefix.facts.prefilter import (
+    code_of,
+    holds_word,
+    imported_words,
+    lines_that_matter,
+    may_matter,
+    uses_torch,
+)
 from devicefix.model import Finding, Fix, Import, Refused, Safety
 
 if TYPE_CHECKING:
@@ -27,13 +34,8 @@ if TYPE_CHECKING:
 
 def matters(data: bytes, settings: Settings) -> bool:
     """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped."""
-    if not (
-        may_matter(data)
-        or (uses_torch(data) and _holds_word(data, settings))
-        or may_be_unused(data, settings)
-    ):
-        return False
-    return not skipped(data)
+    needed = may_matter(data) or _holds_words(data, settings) or may_be_unused(data, settings)
+    return needed and not skipped(data)
 
 
 def skipped(data: bytes) -> bool:
@@ -41,8 +43,13 @@ def skipped(data: bytes) -> bool:
     return b"skip-file" in data and SKIP_FILE.search(data) is not None
 
 
+def _holds_words(data: bytes, settings: Settings) -> bool:
+    """Return whether the code in a file's bytes holds what an enabled rule looks for."""
+    return uses_torch(data) and _holds_word(data, settings) and _holds_word(code_of(data), settings)
+
+
 def _holds_word(data: bytes, settings: Settings) -> bool:
-    """Return whether a file's bytes hold a word of an enabled rule, and a companion that it needs."""
+    """Return whether bytes hold a word of an enabled rule, and a companion that it needs."""
     from devicefix.rules.registry import words, words_by_companions
 
     return holds_word(data, words(settings)) and any(  # most files hold none: one search is enough

@@ -209,9 +209,14 @@ class Module:
     def is_reached(self, project: Project) -> bool:
         """Return whether the module, without a word of CUDA, needs it because of other files.
 
-        It imports a CUDA extension that they build, or moves something to the number of a GPU that they pass.
+        It imports a CUDA extension that they build, or moves something to the number of a GPU that they pass
+        or define.
         """
-        reached = bool(project.imported_extensions(self.path)) or project.receives_number(self.path)
+        reached = (
+            bool(project.imported_extensions(self.path))
+            or project.receives_number(self.path)
+            or project.brings_number(self.path)
+        )
         return reached and not skipped(self.data)
 
     def check(self, project: Project) -> Result:

@@ -12,25 +12,36 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from devicefix.facts.moved_numbers import moves_to_number
+from devicefix.facts.behind import behind_name
 
 # -- files ---------------------------------------------------------------------------------------------
 
 _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
-    b".accelerator.", b".device.index",
+    b".device.index",
 )  # fmt: skip
+# Comments and strings. Quotes inside of f-strings, as Python 3.12 allows them, come in pairs on a line.
+_ASIDE = re.compile(
+    rb"""
+    \#[^\n]*
+    |\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"{3}
+    |\'{3}[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'{3}
+    |\"[^"\\\n]*(?:\\.[^"\\\n]*)*"
+    |\'[^'\\\n]*(?:\\.[^'\\\n]*)*'
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 # Libraries that need CUDA: a file that imports one matters, also without torch.
-_NEED_CUDA = frozenset(
+_NEED_CUDA = tuple(
     b"""
     accelerated_scan adam_atan2 amp_C apex apex_C awq_inference_engine causal_conv1d cubvh cudf cugraph
     cuml cupy cupyx cutlass dcn_v2 DCNv2 DCNv3 DCNv4 deep_ep deep_gemm diff_gaussian_rasterization
     diff_surfel_rasterization diffoctreerast diso exllamav2 fast_hadamard_transform fla flash_attn
     flash_attn_interface flash_mla flashinfer fused_ssim grouped_gemm gsplat kernels liger_kernel lightseq
-    mamba_ssm megablocks MultiScaleDeformableAttention nerfacc nvdiffrast nvidia nvidia_smi
-    pointnet2_ops py3nvml pykeops pynvml q8_kernels quack ring_flash_attn sageattention simple_knn
-    spconv tensorrt tensorrt_llm tilelang tinycudann transformer_engine trifast triton unsloth vox2seq
-    xformers
+    mamba_ssm megablocks MultiScaleDeformableAttention nerfacc numba nvdiffrast nvidia nvidia_smi
+    pointnet2_ops py3nvml pycuda pykeops pynvml q8_kernels quack ring_flash_attn sageattention simple_knn
+    spconv tensorrt tensorrt_llm tilelang tinycudann torch2trt torch_int torch_tensorrt torchsparse
+    transformer_engine trifast triton unsloth vox2seq xformers
     """.split()
 )
 # Libraries that bring torch with them: a file that uses one of them need not name torch.
@@ -45,14 +56,30 @@ _WITH_TORCH = frozenset(
     tianshou timm transformers trl TTS ultralytics verl vllm whisper whisperx
     """.split()
 )
+# What is passed as a device, or bound to the name `device`: a number, or a name that a number is bound to.
+_INT = rb"[\[({*\s]*(?:\d+(?![\w.])|(?:int|len|range|enumerate|max|min)\(|[\w.\[\"']*(?:rank|gpu))"
+_MOVED = re.compile(
+    rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?\s*[=:]|\()\s*|Generator\(\s*)(?!=)(%b)?((?:\w+\.)*)(\w+)?"
+    % _INT
+)
+_BOUND = re.compile(rb"(?:\s*(?::\s*\w+\s*)?=(?!=)|(?:\s*,\s*\w+)*\)?\s+in\b)\s*%b" % _INT)
+_NO_NUMBERS = frozenset((b"", b"device", b"dtype", b"self", b"torch", b"None", b"str", b"Optional", b"Union"))
+_NAMES_IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
+_NAME = re.compile(rb"[^\W\d]\w*")
 # A file without torch may pass the number of a GPU to a class of the project.
 _NUMBER = re.compile(rb"device(?<=\bdevice)[ \t]*=[ \t]*\d+[ \t]*[,)\n]")
-_LIBRARIES = _NEED_CUDA | _WITH_TORCH
-_IMPORTED = re.compile(rb"import[ \t]+([\w., \t]+)")
+_LIBRARIES = _WITH_TORCH.union(_NEED_CUDA)
+# In a notebook, a line begins behind a quotation mark or `\n`.
+_IMPORTED = re.compile(rb"(?:^|[:;\"]|\\n)[ \t]*import[ \t]+([\w., \t]+)", re.M)
 _IMPORTED_FROM = re.compile(rb"from[ \t]+(\w+)")
+_QUOTED = re.compile(rb"[\"']([A-Za-z]\w+)")  # `import_module("triton")`, `BACKEND = "flash_attn"`
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
 _LOAD = re.compile(rb"load\s*\(")
 _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
+_FLASH = re.compile(rb"[\"'](?<![=!]=[ (][\"'])flash_attention_")  # a comparison chooses no kernel
+_BUFFER = re.compile(rb"register_buffer\s*\([^=]{0,300}?Parameter\(")
+_ACCELERATOR = re.compile(rb"\.accelerator\.(?<!\bself\.accelerator\.)")  # of torch, by whatever name
+_OF_CODE = (b"f", b"F", b"t", b"T")  # what is before the quotation marks of a string that holds code
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
 _LOAD_IMPORTED = re.compile(
     rb"torch(?<=\btorch)\b[^\n]{0,200}\bimport\b(?:\s*\([^)]{0,2000}|[^\n]{0,1000})\bload"
@@ -64,26 +91,42 @@ _STATE = re.compile(rb"\.cpu\(\)[^\n]*\b(?:state_dict|parameters|buffers)\(")
 _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
 
 
-@lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
 def may_matter(data: bytes) -> bool:
-    """Return whether a file's bytes hold a word that every run looks for."""
+    """Return whether the code in a file's bytes holds a word that every run looks for."""
+    return _holds(data) and _holds(code_of(data))
+
+
+@lru_cache(maxsize=1)  # several questions are asked about one file
+def code_of(data: bytes) -> bytes:
+    """Return the bytes of a file without comments and texts in triple quotation marks, such as docstrings."""
+
+    def kept(found: re.Match[bytes]) -> bytes:
+        part, before = found[0], data[found.start() - 1 : found.start()]
+        is_long = part.startswith((b'"""', b"'''")) and before not in _OF_CODE
+        return b"" if part.startswith(b"#") or is_long else part
+
+    return _ASIDE.sub(kept, data)
+
+
+@lru_cache(maxsize=2)  # the engine and the exports both ask, one after the other
+def _holds(data: bytes) -> bool:
     if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data:
         return True
-    if b'"flash_attention_' in data or b"'flash_attention_" in data:
+    if b"flash_attention_" in data and _FLASH.search(data) is not None:
         return True
     if b".cpu()" in data and _keeps_copies(data):
         return True
-    if b"torch" not in data:
-        imported = _imported(data)
-        if not _NEED_CUDA.isdisjoint(imported):
-            return True
-        if _WITH_TORCH.isdisjoint(imported):
-            return b"device" in data and _NUMBER.search(data) is not None
+    if holds_word(data, _NEED_CUDA) and not _imported(data).isdisjoint(_NEED_CUDA):
+        return True
+    if b"torch" not in data and _imported(data).isdisjoint(_WITH_TORCH):
+        return b"device" in data and _NUMBER.search(data) is not None
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
         any(word in data for word in _IN_FILES)
+        or (b"register_buffer" in data and _BUFFER.search(data) is not None)
+        or (b".accelerator." in data and _ACCELERATOR.search(data) is not None)
         or (b"load" in data and _loads(data))
-        or ((b".to(" in data or b"device" in data) and moves_to_number(data))
+        or ((b".to(" in data or b"device" in data) and _moves_to_number(data))
     )
 
 
@@ -110,9 +153,9 @@ def _word(words: tuple[bytes, ...]) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=1)  # two functions here ask, one after the other
 def _imported(data: bytes) -> frozenset[bytes]:
-    """Return the words of what a file's bytes may import, among them all packages."""
+    """Return the words of what a file's bytes may import or name, among them all packages."""
     imported = b" ".join(_IMPORTED.findall(data)).replace(b",", b" ").replace(b".", b" ")
-    return frozenset(imported.split()).union(_IMPORTED_FROM.findall(data))
+    return frozenset(imported.split()).union(_IMPORTED_FROM.findall(data), _QUOTED.findall(data))
 
 
 def _keeps_copies(data: bytes) -> bool:
@@ -120,6 +163,26 @@ def _keeps_copies(data: bytes) -> bool:
     if _STATE.search(data):
         return True
     return _KEPT.search(data) is not None and _IN_PLACE.search(data) is not None
+
+
+def _moves_to_number(data: bytes) -> bool:
+    """Return whether something may be moved to the number of a GPU."""
+    names = set[bytes]()
+    for number, _, name in _MOVED.findall(data):
+        if number:
+            return True
+        names.add(name)
+    return any(any(behind_name(data, name, _BOUND)) for name in names - _NO_NUMBERS)
+
+
+def moved_names(data: bytes) -> frozenset[bytes]:
+    """Return the names that a file's bytes import, or take of an imported module, and pass on as a device."""
+    if b".to(" not in data and b"device" not in data:
+        return frozenset()
+    moved = {(owner.partition(b".")[0] or name, name) for _, owner, name in _MOVED.findall(data)}
+    found = {pair for pair in moved if pair[1] not in _NO_NUMBERS}
+    imported = set(_NAME.findall(b" ".join(_NAMES_IMPORTED.findall(data)))) if found else ()
+    return frozenset(name for owner, name in found if owner in imported)
 
 
 def _loads(data: bytes) -> bool:

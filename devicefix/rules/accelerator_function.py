@@ -48,7 +48,8 @@ class AcceleratorFunction(Rule):
     name = "accelerator-function"
     summary = "A `torch.accelerator` function that needs an accelerator"
     references = (CURRENT_ACCELERATOR, _DEVICE, *ACCELERATOR)
-    words = (b"current_accelerator", b".accelerator.")
+    words = (b"current_accelerator",)
+    common_words = (b".accelerator.",)
     attributes = ("type", "index")
     INVALID = (
         Example(

@@ -66,7 +66,7 @@ class AttentionLibrary(Rule):
     code = "DF417"
     name = "attention-library"
     summary = "Attention is computed by a library that needs CUDA"
-    words = (b"flash_attn", b"xformers")
+    common_words = (b"flash_attn", b"xformers")  # a file that imports one is parsed anyway
     before = ("DF902",)
     sees_handled = True
     INVALID = (

@@ -83,7 +83,7 @@ class CudaApi(Rule):
     name = "cuda-api"
     summary = "`torch.cuda` is used although the target is any accelerator"
     targets = ("accelerator",)
-    words = (b"cuda", b".accelerator.")
+    words = (b"cuda",)
     common_words = (b"accelerator", b"device", b"stream", b"event", b".record", b"elapsed", b"synchronize")
     sees_handled = True
     INVALID = (

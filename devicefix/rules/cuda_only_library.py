@@ -27,12 +27,8 @@ _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 
 
 def _words() -> list[bytes]:
-    """Return what to search for in files that import a library: `fla` and `kernels` are too common."""
-    names = {name.partition(".")[0] for name in LIBRARIES} - {"fla", "kernels"} | {"get_kernel"}
-    return sorted(
-        name.encode()
-        for name in {*names, "import fla.", "import fla\n", "import fla as", "from fla.", "from fla import"}
-    )
+    """Return what to search for in files that import a library."""
+    return sorted({name.partition(".")[0].encode() for name in LIBRARIES})
 
 
 class CudaOnlyLibrary(Rule):
@@ -76,8 +72,8 @@ class CudaOnlyLibrary(Rule):
     code = "DF902"
     name = "cuda-only-library"
     summary = "A library needs CUDA"
-    words = (b"nvidia-smi", b"pykeops", *_words())
-    common_words = (b"cuda", b"load", b"backend")
+    words = (b"nvidia-smi", b"get_kernel")
+    common_words = (b"cuda", b"load", b"backend", *_words())
     INVALID = (
         Example(
             "a flag that says that a library is installed, which it can be without CUDA",

@@ -56,10 +56,11 @@ class DisabledScaler(Rule):
     name = "disabled-scaler"
     summary = "State is read from a `GradScaler`, which has none without CUDA"
     words = (b"Scaler", b"scaler")
-    common_words = (
+    companions = (
         b"state_dict()", b'"scale"', b"'scale'", b"._scale", b"_growth_", b"_backoff_", b"._init_scale",
         b"._per_opt", b"._check_", b"._found_inf",
     )  # fmt: skip
+    common_words = companions
     attributes = tuple(_MISSING)
     INVALID = (
         Example(

@@ -108,14 +108,14 @@ class HardWiredFlag(Rule):
     name = "hard-wired-flag"
     summary = "A library is configured to use CUDA on every machine"
     words = (
-        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"num_gpus", b"gpu_id=", b"device_id=",
+        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpu=True", b"gpus=", b"num_gpus", b"gpu_id=", b"device_id=",
         b"gpu_index=", b"device_index=", b"device_map", b"max_memory",
-        b"\"flash_att", b"'flash_att", b"use_flash_att", b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
+        b"use_flash_att", b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
         b"set_attention_backend", b"bf16=True", b"full_eval=True", b"tf32=True", b"use_liger_kernel", b"BitsAndBytesConfig",
         b"FP8Config", b"Fp8Config", b"EetqConfig", b"HiggsConfig", b"SpQRConfig", b"VptqConfig", b"Int4WeightOnly", b"Float8DynamicActivation",
         b"CPUOffloadOptimizer", b"PinMemory", b"PyNcclCommunicator", b"CUDAExec", b"TensorrtExec", b"16-mixed", b"precision=16", b"precision=\"transformer-engine", b"precision='transformer-engine", b"strategy=\"fsdp", b"strategy='fsdp", b"strategy=\"deepspeed", b"strategy='deepspeed", b"devices=[",
     )  # fmt: skip
-    common_words = (b"accelerator", b"device", b"gpu", b"attn_implementation")
+    common_words = (b"accelerator", b"device", b"gpu", b"attn_implementation", b"\"flash_att", b"'flash_att")
     INVALID = (
         Example(
             "the flag of a library",
@@ -135,12 +135,13 @@ class HardWiredFlag(Rule):
         Example(
             "an argument of a library",
             before="""
-                import recognizer  # cuda
+                import recognizer
+                import torch
 
                 reader = recognizer.Reader(['en'], gpu=True)
             """,
             after="""
-                import recognizer  # cuda
+                import recognizer
                 import torch
 
                 reader = recognizer.Reader(['en'], gpu=torch.cuda.is_available())

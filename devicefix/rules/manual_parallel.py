@@ -53,12 +53,13 @@ class ManualParallel(Rule):
     code = "DF903"
     name = "manual-parallel"
     summary = "Work is distributed over several GPUs manually"
-    words = (b"cuda",)
+    words = (b"data_parallel", b"parallel_apply", b"nn.parallel")
+    common_words = (b"replicate", b"scatter", b"gather")
     INVALID = (
         Example(
             "replicate, scatter, parallel_apply and gather",
             before="""
-                import torch  # cuda
+                import torch
                 from torch.nn.parallel import gather, parallel_apply, replicate, scatter
 
 
@@ -70,7 +71,7 @@ class ManualParallel(Rule):
         Example(
             "data_parallel",
             before="""
-                import torch.nn as nn  # cuda
+                import torch.nn as nn
 
 
                 def run(model, x):
@@ -80,7 +81,7 @@ class ManualParallel(Rule):
         Example(
             "under another name",
             before="""
-                from torch.nn.parallel import data_parallel as run  # cuda
+                from torch.nn.parallel import data_parallel as run
 
                 y = run(model, (x,))
             """,
@@ -95,7 +96,7 @@ class ManualParallel(Rule):
                 from torch.nn.parallel.scatter_gather import scatter_kwargs
 
 
-                class Parallel(DataParallel):  # cuda
+                class Parallel(DataParallel):
                     def scatter(self, inputs, kwargs, device_ids):
                         return scatter_kwargs(inputs, kwargs, device_ids)
             """,
@@ -106,14 +107,14 @@ class ManualParallel(Rule):
                 from torch.nn.parallel import data_parallel
 
 
-                def run(model, x, ngpu):  # cuda
+                def run(model, x, ngpu):
                     return data_parallel(model, x, range(ngpu)) if ngpu > 1 else model(x)
             """,
         ),
         Example(
             "gather of a tensor",
             """
-                import torch  # cuda
+                import torch
 
                 y = torch.gather(x, 1, index)
             """,
@@ -121,7 +122,7 @@ class ManualParallel(Rule):
         Example(
             "gather of torch.distributed",
             """
-                import torch.distributed as dist  # cuda
+                import torch.distributed as dist
 
                 dist.gather(x, xs)
             """,

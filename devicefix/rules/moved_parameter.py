@@ -57,9 +57,8 @@ class MovedParameter(Rule):
     code = "DF804"
     name = "moved-parameter"
     summary = "A parameter that is moved to a device stays a parameter only on a CPU"
-    words = (b"cuda", b"register_buffer")
-    companions = (b"Parameter(",)  # a file that holds `cuda` is parsed anyway
-    common_words = (b".to",)
+    words = (b"cuda",)
+    common_words = (b".to", b"register_buffer")
     INVALID = (
         Example(
             "parameters of a module",

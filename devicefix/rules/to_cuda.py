@@ -176,15 +176,17 @@ class ToCuda(Rule):
             "the function instead of the method",
             before="""
                 import torch
+                from torch.cuda import amp
 
                 where = int(rank)
-                y = torch.Tensor.to(x, where)  # cuda
+                y = torch.Tensor.to(x, where)
             """,
             after="""
                 import torch
+                from torch.cuda import amp
 
                 where = int(rank)
-                y = torch.Tensor.to(x, where if torch.cuda.is_available() else "cpu")  # cuda
+                y = torch.Tensor.to(x, where if torch.cuda.is_available() else "cpu")
             """,
         ),
         Example(

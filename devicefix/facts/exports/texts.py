@@ -6,6 +6,7 @@ import re
 from os.path import join, normpath
 
 from devicefix.facts.exports.export import of_bytes
+from devicefix.facts.prefilter import code_of, moved_names
 
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _LIBRARIES = (b"flash", b"xformers", b"torchsparse", b"spconv", b"triton")
@@ -92,6 +93,12 @@ def attributes_set(data: bytes) -> frozenset[str]:
             found.add((owner[1], target[1]))
     imported = set(_NAME.findall(b" ".join(_IMPORTED.findall(data)))) if found else set()
     return frozenset(name.decode() for base, name in found if base in imported)
+
+
+@of_bytes(b".to(", b"device")
+def moved_imports(data: bytes) -> frozenset[str]:
+    """Return the names that a module imports and passes on as a device."""
+    return frozenset(map(bytes.decode, moved_names(code_of(data))))
 
 
 @of_bytes()

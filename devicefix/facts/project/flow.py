@@ -15,6 +15,7 @@ from functools import cached_property
 
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.number_calls import number_calls
+from devicefix.facts.exports.texts import moved_imports
 from devicefix.facts.exports.shared import device_receivers, passed_kinds, scanned_receivers
 from devicefix.facts.flow.destinations import Destinations, Use
 from devicefix.facts.flow.destinations.expressions import Trail
@@ -174,6 +175,29 @@ class Flow(SharedNames, Values):
             for name, place in receivers
             if name in self._called_with_numbers
         )
+
+    @remembered
+    def brings_number(self, path: str) -> bool:
+        """Return whether the file at `path` passes on as a device what another file shows to be a number."""
+        file = self.file(path)
+        return file is not None and any(map(self._is_number, sorted(file.export(moved_imports))))
+
+    def _is_number(self, name: str) -> bool:
+        """Return whether a file binds a name to the number of a GPU, or defines a function that returns one."""
+        if name not in self._numbers:
+            self._numbers[name] = any(
+                Kind.INDEX.name in _kinds(facts, binding, "", called=file.defines(name))
+                for file in self.mentioning(name)
+                if file.binds(name) or _may_bind(file, name, called=True)
+                for facts in [self.informed(file)]
+                if facts is not None
+                for binding in facts.tree.root.bindings.get(name, ())
+            )
+        return self._numbers[name]
+
+    @cached_property
+    def _numbers(self) -> dict[str, bool]:
+        return {}
 
     @cached_property
     def _called_with_numbers(self) -> frozenset[str]:
