@@ -115,7 +115,7 @@ class HardWiredFlag(Rule):
         b"FP8Config", b"Fp8Config", b"EetqConfig", b"HiggsConfig", b"SpQRConfig", b"VptqConfig", b"Int4WeightOnly", b"Float8DynamicActivation",
         b"CPUOffloadOptimizer", b"PinMemory", b"PyNcclCommunicator", b"CUDAExec", b"TensorrtExec", b"16-mixed", b"precision=16", b"precision=\"transformer-engine", b"precision='transformer-engine", b"strategy=\"fsdp", b"strategy='fsdp", b"strategy=\"deepspeed", b"strategy='deepspeed", b"devices=[",
     )  # fmt: skip
-    common_words = (b"accelerator", b"device", b"gpu", b"attn_implementation", b"\"flash_att", b"'flash_att")
+    common_words = (b"accelerator", b"device", b"gpu", b"attn_implementation", b'"flash_att', b"'flash_att")
     INVALID = (
         Example(
             "the flag of a library",

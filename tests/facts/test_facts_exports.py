@@ -148,7 +148,7 @@ def test_arguments_that_follow_one_another_are_found() -> None:
 
 def test_a_device_without_a_name_is_no_place_of_devices() -> None:
     file = ProjectFile(b"import torch\nf(device=...)\nx = config.size\n", "x.py")
-    assert "size" not in file.export(EXPORTS["scanned_places"])
+    assert "size" not in file.export(EXPORTS["device_places"])
 
 
 def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:

@@ -11,7 +11,7 @@ from devicefix.facts.backends import compared_backends as compared
 from devicefix.facts.backends import passed_backends as passed
 from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_bytes, of_facts
-from devicefix.facts.flow.sinks import device_names, device_values, receivers, scanned
+from devicefix.facts.flow.sinks import device_names, device_values, receivers
 from devicefix.facts.module import Facts
 from devicefix.facts.namespaces import namespace_functions as returning_namespaces
 from devicefix.facts.passed import passed_kinds as kinds_passed
@@ -64,28 +64,16 @@ def mixing_classes(facts: Facts) -> frozenset[str]:
     return frozenset(Precision(facts).mixing_classes())
 
 
-@of_facts(*_DEVICES)
+@of_facts(*_DEVICES, anywhere=True)
 def device_places(facts: Facts) -> frozenset[str]:
     """Return the names, attributes and keys whose values are passed on as devices."""
     return device_names(facts, device_values(facts))
-
-
-@of_bytes(*_DEVICES)
-def scanned_places(data: bytes) -> frozenset[str]:
-    """Return the same by the bytes of a file."""
-    return scanned(b"\n" + data)[0]
 
 
 @of_facts(*_DEVICES, anywhere=True)
 def device_receivers(facts: Facts) -> Parameters:
     """Return the functions that pass on a parameter as a device, each with the parameter and its position."""
     return frozenset(receivers(facts, device_values(facts)))
-
-
-@of_bytes(*_DEVICES)
-def scanned_receivers(data: bytes) -> Parameters:
-    """Return the same by the bytes of a file."""
-    return scanned(b"\n" + data)[1]
 
 
 @of_facts(b"raise", b"assert", b"exit(")

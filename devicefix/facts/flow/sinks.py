@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
-from devicefix.facts.behind import behind_name
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
@@ -31,17 +29,6 @@ _OFF_BY_THEMSELVES = (
     "torch.is_autocast_enabled", "torch.set_autocast_enabled", "contextlib.nullcontext",
 )  # fmt: skip
 
-# Each alternative begins with a letter, not with `\b`: then the search is several times as fast.
-_PASSED_ON = re.compile(
-    rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?<=\bdevice)\s*=\s*|map_location(?<=\bmap_location)\s*=\s*"
-    rb"|torch(?<=\btorch)\.device\(\s*)([\w.]+)(\[[\"'](\w+))?"
-)
-_IMPORTED = re.compile(rb"import(?<=\bimport)\b([^\n]*)")
-_WORD = re.compile(rb"\w+")
-_DEFINITION = re.compile(rb"\n[ \t]*\b(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
-# What a variable is bound to, or the expression that a loop takes it from, behind its name.
-_COMES_FROM = re.compile(rb"\s*=\s*[A-Za-z_][\w.]*|\b[\w, \t]{0,200}\bin\b[^\n]*")
-_PATH = re.compile(rb"[A-Za-z_]\w*(?:\.(?!(?:items|values)\b)\w+)*")
 _HOPS = 3  # bindings and calls to follow from a device to what it comes from
 
 
@@ -151,41 +138,6 @@ def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, t
             name = parameter.arg
             if (node, name) in passed or (node.name == "__init__" and name in kept):
                 yield called, (name, position)
-
-
-def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str, int]]]]:
-    """Return the names that a module passes on as devices, and its receivers, without parsing it.
-
-    Args:
-        data: the module, after a line end.
-    """
-    if b".to(" not in data and b"device" not in data:
-        return frozenset(), frozenset()
-    passed = {(path, key) for path, _, key in _PASSED_ON.findall(data)}
-    paths = (key or path.rpartition(b".")[2] for path, key in passed)
-    names = frozenset(name for name in paths if name and not name.isdigit())
-    found: set[tuple[str, tuple[str, int]]] = set()
-    owner = b""
-    for class_name, function, parameters in _DEFINITION.findall(data) if names else ():
-        owner = class_name or owner
-        if not any(name in parameters for name in names):
-            continue
-        listed = [part.split(b":")[0].split(b"=")[0].strip() for part in parameters.split(b",")]
-        if listed[0] in (b"self", b"cls"):
-            del listed[0]
-        called = owner if function == b"__init__" else function
-        found.update(
-            (called.decode(), (name.decode(), position))
-            for position, name in enumerate(listed)
-            if name in names
-        )
-    shared = {key or path for path, key in passed if key or b"." in path}
-    if names:
-        bindings = (found[0] for name in names for found in behind_name(data, name, _COMES_FROM))
-        origins = names.union(_PATH.findall(b" ".join(bindings)))
-        shared |= {path for path in origins if b"." in path and not path.startswith(b"torch.")}
-        shared |= origins.intersection(_WORD.findall(b"\n".join(_IMPORTED.findall(data))))
-    return frozenset(path.rpartition(b".")[2].decode() for path in shared), frozenset(found)
 
 
 def _owner(facts: Facts, value: ast.Name) -> tuple[ast.AST | None, str]:

@@ -15,8 +15,8 @@ from functools import cached_property
 
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.number_calls import number_calls
+from devicefix.facts.exports.shared import device_receivers, passed_kinds
 from devicefix.facts.exports.texts import moved_imports
-from devicefix.facts.exports.shared import device_receivers, passed_kinds, scanned_receivers
 from devicefix.facts.flow.destinations import Destinations, Use
 from devicefix.facts.flow.destinations.expressions import Trail
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
@@ -169,7 +169,7 @@ class Flow(SharedNames, Values):
         file = self.file(path)
         if file is None or not any(map(file.defines, self._called_with_numbers)):
             return False
-        receivers = file.export(device_receivers if file.matters else scanned_receivers)
+        receivers = file.export(device_receivers)
         return any(
             Kind.INDEX.name in self.passed(path, name, *place)
             for name, place in receivers

@@ -10,7 +10,6 @@ from functools import cached_property
 from devicefix.facts.exports.number_calls import compared_parameters
 from devicefix.facts.exports.options import options
 from devicefix.facts.exports.shared import (
-    Parameters,
     backend_receivers,
     backends,
     compared_backends,
@@ -20,8 +19,6 @@ from devicefix.facts.exports.shared import (
     namespace_functions,
     passed_backends,
     refusing,
-    scanned_places,
-    scanned_receivers,
 )
 from devicefix.facts.exports.texts import library_choices, named_configurations, numbered_names
 from devicefix.facts.project.file import ProjectFile
@@ -89,10 +86,7 @@ class Values(Files):
     @remembered
     def is_device_place(self, name: str) -> bool:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
-        return any(
-            name in file.export(device_places if file.matters else scanned_places)
-            for file in self.mentioning(name)[:_FILES]
-        )
+        return any(name in file.export(device_places) for file in self.mentioning(name)[:_FILES])
 
     @remembered
     def receives_device(self, function: str, place: int | str) -> bool:
@@ -100,7 +94,8 @@ class Values(Files):
         return any(
             called == function and place in parameter
             for file in self.mentioning(function)[:_FILES]
-            for called, parameter in _receivers(file)
+            if file.defines(function)
+            for called, parameter in file.export(device_receivers)
         )
 
     @remembered
@@ -195,8 +190,3 @@ class Values(Files):
             for each, line, value in values
             if each == key
         ]
-
-
-def _receivers(file: ProjectFile) -> Parameters:
-    """Return the functions of a file that pass on a parameter as a device."""
-    return file.export(device_receivers if file.matters else scanned_receivers)
