@@ -45,7 +45,7 @@ _NEED_CUDA = tuple(
     """.split()
 )
 # Libraries that bring torch with them: a file that uses one of them need not name torch.
-_WITH_TORCH = frozenset(
+_WITH_TORCH = tuple(
     b"""
     accelerate allennlp auto_gptq awq axolotl bitsandbytes botorch catalyst clip colbert colossalai
     composer ctranslate2 deepspeed demucs detectron2 dgl diffusers e3nn easyocr espnet espnet2 fairscale
@@ -68,9 +68,8 @@ _NAMES_IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _NAME = re.compile(rb"[^\W\d]\w*")
 # A file without torch may pass the number of a GPU to a class of the project.
 _NUMBER = re.compile(rb"device(?<=\bdevice)[ \t]*=[ \t]*\d+[ \t]*[,)\n]")
-_LIBRARIES = _WITH_TORCH.union(_NEED_CUDA)
-# In a notebook, a line begins behind a quotation mark or `\n`.
-_IMPORTED = re.compile(rb"(?:^|[:;\"]|\\n)[ \t]*import[ \t]+([\w., \t]+)", re.M)
+_LIBRARIES = _WITH_TORCH + _NEED_CUDA
+_IMPORTED = re.compile(rb"import(?<![\w.] import)[ \t]+([\w., \t]+)")  # not `from x import y`
 _IMPORTED_FROM = re.compile(rb"from[ \t]+(\w+)")
 _QUOTED = re.compile(rb"[\"']([A-Za-z]\w+)")  # `import_module("triton")`, `BACKEND = "flash_attn"`
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
@@ -118,7 +117,7 @@ def _holds(data: bytes) -> bool:
         return True
     if holds_word(data, _NEED_CUDA) and not _imported(data).isdisjoint(_NEED_CUDA):
         return True
-    if b"torch" not in data and _imported(data).isdisjoint(_WITH_TORCH):
+    if b"torch" not in data and not _brings_torch(data):
         return b"device" in data and _NUMBER.search(data) is not None
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
@@ -132,7 +131,11 @@ def _holds(data: bytes) -> bool:
 
 def uses_torch(data: bytes) -> bool:
     """Return whether a file's bytes name torch, or import a library that may use it."""
-    return b"torch" in data or not _LIBRARIES.isdisjoint(_imported(data))
+    return b"torch" in data or _brings_torch(data)
+
+
+def _brings_torch(data: bytes) -> bool:
+    return holds_word(data, _LIBRARIES) and not _imported(data).isdisjoint(_LIBRARIES)
 
 
 def brings_torch(name: str) -> bool:

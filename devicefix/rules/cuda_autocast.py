@@ -125,6 +125,7 @@ class CudaAutocast(Rule):
     summary = "CUDA autocast is off on a CPU, where low-precision code may need it"
     references = (*_OF_CUDA, *_OF_ANY_DEVICE)
     words = (b"autocast",)
+    companions = (b"float16", b"half", b"cuda")
     INVALID = (
         Example(
             "a module in bfloat16",

@@ -180,10 +180,11 @@ class Flow(SharedNames, Values):
     def brings_number(self, path: str) -> bool:
         """Return whether the file at `path` passes on as a device what another file shows to be a number."""
         file = self.file(path)
-        return file is not None and any(map(self._is_number, sorted(file.export(moved_imports))))
+        names = file.export(moved_imports) if file is not None else ()
+        return any(map(self._is_number, sorted(names)))
 
     def _is_number(self, name: str) -> bool:
-        """Return whether a file binds a name to the number of a GPU, or defines a function that returns one."""
+        """Return whether a file binds a name to a GPU's number, or defines a function that returns one."""
         if name not in self._numbers:
             self._numbers[name] = any(
                 Kind.INDEX.name in _kinds(facts, binding, "", called=file.defines(name))
