@@ -13,21 +13,11 @@ from typing import Any
 
 from devicefix.files.system import relative
 from devicefix.verify import runs
-from devicefix.verify.compare import (
-    CONTROL_FLOW,
-    Difference,
-    Numbers,
-    Unsteady,
-    common,
-    describe,
-    differences,
-    hint,
-    numbers,
-    observations,
-    renumbered,
-    unreached,
-    unsteady,
-)
+from devicefix.verify.compare.alignment import Unsteady, common, differences, observations, unsteady
+from devicefix.verify.compare.difference import Difference
+from devicefix.verify.compare.unmapped import Numbers, numbers, renumbered
+from devicefix.verify.compare.unreached import unreached
+from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
 from devicefix.verify.gpus import needed
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Task, Tick
@@ -164,11 +154,11 @@ class CudaComparison:
         """
         again = self._run(self._original, "again", machine)
         unlike = unsteady(original.events, again.events, tolerance=tolerance)
-        count = sum(sum(sizes.values()) for sizes in unlike.values())
+        count = sum(unlike.values())
         if not 0 < count < found.observations:
             return {}
         found.observations -= count
-        lines = {(relative(file), line) for sizes in unlike.values() for (file, line, _), _ in sizes}
+        lines = {(relative(file), line) for _, (file, line, _), _ in unlike}
         places = ", ".join(f"{file}:{line}" for file, line in sorted(lines))
         found.notes.append(
             f"not compared, because two runs of the original also differ: {count} observations at {places}"

@@ -140,8 +140,6 @@ def _ordinal(number: int) -> str:
 
 def _values(kind: str, one: Value, other: Value) -> tuple[str, str]:
     """Return the part that differs, of both values."""
-    if kind == "device" and "device" not in one:
-        return " and ".join(one["devices"]), " and ".join(other["devices"])
     if kind in ("device", "dtype"):
         preposition = "on" if kind == "device" else "of"
         return f"a tensor {preposition} {one[kind]}", f"{preposition} {other[kind]}"
@@ -166,7 +164,7 @@ def _elements(one: Value, other: Value) -> tuple[str, str]:
 
 
 def _tensor(value: Value) -> str:
-    return f"{value['dtype']}{value['shape']}" if "dtype" in value else "tensors"
+    return f"{value['dtype']}{value['shape']}" if value["dtype"] else "tensors"
 
 
 def _distinct(one: Any, other: Any) -> tuple[str, str]:

@@ -3,8 +3,8 @@
 Each is an event `seen` with `what` (a value of METHODS, or "save"), `file`, `line` and `value`: a summary of
 the tensor, or `{"tensors": {path: summary}}` for "save". The first FULL observations of a line are recorded
 one by one. Later ones are recorded as ranges, in events with `since` and `until`: the numbers of the first
-and the last observation. Their value has the `digest` of the values, the `mean` and `abs` of their means, and
-the `devices`. The event `ended` at the end of a process shows that no observation is missing.
+and the last observation. Their value is a summary too: it has the `digest` of the values, the `mean` and `abs`
+of their means, and all devices. The event `ended` at the end of a process shows that no observation is missing.
 """
 
 from __future__ import annotations
@@ -217,12 +217,8 @@ class _Line:
         count = self._count - self._since + 1
         if not count:
             return None
-        value = {
-            "digest": self._digest.hexdigest(),
-            "mean": self._sum / count,
-            "abs": self._abs / count,
-            "devices": sorted(self._devices),
-        }
+        value = {"dtype": "", "shape": [], "device": " and ".join(sorted(self._devices))}
+        value |= {"digest": self._digest.hexdigest(), "mean": self._sum / count, "abs": self._abs / count}
         fields = {"since": self._since, "until": self._count, "value": value}
         self._begin()
         self._until = self._next()
