@@ -421,7 +421,7 @@ def test_draws_are_restored_from_their_kinds() -> None:
     drawn = {"kind": "drawn", "pid": 1, "process": "main", "numbers": [0, 1, 0]}
     (stream,) = streams_of([draw(0), draw(1), drawn]).values()
     assert [(position, event["number"]) for position, event in stream.sequence()] == [(0, 0), (1, 1), (1, 0)]
-    assert not stream.complete and stream.first() is None
+    assert not stream.complete and not stream.seen
 
 
 def test_the_line_of_a_compiled_function(tmp_path: Path) -> None:
