@@ -342,9 +342,9 @@ def _modules(events: list[dict[str, Any]], program: Program) -> list[Module]:
     imported = {e["file"] for e in events if e["kind"] == "module"}
     ran = {(e["file"], place) for e in events if e["kind"] == "fix" for place in e["places"]}
     found = []
-    for path, fixes in sorted(program.fixes.items()):
+    for path, module in sorted(program.modules.items()):
         parts = ((path, number) in ran for number in count())
-        runs = tuple(FixRun(*fix[:3], tuple(islice(parts, len(fix.places)))) for fix in fixes)
+        runs = tuple(FixRun(*fix[:3], tuple(islice(parts, len(fix.places)))) for fix in module.fixes)
         found.append(Module.of(path, path in imported, runs))
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
@@ -88,7 +88,8 @@ def differences(
     found: list[Difference] = []
     for name in dict.fromkeys((*left, *right)):
         if name in left and name in right:
-            pair = _Pair(name, left[name], right[name], same_machine, tolerance, ignored or {})
+            here = {(key, number) for process, key, number in ignored or () if process == name}
+            pair = _Pair(left[name], right[name], same_machine, tolerance, here)
             found += pair.differences()
         elif name in left and _main_is_complete(right):
             # On a CPU another process may do its work, as with `num_workers=4 if cuda else 0`.
@@ -122,14 +123,12 @@ class _Pair:
 
     def __init__(
         self,
-        name: Name,
         one: Stream,
         other: Stream,
         same_machine: bool,
         tolerance: float,
-        ignored: Unsteady,
+        ignored: Container[tuple[Key, int]],
     ) -> None:
-        self._name = name
         self._one = one
         self._other = other
         self._same_machine = same_machine
@@ -158,7 +157,7 @@ class _Pair:
         """Yield the first observation of a line that differs, and the first that is on another device."""
         reported: set[bool] = set()
         for number, seen, other in _both(self._one, self._other, key):
-            ignored = (self._name, key, number) in self._ignored
+            ignored = (key, number) in self._ignored
             found = unlike(
                 seen.value, other.value, same_machine=self._same_machine, tolerance=self._tolerance
             )

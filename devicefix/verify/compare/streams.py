@@ -60,7 +60,7 @@ class Stream:
         self.last = position
         if kind == "seen":
             line = self.seen[event["file"], event["line"], event["what"]]
-            number = event.get("until", len(line) + 1)
+            number = int(event.get("until", len(line) + 1))
             line[number] = Seen(position, event["value"], event.get("since", number))
         elif kind == "draw":
             self.kinds.append((position, event))

@@ -3,8 +3,9 @@
 Each is an event `seen` with `what` (a value of METHODS, or "save"), `file`, `line` and `value`: a summary of
 the tensor, or `{"tensors": {path: summary}}` for "save". The first FULL observations of a line are recorded
 one by one. Later ones are recorded as ranges, in events with `since` and `until`: the numbers of the first
-and the last observation. Their value is a summary too: it has the `digest` of the values, the `mean` and `abs`
-of their means, and all devices. The event `ended` at the end of a process shows that no observation is missing.
+and the last observation. Their value is a summary, too: it has the `digest` of the values, the `mean` and
+`abs` of their means, and all devices. The event `ended` at the end of a process shows that no observation is
+missing.
 """
 
 from __future__ import annotations

@@ -12,11 +12,10 @@ from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils._device import _device_constructors
 
 from devicefix.verify.runtime.machine.checks import common_place
-from devicefix.verify.runtime.machine.kernels import note_values
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
-from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, note_new, overridable
+from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, overridable
 
 _KINDS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
@@ -137,7 +136,6 @@ class Making:
         put(made, place)
         if place >= 0:
             self._machine.on_cuda += 1
-            note_values(self._machine, made, place)
         return made
 
     def tensor(self, data: Any, *, device: Any = None, **options: Any) -> Any:
@@ -209,7 +207,6 @@ class Making:
             return made
         if place is not None:
             put(made, place)
-            note_new(self._machine, made, place, args)
         return made
 
 
@@ -250,7 +247,6 @@ class TensorType(type):
         made: torch.Tensor = cls.plain(*args, **kwargs)
         if not check_given(args, place):
             put(made, place)
-            note_new(machine, made, place, args)
         return made
 
     def __instancecheck__(cls, x: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The state of the simulated CUDA machine: its GPUs, the selected one, generators and trace."""
+"""The state of the simulated CUDA machine: its GPUs, the selected one, and generators."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ class Machine:
 
     Args:
         gpus: the number of GPUs; None for the number in the environment variable GPUS.
-        separate_generators: whether each GPU has its own random generator, as on CUDA. Otherwise all use the
-            generator of the CPU, so that a run on the CPU draws the same numbers.
-        trace: a list to append the tensors, operations and calls on the GPUs to, or None.
         draws: the recorder of random draws, or None.
         autocast: whether autocast for CUDA lowers the precision as on CUDA.
 
@@ -40,8 +37,6 @@ class Machine:
     def __init__(
         self,
         gpus: int | None = None,
-        separate_generators: bool = False,
-        trace: list[tuple[Any, ...]] | None = None,
         draws: Any = None,
         autocast: bool = True,
     ) -> None:
@@ -49,8 +44,6 @@ class Machine:
         self._visible: list[int] | None = None
         self._selected = _Selected()
         self._seeds: dict[int, torch.Generator] = {}
-        self.separate_generators = separate_generators
-        self.trace = trace
         self.draws = draws
         self.moves: Any = None
         self.autocast = autocast
@@ -211,11 +204,6 @@ class Machine:
     def initial_seed(self) -> int:
         """Return the seed of the current GPU's generator."""
         return self.generator(self.gpu()).initial_seed() - _SEED_OFFSET - self.current
-
-    def note(self, kind: str, place: int, *what: Any) -> None:
-        """Append an event on a GPU to the trace, with the physical number of the GPU."""
-        if self.trace is not None and place >= 0:
-            self.trace.append((kind, self.visible[place], *what))
 
     def after_fork(self) -> None:
         """Reset the state in a forked process."""
