@@ -247,7 +247,7 @@ def verify_outcomes(
     from devicefix.verify import environment, launch
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
-    from devicefix.verify.shell import shell_command
+    from devicefix.verify.startup import shell_command
 
     rewritten = list(filter(None, map(Rewritten.of, outcomes)))
     root = environment.root_of(None)

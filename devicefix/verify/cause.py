@@ -14,7 +14,7 @@ class Cause(str, Enum):
 
     summary: str
 
-    def __new__(cls, value: str, summary: str) -> Cause:
+    def __new__(cls, value: str, summary: str = "") -> Cause:
         """Return the member with this value, and with its summary in one sentence."""
         member = str.__new__(cls, value)
         member._value_, member.summary = value, summary

@@ -16,8 +16,8 @@ from types import FrameType
 from devicefix.config.resolver import Resolver
 from devicefix.verify import notebook
 from devicefix.verify.program import prepare
+from devicefix.verify.signals import temporary_folder
 from devicefix.verify.startup import environment
-from devicefix.verify.temporary import temporary_folder
 
 _TICK = 0.005  # seconds between two looks at what the program asks for
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")  # of which each system has some

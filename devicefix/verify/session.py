@@ -19,7 +19,7 @@ from devicefix.verify.explain import explain, explain_comparison
 from devicefix.verify.places import remember
 from devicefix.verify.program import Program, Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
-from devicefix.verify.temporary import temporary_folder
+from devicefix.verify.signals import temporary_folder
 from devicefix.verify.trials import Trials
 from devicefix.verify.verdict import Run, Verdict, judge
 

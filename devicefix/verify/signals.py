@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # of which each system has some
@@ -68,3 +71,22 @@ def held() -> Iterator[None]:
     finally:
         _handler.holds -= 1
         _handler.deliver()
+
+
+@contextmanager
+def temporary_folder(parent: str | None = None) -> Iterator[Path]:
+    """Make a folder that is removed at the end, whatever a program has made of it.
+
+    Args:
+        parent: the folder to make it in; None for the one for temporary files.
+    """
+    hidden = "" if parent in (None, tempfile.gettempdir()) else "."
+    with held():
+        folder = tempfile.TemporaryDirectory(
+            prefix=f"{hidden}devicefix-", dir=parent, ignore_cleanup_errors=True
+        )
+    try:
+        yield Path(os.path.realpath(folder.name))
+    finally:
+        with held():
+            folder.cleanup()

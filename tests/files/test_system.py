@@ -229,7 +229,7 @@ def test_processes_on_windows_take_turns_to_record_events(
 
 
 def test_windows_has_no_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from devicefix.verify.runtime.forks import after_fork
+    from devicefix.verify.runtime.ending import after_fork
 
     monkeypatch.delattr(os, "register_at_fork", raising=False)
     after_fork(lambda: None)

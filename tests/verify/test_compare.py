@@ -16,7 +16,7 @@ from running import run_program
 from devicefix.verify.compare.alignment import common, differences, observations, unsteady
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.wording import describe
-from devicefix.verify.gpus import Needed, needed
+from devicefix.verify.runs import Needed, needed
 
 Event = dict[str, Any]
 

@@ -24,9 +24,8 @@ from typing import Any
 
 import torch
 
-from devicefix.verify.runtime.ending import at_end
+from devicefix.verify.runtime.ending import after_fork, at_end
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.forks import after_fork
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
@@ -218,7 +217,7 @@ class _Line:
         count = self._count - self._since + 1
         if not count:
             return None
-        value = {"dtype": "", "shape": [], "device": " and ".join(sorted(self._devices))}
+        value: dict[str, Any] = {"dtype": "", "shape": [], "device": " and ".join(sorted(self._devices))}
         value |= {"digest": self._digest.hexdigest(), "mean": self._sum / count, "abs": self._abs / count}
         fields = {"since": self._since, "until": self._count, "value": value}
         self._begin()

@@ -18,9 +18,8 @@ from typing import Any
 import torch
 
 from devicefix.verify.runtime.eager import run_eagerly
-from devicefix.verify.runtime.ending import at_end
+from devicefix.verify.runtime.ending import after_fork, at_end
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.forks import after_fork
 from devicefix.verify.runtime.machine import (
     autocast,
     checks,

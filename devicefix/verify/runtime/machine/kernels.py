@@ -53,23 +53,6 @@ class Traits:
         plain: whether it needs no special treatment.
     """
 
-    __slots__ = (
-        "composite",
-        "draws",
-        "first",
-        "indexing",
-        "inplace",
-        "keywords",
-        "lists",
-        "makes",
-        "name",
-        "places",
-        "plain",
-        "rows",
-        "strict",
-        "tensors",
-    )
-
     def __init__(self, func: Any) -> None:
         schema = func._schema
         namespace, _, self.name = schema.name.rpartition("::")
