@@ -222,7 +222,6 @@ def verify(
         explain=explain,
         triton_interpret=triton_interpret,
         coverage=coverage_file,
-        all_modules=show_missing,
     )
     report = run_task(task, resolver_for(task.sources, None, configs, isolated, given))
     show_report(report, output_format, show_missing)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from devicefix.verify.program import prepare
 from devicefix.verify.signals import temporary_folder
 from devicefix.verify.startup import environment
 
-_TICK = 0.005  # seconds between two looks at what the program asks for
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")  # of which each system has some
 
 
@@ -74,9 +72,6 @@ def run(invocation: Invocation, resolver: Resolver) -> Ending:
         with _forwarding() as forwarder:
             process = subprocess.Popen(invocation.command, cwd=invocation.folder, env=environment(plan))
             forwarder.to(process)
-            while program.waiting and process.poll() is None:
-                program.answer()
-                time.sleep(_TICK)
             return Ending(process.wait(), program.errors)
 
 

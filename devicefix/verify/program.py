@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +14,8 @@ from devicefix.files import discover as files
 from devicefix.files import text
 from devicefix.model import Finding, Outcome, Span
 from devicefix.runner.coverage import digest
-from devicefix.runner.run import Modules, Sources, read_sources
+from devicefix.runner.run import Modules, check_files
 from devicefix.verify.runtime.plan import Plan, Source
-
-_AT_ONCE = 50  # modules; for so few the run would not start much earlier
 
 _BLANK = re.compile(r"(\s|#[^\r\n]*)+")
 
@@ -101,11 +98,6 @@ class Program:
         rewritten: the source to run instead of each of these modules, as `Plan.rewritten` has it.
         errors: the files that could not be rewritten, and why.
         notebook: the notebook that it runs, as `Plan.notebook` has it; empty for none.
-        waiting: modules that are rewritten if the program imports them: the name of the answer for each of
-            them, by its real path. See `OnDemand`.
-        answers: the folder for these answers.
-        answer: rewrites the modules that the program has asked for.
-        rest: rewrites the modules that are still waiting, after the run.
         unchanged: the files that no fix changes.
     """
 
@@ -114,10 +106,6 @@ class Program:
     rewritten: dict[str, Source] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     notebook: dict[str, Any] = field(default_factory=dict)
-    waiting: dict[str, str] = field(default_factory=dict)
-    answers: str = ""
-    answer: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
-    rest: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     unchanged: list[str] = field(default_factory=list)
 
     def plan(self, folder: Path, machine: str, **values: Any) -> Plan:
@@ -134,8 +122,6 @@ class Program:
             roots=self.roots,
             rewritten=self.rewritten,
             notebook=self.notebook,
-            waiting=self.waiting,
-            answers=self.answers,
             **values,
         )
 
@@ -169,70 +155,14 @@ def prepare(
     program = Program(tuple(sorted(folders)))
     if rewritten is None:
         found = files.find(sources, Modules(resolver), _ignore)
-        readable = read_sources(found, resolver.changed(fix=True))
-        program.unchanged += sorted({*map(os.fspath, found)} - {*readable.files})
-        OnDemand(program, readable, folder)
-    for module in rewritten or ():
+        outcomes = check_files(found, resolver.changed(fix=True, quiet=True))
+        program.errors += [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error]
+        modules = {outcome.path: Rewritten.of(outcome) for outcome in outcomes if not outcome.error}
+        program.unchanged += sorted(path for path, module in modules.items() if module is None)
+        rewritten = filter(None, modules.values())
+    for module in rewritten:
         program.add(module, folder / f"{len(program.rewritten)}.py")
     return program
-
-
-class OnDemand:
-    """The modules of a program, which are rewritten when it imports them, or at once if they are few.
-
-    A process of the program asks for a module with a file in a folder, and waits for the answer in another.
-
-    Args:
-        program: the program to add them to.
-        modules: the modules.
-        folder: where to store the new sources, the questions and the answers.
-    """
-
-    def __init__(self, program: Program, modules: Sources, folder: Path) -> None:
-        self._program = program
-        self._check = modules.check
-        self._folder = folder
-        self._asked = folder / "answers" / "asked"
-        self._paths = dict(enumerate(modules.files))
-        program.errors += [f"{outcome.path}: {outcome.error}" for outcome in modules.failed if outcome.error]
-        if len(modules.files) <= _AT_ONCE:
-            for number in self._paths:
-                self._rewrite(number)
-            return
-        self._asked.mkdir(parents=True)
-        program.answers = str(self._asked.parent)
-        program.answer, program.rest = self.answer, self.rest
-        program.waiting = {os.path.realpath(path): str(number) for number, path in self._paths.items()}
-
-    def answer(self) -> None:
-        """Rewrite the modules that the program has asked for."""
-        for name in os.listdir(self._asked):
-            answer = self._asked.with_name(name)
-            if not answer.exists():
-                real = self._rewrite(int(name))
-                self._program.waiting.pop(real, None)
-                new = answer.with_suffix(".new")
-                new.write_text(json.dumps(self._program.rewritten.get(real)), encoding="utf-8")
-                new.replace(answer)
-            (self._asked / name).unlink()
-
-    def rest(self) -> None:
-        """Rewrite the modules that the program has not asked for."""
-        for number, path in self._paths.items():
-            if self._program.waiting.pop(os.path.realpath(path), None) is not None:
-                self._rewrite(number)
-
-    def _rewrite(self, number: int) -> str:
-        """Add a module to the program, and return its real path."""
-        path = self._paths[number]
-        outcome = self._check(path)
-        if outcome.error:
-            self._program.errors.append(f"{outcome.path}: {outcome.error}")
-        elif (module := Rewritten.of(outcome)) is not None:
-            self._program.add(module, self._folder / f"{number}.py")
-        else:
-            self._program.unchanged.append(path)
-        return os.path.realpath(path)
 
 
 def _ignore(_: OSError) -> None:

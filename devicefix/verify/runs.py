@@ -55,7 +55,6 @@ class Task:
             None for only where that is cheap.
         triton_interpret: whether Triton runs kernels by its interpreter, which needs no GPU.
         coverage: the coverage file to add a run to that passes, or None.
-        all_modules: whether to count the fixes of modules that the program has not imported, too.
     """
 
     command: list[str]
@@ -80,7 +79,6 @@ class Task:
     explain: bool | None = None
     triton_interpret: bool = False
     coverage: Path | None = None
-    all_modules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +115,8 @@ def run_program(
     """
     folder.mkdir(parents=True)
     command = _command(task, folder)
-    answer = _Answer(program, tick)
     if not task.scratch:
-        return _run(command, _plan(task, program, folder, machine), task.limits, answer)
+        return _run(command, _plan(task, program, folder, machine), task.limits, tick)
     root = Path(os.path.realpath(task.root))
     start = time.monotonic()
     with temporary_folder(place(root)) as parent:
@@ -131,31 +128,15 @@ def run_program(
             own.mkdir()
             values = {"steps": task.steps, "seed": 0 if task.compare else None}
             silent = replace(scratch.command(earlier), output=own / "output.txt")
-            run_command(silent, copied.plan(own, machine, **values), task.limits, answer)
+            run_command(silent, copied.plan(own, machine, **values), task.limits, tick)
         plan = scratch.plan(_plan(task, copied, folder, machine))
-        result = _run(scratch.command(command), plan, task.limits, answer)
+        result = _run(scratch.command(command), plan, task.limits, tick)
     events, output = scratch.restored(result.events), scratch.restored([*result.output])
     return Result(result.ended, events, copying, tuple(output))
 
 
-class _Answer:
-    """Called regularly, it rewrites the modules that a program asks for, and measures the time."""
-
-    def __init__(self, program: Program, tick: Callable[[float], None]) -> None:
-        self._program = program
-        self._tick = tick
-        self.seconds = 0.0
-
-    def __call__(self, seconds: float) -> None:
-        start = time.monotonic()
-        self._program.answer()
-        self.seconds += time.monotonic() - start
-        self._tick(seconds)
-
-
-def _run(command: Command, plan: Plan, limits: Limits, answer: _Answer) -> Result:
-    ended = run_command(command, plan, limits, answer)
-    ended = replace(ended, seconds=ended.seconds - answer.seconds)  # the program waits meanwhile
+def _run(command: Command, plan: Plan, limits: Limits, tick: Callable[[float], None]) -> Result:
+    ended = run_command(command, plan, limits, tick)
     return Result(ended, list(read(plan.events)), output=_last_lines(command.output))
 
 

@@ -88,7 +88,6 @@ class Scratch:
             program,
             roots=tuple(dict.fromkeys([*map(self.path, program.roots), *program.roots])),
             rewritten=self._both(program.rewritten),
-            waiting=self._both(program.waiting),
         )
 
     def plan(self, plan: Plan) -> Plan:

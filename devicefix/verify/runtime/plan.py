@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 VARIABLE = "DEVICEFIX_PLAN"  # the environment variable with the path of the plan
 Use = tuple[str, int, str]
-_PATIENCE = 0.005  # seconds
-_sleep = time.sleep  # a program may replace it
 
 
 class Source(NamedTuple):
@@ -46,9 +42,6 @@ class Plan:
         notebook: the notebook to run, if there is one: its `path`, the `source` of its cells as one module,
             the number of the cell and the line in it for each of the `lines`, the `commands` of IPython that
             are masked in it, and the texts of its `cells` by their numbers.
-        waiting: the name of the answer for each module that is rewritten only if it is imported, by its real
-            path.
-        answers: the folder in which `devicefix verify` answers.
         steps: the number of optimizer steps to stop after, or None.
         keep_going: whether to answer requests for CUDA with the CPU.
         copies: whether to look for copy hazards.
@@ -64,8 +57,6 @@ class Plan:
     machine: str = "cpu"
     rewritten: dict[str, Source] = field(default_factory=dict)
     notebook: dict[str, Any] = field(default_factory=dict)
-    waiting: dict[str, str] = field(default_factory=dict)
-    answers: str = ""
     steps: int | None = None
     keep_going: bool = False
     copies: bool = True
@@ -95,23 +86,3 @@ class Plan:
     def events(self) -> str:
         """The path of the file with the run's events."""
         return os.path.join(self.folder, "events.jsonl")
-
-    def source(self, path: str) -> Source | None:
-        """Return the source to run instead of a module, or None.
-
-        If the module is rewritten only now, ask for it, and wait for the answer.
-
-        Args:
-            path: its real path.
-        """
-        name = self.waiting.pop(path, None)
-        if name is not None:
-            answer = os.path.join(self.answers, name)
-            with suppress(OSError):  # the run is over
-                if not os.path.exists(answer):
-                    Path(self.answers, "asked", name).touch()
-                while not os.path.exists(answer) and os.path.isdir(self.answers):
-                    _sleep(_PATIENCE)
-                if answered := json.loads(Path(answer).read_text(encoding="utf-8")):
-                    self.rewritten[path] = Source(*answered)
-        return self.rewritten.get(path)
