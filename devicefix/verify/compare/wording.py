@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
-from devicefix.files import system
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.streams import Value
 from devicefix.verify.compare.values import is_close
+from devicefix.verify.places import shown_path
 
 _CALLS = {
     "item": "`.item()`",
@@ -33,7 +32,7 @@ def describe(difference: Difference) -> str:
     here, there = "on CUDA", "on the CPU"
     if difference.same_machine:
         here, there = "in the original", "in the rewritten program"
-    place = f"{_relative(difference.file)}:{difference.line}: " if difference.file else ""
+    place = f"{shown_path(difference.file)}:{difference.line}: " if difference.file else ""
     return f"{place}{_text(difference, here, there)}"
 
 
@@ -174,9 +173,3 @@ def _distinct(one: Any, other: Any) -> tuple[str, str]:
         if left != right and not isinstance(one, bool):
             return left, right
     return repr(one), repr(other)
-
-
-def _relative(file: str) -> str:
-    """Return the path relative to the current folder, if the file is inside it."""
-    relative = system.relative(file) if os.path.isabs(file) else file
-    return file if relative.startswith(os.pardir) else relative

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from devicefix.verify.runtime import errors, modules, reading, sources
-from devicefix.verify.runtime.events import Events, recorder
+from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.runtime.site import Sites
@@ -24,7 +24,7 @@ def begin() -> None:
         plan = Plan.load(path)
     except OSError:  # the run is over, and this process outlived it
         return
-    events = recorder(plan.events, plan.watch)
+    events = Events(plan.events, plan.watch)
     sites = Sites(plan.roots)
     events.emit("process", executable=sys.executable)
     sys.dont_write_bytecode = True  # a cache of rewritten code must not outlive the run

@@ -14,8 +14,6 @@ from devicefix.verify.runtime.machine.places import HOST, device, place_of
 
 GPUS = "DEVICEFIX_GPUS"  # the number of GPUs; by default as many as the program selects, or one
 
-_SEED_OFFSET = 10**6
-
 # The device for tensors that the program itself creates on the CPU. Tensors that torch creates internally
 # have the device "cpu", wherever the operands are on the simulated machine.
 CPU = torch.device("cpu", 0)
@@ -177,20 +175,15 @@ class Machine:
         return CPU if self.default == HOST else device(self.index())
 
     def generator(self, place: int) -> torch.Generator:
-        """Return the random generator of a GPU."""
+        """Return the random generator of a GPU. The draws themselves are those of the CPU's."""
         if place not in self._seeds:
             self._seeds[place] = torch._C.Generator()
-            self.seed(place, 0)
+            self._seeds[place].manual_seed(0)
         return self._seeds[place]
-
-    def seed(self, place: int, seed: int) -> None:
-        """Seed the generator of a GPU. With the same seed, the CPU and other GPUs draw other numbers."""
-        generator = self._seeds.setdefault(place, torch._C.Generator())
-        generator.manual_seed((int(seed) + _SEED_OFFSET + place) % 2**64)
 
     def reseed(self, place: int, seed: int) -> None:
         """Seed the generator of a GPU for the program, which is recorded with the random draws."""
-        self.seed(place, seed)
+        self.generator(place).manual_seed(int(seed) % 2**64)
         if self.draws is not None:
             self.draws.add(str(device(place)), "manual_seed", int(seed))
 
@@ -199,11 +192,11 @@ class Machine:
         chosen = torch._C.Generator().seed()
         for place in range(len(self.visible)):
             if all_gpus or place == self.current:
-                self.seed(place, chosen)
+                self.generator(place).manual_seed(chosen)
 
     def initial_seed(self) -> int:
         """Return the seed of the current GPU's generator."""
-        return self.generator(self.gpu()).initial_seed() - _SEED_OFFSET - self.current
+        return self.generator(self.gpu()).initial_seed()
 
     def after_fork(self) -> None:
         """Reset the state in a forked process."""
