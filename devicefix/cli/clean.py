@@ -13,13 +13,11 @@ from devicefix.config.printable import printable_path
 @click.command()
 @click.pass_context
 def clean(ctx: click.Context) -> None:
-    """Remove the caches in the current folder and its subfolders, and the state of interrupted migrations."""
-    from devicefix.migrate.progress import user_cache
+    """Remove the caches in the current folder and its subfolders."""
     from devicefix.runner import clean as caches
-    from devicefix.runner.cache import is_tagged
 
     failed = False
-    for folder in (*caches.find(os.curdir), *filter(is_tagged, [str(user_cache())])):
+    for folder in caches.find(os.curdir):
         try:
             gone = caches.remove(folder)
         except OSError as error:

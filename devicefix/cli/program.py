@@ -69,7 +69,7 @@ class Program:
             UsageError: the script does not exist.
         """
         from devicefix.verify import environment
-        from devicefix.verify.shell import shell_command
+        from devicefix.verify.startup import shell_command
 
         script = None if as_module or as_command else _script(program)
         is_notebook = script is not None and script.suffix == ".ipynb"

@@ -30,6 +30,11 @@ _OWN_TORCH = (
     ". If torch is installed in another Python, install psutil here, and select that Python with --python"
 )
 
+# The options that are fields of a task.
+_RUN_OPTIONS = (
+    "steps", "compare", "tolerance", "gpus", "keep_going", "copies", "explain", "triton_interpret"
+)  # fmt: skip
+
 EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put devicefix's
 options before SCRIPT. Everything after SCRIPT is passed to the program.
@@ -176,15 +181,7 @@ def verify(
     isolated: bool,
     timeout: float,
     memory: int | None,
-    steps: int | None,
-    compare: bool,
-    tolerance: float,
-    gpus: int | None,
-    keep_going: bool,
-    copies: bool,
     scratch: bool | None,
-    explain: bool | None,
-    triton_interpret: bool,
     **given: Any,
 ) -> None:
     """Run SCRIPT on a CPU, with its modules rewritten in memory, and report whether it works.
@@ -203,26 +200,19 @@ def verify(
     found = Program.of(program, arguments, as_module=as_module, as_command=as_command, python=python)
     if found.python == sys.executable:
         check_packages("verify", "torch")
+    options = {name: given.pop(name) for name in _RUN_OPTIONS}
     task = Task(
         command=found.command,
         folder=found.folder,
         root=found.root,
         sources=sources or (found.root,),
         limits=launch.Limits(timeout, memory),
-        steps=steps,
-        keep_going=keep_going,
-        copies=copies,
-        compare=compare,
-        tolerance=tolerance,
-        gpus=gpus,
-        scratch=compare if scratch is None else scratch,
+        scratch=options["compare"] if scratch is None else scratch,
         to_stderr=output_format == "json",
         python="" if found.python == sys.executable else found.python,
         notebook=found.notebook,
-        explain=explain,
-        triton_interpret=triton_interpret,
         coverage=coverage_file,
-        all_modules=show_missing,
+        **options,
     )
     report = run_task(task, resolver_for(task.sources, None, configs, isolated, given))
     show_report(report, output_format, show_missing)
@@ -247,7 +237,7 @@ def verify_outcomes(
     from devicefix.verify import environment, launch
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
-    from devicefix.verify.shell import shell_command
+    from devicefix.verify.startup import shell_command
 
     rewritten = list(filter(None, map(Rewritten.of, outcomes)))
     root = environment.root_of(None)

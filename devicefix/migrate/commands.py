@@ -17,7 +17,7 @@ from devicefix.verify import environment
 from devicefix.verify.launch import Command
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime import notebook as runtime
-from devicefix.verify.shell import shell_command
+from devicefix.verify.startup import shell_command
 
 _OUTER = re.compile(r"(?<![^\s=:;&|(])\.\./[^\s=:;&|()<>\"'$`\\*?]*")
 

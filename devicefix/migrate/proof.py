@@ -13,7 +13,6 @@ from devicefix.config.resolver import Resolver
 from devicefix.files.kinds import NOTEBOOK
 from devicefix.migrate.commands import command_of, shown
 from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
-from devicefix.migrate.progress import Progress, State
 from devicefix.model import Outcome
 from devicefix.runner.run import Sources, check_files, read_sources
 from devicefix.verify import session
@@ -108,7 +107,6 @@ class Prover:
         resolver: the settings of the rewrite.
         tasks: the commands. One that fails alone runs after the earlier ones, which may write its files.
         display: shows the steps.
-        progress: remembers what the runs have shown, in case of an interruption.
     """
 
     def __init__(
@@ -117,27 +115,20 @@ class Prover:
         resolver: Resolver,
         tasks: Sequence[Task],
         display: Display,
-        progress: Progress,
     ) -> None:
         self._files = list(files)
         self._resolver = resolver.changed(fix=True)
         self._tasks = list(tasks)
         self._tick, self._say = display
-        self._progress = progress
 
     def prove(self) -> Attempt:
         """Return the rewrite to keep: with the safe fixes, and with what the runs prove besides."""
         safe = Attempt(NO_EVIDENCE, self._rewritten(NO_EVIDENCE))
         if not self._tasks:
             return safe
-        state = self._progress.load()
-        if state != State():
-            self._say("continuing the interrupted migration")
-        while state.number < len(self._tasks):
-            evidence = self._followed(state)
-            state = State(state.number + 1, evidence, evidence)
-            self._progress.save(state)
-        evidence = state.before
+        evidence = NO_EVIDENCE
+        for number in range(len(self._tasks)):
+            evidence = self._followed(number, evidence)
         best = self._tried(evidence)
         if not evidence or all(map(equal, best.reports)):
             return self._with_unsafe(best)
@@ -145,9 +136,9 @@ class Prover:
         self._say(f"the runs do not prove these fixes ({why}); running without them")
         return replace(self._with_unsafe(self._tried(NO_EVIDENCE)), unproven=why)
 
-    def _followed(self, state: State) -> Evidence:
+    def _followed(self, number: int, before: Evidence) -> Evidence:
         """Return the evidence with which a command passes, or that from before if it never does."""
-        number, before, evidence = state.number, state.before, state.evidence
+        evidence = before
         for _ in range(ROUNDS):
             tried = Attempt(evidence, self._rewritten(evidence))
             report = self._run(number, tried, compare=False)
@@ -158,7 +149,6 @@ class Prover:
                 return self._rescued(number, tried) or before
             self._say(f"{report.reason or report.verdict.value}: trying the fixes for this")
             evidence = more
-            self._progress.save(State(number, before, evidence))
         return before
 
     def _rescued(self, number: int, failing: Attempt) -> Evidence | None:

@@ -16,7 +16,6 @@ from devicefix.migrate.commands import tasks
 from devicefix.migrate.environment import Variant, environment
 from devicefix.migrate.evidence import Unsafe, unsafe_fixes
 from devicefix.migrate.look import Look, look
-from devicefix.migrate.progress import Progress
 from devicefix.migrate.proof import Attempt, Display, Prover, differs, equal, passes
 from devicefix.model import Finding, Outcome, Result, Safety
 from devicefix.report.wording import count
@@ -171,10 +170,8 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
     # The original of a new file stays as it is: it installs the same as before on a machine with CUDA.
     replaced = {variant.original for variant in beside if not variant.exists}
     files = [file for file in files if os.fspath(file) not in replaced]
-    progress = Progress(request.commands, files, enabled=resolver.root.cache_dir is not None)
-    prover = Prover(files, resolver, request.tasks(), display, progress)
+    prover = Prover(files, resolver, request.tasks(), display)
     attempt = prover.prove()
-    progress.forget()
     failed = [outcome for outcome in attempt.outcomes if outcome.error]
     done = Migration(
         look=about,

@@ -12,7 +12,8 @@ from devicefix.config.printable import printable, printable_json
 from devicefix.config.version import __version__
 from devicefix.report.checked import as_text
 from devicefix.report.earlier import VERSION, Entry
-from devicefix.report.migration import About, Group, Migration
+from devicefix.report.migration import About, Migration
+from devicefix.report.migration_ties import Group
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet calculates a cell that starts so
 

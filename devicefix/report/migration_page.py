@@ -18,7 +18,8 @@ from markupsafe import Markup, escape
 from devicefix.config.printable import printable
 from devicefix.config.version import __version__
 from devicefix.report.environment import environment
-from devicefix.report.migration import KINDS, LEFT, NO_OWNER, SAFE, UNSAFE, About, Migration
+from devicefix.report.migration import NO_OWNER, About, Migration
+from devicefix.report.migration_ties import KINDS, LEFT, SAFE, UNSAFE
 
 TEMPLATE, STYLE, SCRIPT = "report.html.jinja", "report.css", "report.js"
 

@@ -5,32 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from devicefix.files.system import relative
-from devicefix.verify import runs
-from devicefix.verify.compare import (
-    CONTROL_FLOW,
-    Difference,
-    Numbers,
-    Unsteady,
-    common,
-    describe,
-    differences,
-    hint,
-    numbers,
-    observations,
-    renumbered,
-    unreached,
-    unsteady,
-)
-from devicefix.verify.gpus import needed
+from devicefix.verify.compare.alignment import Unsteady, common, differences, observations, unsteady
+from devicefix.verify.compare.difference import Difference
+from devicefix.verify.compare.unmapped import Numbers, numbers, renumbered
+from devicefix.verify.compare.unreached import unreached
+from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
 from devicefix.verify.program import Program
-from devicefix.verify.runs import Result, Task, Tick
+from devicefix.verify.runs import Result, Runs, Task, Tick
 from devicefix.verify.runtime.plan import Use
 from devicefix.verify.verdict import Run, Verdict, judge
 
@@ -76,19 +63,13 @@ class CudaComparison:
         folder: the folder for the runs' own files.
         tick: called regularly with the name of the run and its seconds so far.
 
-    Attributes:
-        copying: the seconds that scratch copies took.
     """
 
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
         self._task = task
-        self._program = program
-        self._original = Program(program.roots, notebook=program.notebook)
-        self._folder = folder
-        self._tick = tick
+        self._runs = Runs(task, program, folder / "compared", tick)
         self._ignored: Unsteady = {}
         self._lines: Numbers = {}
-        self.copying = 0.0
 
     def against(self, on_cpu: Result) -> Comparison:
         """Compare the rewritten program's run on the CPU with both programs on CUDA.
@@ -101,14 +82,17 @@ class CudaComparison:
         """
         machine = "cuda" if has_cuda(self._task.command[0]) else "simulated"
         found = Comparison(machine)
-        original = self._original_run(machine, found)
-        rewritten = self._run(self._program, "rewritten", machine)
+        original = self._runs.run_original(machine)
+        if more := self._runs.missing:
+            place = f"{relative(more.file)}:{more.line}"
+            found.notes.append(f"{more.count} GPUs are simulated, because {place} requests cuda:{more.index}")
+        rewritten = self._run("rewritten", machine)
         self._lines = numbers(original.events, rewritten.events)
         rewritten, on_cpu = self._renumbered(rewritten), self._renumbered(on_cpu)
         found.observations = observations(original.events)
         found.seconds = original.ended.seconds, rewritten.ended.seconds
-        found.failure = _failure(original, self._original)
-        failure = _failure(rewritten, self._program)
+        found.failure = _failure(original, self._runs.original)
+        failure = _failure(rewritten, self._runs.rewritten)
         if found.failure:
             found.alike = failure == found.failure
             return found
@@ -129,27 +113,6 @@ class CudaComparison:
             found.on_cpu += self._on_cpu(simulated, on_cpu, found)
         return found
 
-    def _original_run(self, machine: str, found: Comparison) -> Result:
-        """Run the original, on as many simulated GPUs as it needs.
-
-        Many programs adapt to one GPU. So there is one at first, and more only if the program fails after a
-        request for one that is missing.
-
-        Args:
-            machine: the kind of machine.
-            found: the comparison, to which a note on the number of GPUs is added.
-        """
-        result, automatic = self._run(self._original, "original", machine), self._task.gpus is None
-        while machine == "simulated" and automatic and _failure(result, self._original):
-            more = needed(result.events, self._task.gpus or 1)
-            if more is None:
-                break
-            self._task = replace(self._task, gpus=more.count)
-            place = f"{relative(more.file)}:{more.line}"
-            found.notes[:] = [f"{more.count} GPUs are simulated, because {place} requests cuda:{more.index}"]
-            result = self._run(self._original, f"original on {more.count} GPUs", machine)
-        return result
-
     def _unsteady(self, original: Result, machine: str, tolerance: float, found: Comparison) -> Unsteady:
         """Run the original again, and return the observations that differ between its runs, such as times.
 
@@ -162,13 +125,13 @@ class CudaComparison:
         Returns:
             The observations; none if they are all that there is to compare.
         """
-        again = self._run(self._original, "again", machine)
+        again = self._runs.run(self._runs.original, "again", machine)
         unlike = unsteady(original.events, again.events, tolerance=tolerance)
-        count = sum(sum(sizes.values()) for sizes in unlike.values())
+        count = sum(unlike.values())
         if not 0 < count < found.observations:
             return {}
         found.observations -= count
-        lines = {(relative(file), line) for sizes in unlike.values() for (file, line, _), _ in sizes}
+        lines = {(relative(file), line) for _, (file, line, _), _ in unlike}
         places = ", ".join(f"{file}:{line}" for file, line in sorted(lines))
         found.notes.append(
             f"not compared, because two runs of the original also differ: {count} observations at {places}"
@@ -188,9 +151,9 @@ class CudaComparison:
         """
         one, other = simulated.events, on_cpu.events
         if lowered := _dtypes(one, "cuda"):
-            alike = self._run(self._program, "as on a CPU", "simulated", autocast=_uses(other, "cpu"))
+            alike = self._run("as on a CPU", "simulated", autocast=_uses(other, "cpu"))
             low = _dtypes(other, "cpu")
-            if failure := _failure(alike, self._program):
+            if failure := _failure(alike, self._runs.rewritten):
                 precision = "in the CPU's precision" if low else "without autocast"
                 found.notes.append(
                     f"not compared with the CPU, because the program fails {precision}: {failure}"
@@ -222,8 +185,8 @@ class CudaComparison:
         Returns:
             The run, or None if it failed.
         """
-        simulated = self._run(self._program, "simulated", "simulated")
-        if failure := _failure(simulated, self._program):
+        simulated = self._run("simulated", "simulated")
+        if failure := _failure(simulated, self._runs.rewritten):
             found.notes.append(f"not compared with the CPU, because the simulation fails: {failure}")
             return None
         unlike = differences(real.events, simulated.events, same_machine=False, tolerance=ALIKE)
@@ -232,16 +195,14 @@ class CudaComparison:
         ]
         return simulated
 
-    def _run(
-        self, program: Program, name: str, machine: str, autocast: Sequence[Use] | None = None
-    ) -> Result:
-        where = "CUDA" if machine == "cuda" else "simulated CUDA"
-        what = "the original" if program is self._original else "the rewritten program"
-        tick = partial(self._tick, f"{what} on {where}")
-        task = replace(self._task, autocast=autocast)
-        result = runs.run_program(task, program, self._folder / name, tick, machine)
-        self.copying += result.copying
-        return result if program is self._original else self._renumbered(result)
+    @property
+    def copying(self) -> float:
+        """The seconds that scratch copies took."""
+        return self._runs.copying
+
+    def _run(self, name: str, machine: str, **options: Any) -> Result:
+        """Run the rewritten program."""
+        return self._renumbered(self._runs.run(self._runs.rewritten, name, machine, **options))
 
     def _renumbered(self, result: Result) -> Result:
         """Return a run of the rewritten program with the original's lines for code that it makes itself."""

@@ -97,8 +97,9 @@ class Case:
 
     def _applied(self, file: str) -> list[Finding]:
         path, cell = _parts(file)
-        found = self.program.fixed.get(os.path.realpath(path), ())
-        return [moved for finding in found if (moved := self._in_cell(finding, path)).cell == cell]
+        module = self.program.modules.get(os.path.realpath(path))
+        found = [self._in_cell(finding, path) for finding in (module.fixed if module else ())]
+        return [finding for finding in found if finding.cell == cell]
 
     def _in_cell(self, finding: Finding, path: str) -> Finding:
         """Return a finding in the module of a notebook as one in a cell; any other stays as it is."""

@@ -12,49 +12,37 @@ from devicefix.verify.verdict import Location
 class Cause(str, Enum):
     """The cause of a verdict. The values are stable: JSON has them, and `docs/verify.md` lists them."""
 
-    ORIGINAL = "original-fails"
-    TIE = "tie-left"
-    FIX = "wrong-fix"
-    CPU = "cpu-difference"
-    COPY = "shared-copy"
-    DATA = "missing-data"
-    PACKAGE = "missing-package"
-    ENVIRONMENT = "environment"
-    MEMORY = "out-of-memory"
-    TRITON = "triton"
-    LIMIT = "limit"
-    ENDED = "ended-from-outside"
-    UNWATCHED = "unwatched"
-    CHANGES_CUDA = "changes-cuda"
-    DIFFERS_ON_CPU = "differs-on-cpu"
-    ORIGINAL_ON_CUDA = "original-fails-on-cuda"
-    UNKNOWN = "unknown"
+    summary: str
 
-    @property
-    def summary(self) -> str:
-        """The cause in one sentence."""
-        return _SUMMARIES[self]
+    def __new__(cls, value: str, summary: str = "") -> Cause:
+        """Return the member with this value, and with its summary in one sentence."""
+        member = str.__new__(cls, value)
+        member._value_, member.summary = value, summary
+        return member
 
-
-_SUMMARIES = {
-    Cause.ORIGINAL: "the original program fails in the same way; the rewrite is not the cause",
-    Cause.TIE: "a tie to CUDA remains",
-    Cause.FIX: "a fix is wrong",
-    Cause.CPU: "CPUs and CUDA differ here, and no fix can change that",
-    Cause.COPY: "the program relies on a copy that only CUDA makes",
-    Cause.DATA: "data is missing",
-    Cause.PACKAGE: "a package is missing",
-    Cause.ENVIRONMENT: "the environment lacks something that the program needs",
-    Cause.MEMORY: "the program ran out of memory",
-    Cause.TRITON: "Triton needs a GPU or its interpreter",
-    Cause.LIMIT: "the run reached a limit",
-    Cause.ENDED: "an external signal ended the program",
-    Cause.UNWATCHED: "devicefix could not watch the run",
-    Cause.CHANGES_CUDA: "the rewrite changes what the program does on CUDA",
-    Cause.DIFFERS_ON_CPU: "the rewritten program matches the original on CUDA, but not on the CPU",
-    Cause.ORIGINAL_ON_CUDA: "the original program fails on CUDA, so there is nothing to compare with",
-    Cause.UNKNOWN: "the cause is unknown",
-}
+    ORIGINAL = "original-fails", "the original program fails in the same way; the rewrite is not the cause"
+    TIE = "tie-left", "a tie to CUDA remains"
+    FIX = "wrong-fix", "a fix is wrong"
+    CPU = "cpu-difference", "CPUs and CUDA differ here, and no fix can change that"
+    COPY = "shared-copy", "the program relies on a copy that only CUDA makes"
+    DATA = "missing-data", "data is missing"
+    PACKAGE = "missing-package", "a package is missing"
+    ENVIRONMENT = "environment", "the environment lacks something that the program needs"
+    MEMORY = "out-of-memory", "the program ran out of memory"
+    TRITON = "triton", "Triton needs a GPU or its interpreter"
+    LIMIT = "limit", "the run reached a limit"
+    ENDED = "ended-from-outside", "an external signal ended the program"
+    UNWATCHED = "unwatched", "devicefix could not watch the run"
+    CHANGES_CUDA = "changes-cuda", "the rewrite changes what the program does on CUDA"
+    DIFFERS_ON_CPU = (
+        "differs-on-cpu",
+        "the rewritten program matches the original on CUDA, but not on the CPU",
+    )
+    ORIGINAL_ON_CUDA = (
+        "original-fails-on-cuda",
+        "the original program fails on CUDA, so there is nothing to compare with",
+    )
+    UNKNOWN = "unknown", "the cause is unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,11 +14,10 @@ from types import FrameType
 from devicefix.config.resolver import Resolver
 from devicefix.verify import notebook
 from devicefix.verify.program import prepare
+from devicefix.verify.signals import handled, temporary_folder
 from devicefix.verify.startup import environment
-from devicefix.verify.temporary import temporary_folder
 
-_TICK = 0.005  # seconds between two looks at what the program asks for
-_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")  # of which each system has some
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +68,10 @@ def run(invocation: Invocation, resolver: Resolver) -> Ending:
         if invocation.notebook is not None:
             notebook.add(invocation.notebook, program, resolver, folder)
         plan = program.plan(folder, "cpu" if invocation.cpu else "cuda", watch=False)
-        with _forwarding() as forwarder:
+        forwarder = _Forwarder()
+        with handled(_FORWARDED, forwarder):
             process = subprocess.Popen(invocation.command, cwd=invocation.folder, env=environment(plan))
             forwarder.to(process)
-            while program.waiting and process.poll() is None:
-                program.answer()
-                time.sleep(_TICK)
             return Ending(process.wait(), program.errors)
 
 
@@ -108,19 +103,3 @@ def _in_foreground() -> bool:
         return os.tcgetpgrp(sys.__stderr__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):  # Windows, no terminal, a closed stream
         return os.name == "nt"
-
-
-@contextmanager
-def _forwarding() -> Iterator[_Forwarder]:
-    """Pass on the signals that would end this process, except those that it ignores."""
-    forwarder = _Forwarder()
-    numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    caught = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
-    for number in caught:
-        signal.signal(number, forwarder)
-    try:
-        yield forwarder
-    finally:
-        for number in caught:
-            signal.signal(number, before[number])

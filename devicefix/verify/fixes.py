@@ -56,10 +56,10 @@ def _chooses(case: Case, at: Location) -> bool:
     A line whose device comes from the program, such as from its arguments, may be right.
     """
     real = os.path.realpath(at.file)
-    new, origins = case.program.rewritten.get(real), case.program.origins.get(real, [])
-    if new is None:
+    module = case.program.modules.get(real)
+    if module is None:
         return False
-    text = Path(new).read_text(encoding="utf-8", errors="replace")
+    text = module.content.decode(errors="replace")
     covered = {line for fix in case.fixed(at) for line in range(fix.line, fix.end_line + 1)}
     old = "\n".join(source(Location(at.file, line)) for line in sorted(covered))
     try:
@@ -67,7 +67,7 @@ def _chooses(case: Case, at: Location) -> bool:
     except (OSError, SyntaxError, ValueError):
         return False
     lines = text.splitlines()
-    made = "\n".join(line.strip() for line, its in zip(lines, origins, strict=False) if its in covered)
+    made = "\n".join(line.strip() for line, its in zip(lines, module.origins, strict=False) if its in covered)
     if made == old:
         return True  # its fix is lost
     brought = set(re.findall(r"\w+", made)) - set(re.findall(r"\w+", old))

@@ -15,8 +15,7 @@ import psutil
 
 from devicefix.verify import signals
 from devicefix.verify.runtime.plan import VARIABLE, Plan
-from devicefix.verify.shell import for_system
-from devicefix.verify.startup import environment
+from devicefix.verify.startup import environment, for_system
 from devicefix.verify.stdin import Input
 
 _GRACE = 3.0  # seconds between asking a process to end and ending it

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 
 from devicefix.config.printable import printable
+from devicefix.files.system import relative
 from devicefix.verify.verdict import Location
 
 
@@ -17,10 +18,7 @@ def place(location: Location) -> str:
 
 def shown_path(file: str) -> str:
     """Return the path of a file, relative to the current folder if it is inside it."""
-    try:
-        path = os.path.relpath(file)
-    except ValueError:  # on another drive
-        path = file
+    path = relative(file) if os.path.isabs(file) else file
     return printable(file if path.startswith(os.pardir) else path)
 
 

@@ -57,13 +57,6 @@ def _lines(report: Report, show_missing: bool) -> Iterator[str]:
     yield from _section("CUDA requests", map(_request, run.requests))
     yield from _section("copy hazards", map(_hazard, run.copies))
     yield from _fixes(run, show_missing)
-    if report.not_imported:
-        what = (
-            "module that was not imported and"
-            if report.not_imported == 1
-            else "modules that were not imported and"
-        )
-        yield _entry("not rewritten", f"{report.not_imported:,} {what} may need fixes")
     if report.coverage:
         yield from _coverage(report.coverage)
     if report.comparison:

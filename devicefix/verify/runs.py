@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from devicefix.verify.program import Program
 from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import Plan, Use
 from devicefix.verify.scratch import Scratch
+from devicefix.verify.signals import temporary_folder
 from devicefix.verify.stdin import Input
-from devicefix.verify.temporary import temporary_folder
 
 LINES = 15  # of the output of a program that failed
 _TAIL = 8_000  # bytes of it to look at
+_COUNTS = (1, 2, 4, 8, 16)  # the usual numbers of simulated GPUs
+_MACHINES = {"cpu": "the CPU", "simulated": "simulated CUDA", "cuda": "CUDA"}
 
 Tick = Callable[[str, float], None]  # called with the name of a run and its seconds so far
 
@@ -52,7 +55,6 @@ class Task:
             None for only where that is cheap.
         triton_interpret: whether Triton runs kernels by its interpreter, which needs no GPU.
         coverage: the coverage file to add a run to that passes, or None.
-        all_modules: whether to count the fixes of modules that the program has not imported, too.
     """
 
     command: list[str]
@@ -77,7 +79,6 @@ class Task:
     explain: bool | None = None
     triton_interpret: bool = False
     coverage: Path | None = None
-    all_modules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,10 @@ def run_program(
     Raises:
         OSError: the command cannot be started, or the folder cannot be copied.
     """
-    folder.mkdir()
+    folder.mkdir(parents=True)
     command = _command(task, folder)
-    answer = _Answer(program, tick)
     if not task.scratch:
-        return _run(command, _plan(task, program, folder, machine), task.limits, answer)
+        return _run(command, _plan(task, program, folder, machine), task.limits, tick)
     root = Path(os.path.realpath(task.root))
     start = time.monotonic()
     with temporary_folder(place(root)) as parent:
@@ -128,31 +128,15 @@ def run_program(
             own.mkdir()
             values = {"steps": task.steps, "seed": 0 if task.compare else None}
             silent = replace(scratch.command(earlier), output=own / "output.txt")
-            run_command(silent, copied.plan(own, machine, **values), task.limits, answer)
+            run_command(silent, copied.plan(own, machine, **values), task.limits, tick)
         plan = scratch.plan(_plan(task, copied, folder, machine))
-        result = _run(scratch.command(command), plan, task.limits, answer)
+        result = _run(scratch.command(command), plan, task.limits, tick)
     events, output = scratch.restored(result.events), scratch.restored([*result.output])
     return Result(result.ended, events, copying, tuple(output))
 
 
-class _Answer:
-    """Called regularly, it rewrites the modules that a program asks for, and measures the time."""
-
-    def __init__(self, program: Program, tick: Callable[[float], None]) -> None:
-        self._program = program
-        self._tick = tick
-        self.seconds = 0.0
-
-    def __call__(self, seconds: float) -> None:
-        start = time.monotonic()
-        self._program.answer()
-        self.seconds += time.monotonic() - start
-        self._tick(seconds)
-
-
-def _run(command: Command, plan: Plan, limits: Limits, answer: _Answer) -> Result:
-    ended = run_command(command, plan, limits, answer)
-    ended = replace(ended, seconds=ended.seconds - answer.seconds)  # the program waits meanwhile
+def _run(command: Command, plan: Plan, limits: Limits, tick: Callable[[float], None]) -> Result:
+    ended = run_command(command, plan, limits, tick)
     return Result(ended, list(read(plan.events)), output=_last_lines(command.output))
 
 
@@ -187,3 +171,93 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         autocast=task.autocast,
         seed=0 if task.compare else None,
     )
+
+
+class Runs:
+    """The runs of a program and of its original, each with a folder for its own files.
+
+    Args:
+        task: what to run.
+        program: the rewritten program.
+        folder: the folder for the runs' own files.
+        tick: called regularly with the name of the run and its seconds so far.
+
+    Attributes:
+        task: what to run.
+        rewritten: the rewritten program.
+        original: the program as it is.
+        missing: the GPU that the original requested and for which others were added, if there is one.
+        seconds: the time that all runs took together.
+        copying: the time that the copies of the folder took together.
+    """
+
+    def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
+        self.task = task
+        self.rewritten = program
+        self.original = Program(program.roots, notebook=program.notebook)
+        self.missing: Needed | None = None
+        self.seconds = self.copying = 0.0
+        self._folder = folder
+        self._tick = tick
+
+    def run(self, program: Program, name: str, machine: str, **options: Any) -> Result:
+        """Run one of the two programs.
+
+        Args:
+            program: the program.
+            name: a name for the run.
+            machine: "cpu", "simulated" or "cuda", as in `Plan`.
+            **options: the fields of the task that are different.
+        """
+        what = "the original" if program is self.original else "the rewritten program"
+        tick = partial(self._tick, f"{what} on {_MACHINES[machine]}")
+        result = run_program(replace(self.task, **options), program, self._folder / name, tick, machine)
+        self.seconds += result.ended.seconds
+        self.copying += result.copying
+        return result
+
+    def run_original(self, machine: str, **options: Any) -> Result:
+        """Run the original, on as many simulated GPUs as it needs.
+
+        Many programs adapt to one GPU. So there is one at first, and more only if the program fails after a
+        request for one that is missing.
+        """
+        automatic = machine == "simulated" and self.task.gpus is None
+        result = self.run(self.original, f"original-{machine}", machine, **options)
+        while automatic and result.ended.status and (more := needed(result.events, self.task.gpus or 1)):
+            self.missing, self.task = more, replace(self.task, gpus=more.count)
+            result = self.run(self.original, f"original-{more.count}", machine, **options)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """A number of GPUs to try, since a line requests one that is missing.
+
+    Attributes:
+        count: the number.
+        index: the index of the GPU that is requested.
+        file: the file of the request.
+        line: its line.
+    """
+
+    count: int
+    index: int
+    file: str
+    line: int
+
+
+def needed(events: Iterable[dict[str, Any]], count: int) -> Needed | None:
+    """Return how many GPUs a run needed; None if none is missing, or if no number of GPUs is enough.
+
+    Args:
+        events: the events of the run.
+        count: the number of GPUs that it had.
+    """
+    missing = (event for event in events if event["kind"] == "missing gpu")
+    request = max(missing, key=lambda event: int(event["index"]), default=None)
+    if request is None:
+        return None
+    index = int(request["index"])
+    enough = next((number for number in _COUNTS if number > max(index, count)), None)
+    return None if enough is None else Needed(enough, index, request["file"], request["line"])

@@ -88,10 +88,6 @@ class Scratch:
             program,
             roots=tuple(dict.fromkeys([*map(self.path, program.roots), *program.roots])),
             rewritten=self._both(program.rewritten),
-            places=self._both(program.places),
-            origins=self._both(program.origins),
-            digests=self._both(program.digests),
-            waiting=self._both(program.waiting),
         )
 
     def plan(self, plan: Plan) -> Plan:

@@ -19,7 +19,7 @@ from devicefix.verify.explain import explain, explain_comparison
 from devicefix.verify.places import remember
 from devicefix.verify.program import Program, Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
-from devicefix.verify.temporary import temporary_folder
+from devicefix.verify.signals import temporary_folder
 from devicefix.verify.trials import Trials
 from devicefix.verify.verdict import Run, Verdict, judge
 
@@ -38,7 +38,6 @@ class Report:
         errors: the files that could not be rewritten, and why.
         copying: the seconds that scratch copies took, which are not part of those of the runs.
         python: the Python that ran the program, if it is not devicefix's.
-        not_imported: the number of modules that were not rewritten, since the program has not imported them.
         output: the last lines of the program's output, if it was not shown.
     """
 
@@ -51,7 +50,6 @@ class Report:
     errors: list[str] = field(default_factory=list)
     copying: float = 0.0
     python: str = ""
-    not_imported: int = 0
     output: tuple[str, ...] = ()
 
 
@@ -80,8 +78,6 @@ def verify(
         if task.notebook is not None:
             notebook.add(task.notebook, program, resolver, folder)
         result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
-        if task.all_modules or task.coverage is not None:
-            program.rest()
         run = judge(result.ended, result.events, program)
         remember({event["file"]: event["text"] for event in result.events if event["kind"] == "written"})
         run.ran, run.not_run = (
@@ -97,7 +93,6 @@ def verify(
             report.comparison = runs_on_cuda.against(result)
             report.copying += runs_on_cuda.copying
             _conclude(report, report.comparison, resolver.root)
-        report.not_imported = len(program.waiting)
         if task.coverage is not None:
             _add(report, program, task.coverage)
         return report

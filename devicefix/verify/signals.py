@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
-_ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # of which each system has some
-_KEPT = (signal.SIG_IGN, None)  # a signal that is ignored stays so, as with `nohup`
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
 class _Handler:
@@ -41,22 +43,34 @@ _handler = _Handler()
 
 
 @contextmanager
+def handled(names: Iterable[str], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle signals in a block, except those that this process ignores.
+
+    Args:
+        names: the names of the signals, of which each system has some.
+        handler: the handler.
+    """
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    caught = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
+    for number in caught:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, before[number])
+
+
+@contextmanager
 def catching() -> Iterator[None]:
     """Turn signals that would end this process at once into exceptions, so that it can clean up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     _handler.reset()
-    numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    caught = [number for number in numbers if before[number] not in _KEPT]
-    for number in caught:
-        signal.signal(number, _handler)
-    try:
+    with handled(_ENDING, _handler):
         yield
-    finally:
-        for number in caught:
-            signal.signal(number, before[number])
 
 
 @contextmanager
@@ -68,3 +82,22 @@ def held() -> Iterator[None]:
     finally:
         _handler.holds -= 1
         _handler.deliver()
+
+
+@contextmanager
+def temporary_folder(parent: str | None = None) -> Iterator[Path]:
+    """Make a folder that is removed at the end, whatever a program has made of it.
+
+    Args:
+        parent: the folder to make it in; None for the one for temporary files.
+    """
+    hidden = "" if parent in (None, tempfile.gettempdir()) else "."
+    with held():
+        folder = tempfile.TemporaryDirectory(
+            prefix=f"{hidden}devicefix-", dir=parent, ignore_cleanup_errors=True
+        )
+    try:
+        yield Path(os.path.realpath(folder.name))
+    finally:
+        with held():
+            folder.cleanup()

@@ -42,7 +42,7 @@ def name_of_a_fix(case: Case) -> Explanation | None:
         return None
     at = case.frames[0]
     new = case.program.rewritten.get(os.path.realpath(at.file))
-    if new is None or name in _names(Path(at.file)) or name not in _names(Path(new)):
+    if new is None or name in _names(Path(at.file)) or name not in _names(Path(new.path)):
         return None
     return wrong_fix(case, f"{shown(at)} uses `{name}`, which exists only in the rewritten file")
 
@@ -60,10 +60,10 @@ def text(case: Case) -> Explanation | None:
     """Explain an error by its text."""
     if case.run.failure is None:
         return None
-    kinds = known.TRITON + known.MEMORY + (() if case.raises else known.CPU)
+    groups = ("triton", "memory") if case.raises else ("triton", "memory", "cpu")
     texts = (f"{case.failure.error}\n{case.failure.message}", *case.failure.before)
     for message in texts:
-        if found := known.first(kinds, message):
+        if found := known.first(message, *groups):
             if found.cause is Cause.TRITON and case.task.triton_interpret:
                 continue
             return _of(case, found)
@@ -77,7 +77,7 @@ def _of(case: Case, found: known.Known) -> Explanation:
 
 
 def _import(case: Case) -> Explanation | None:
-    found = known.first(known.PACKAGE, case.failure.error)
+    found = known.first(case.failure.error, "package")
     name = match[1] if (match := _match(case, _MODULE)) else ""
     if found is None:
         return None
@@ -124,11 +124,11 @@ def _is_own(case: Case, text: str) -> bool:
 def _surroundings(case: Case) -> Explanation | None:
     kinds = {case.failure.kind, *case.failure.bases}
     for message in (case.failure.error, *(f"{base}: {case.failure.message}" for base in kinds)):
-        found = known.first(known.ENVIRONMENT + known.DATA, message)
+        found = known.first(message, "environment", "data")
         if found is not None and (not DEVICES.search(case.failure.message) or _is_alike(case)):
             return _of(case, found)
     if case.raises and _LOOKS_FOR_FILE.search(source(case.frames[0])):
-        return _of(case, known.DATA[0])
+        return _of(case, known.kinds("data")[0])
     return None
 
 

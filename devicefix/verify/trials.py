@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-from devicefix.verify import runs
 from devicefix.verify.copying import is_small
-from devicefix.verify.gpus import needed
-from devicefix.verify.launch import Limits
 from devicefix.verify.program import Program
-from devicefix.verify.runs import Result, Task, Tick
+from devicefix.verify.runs import Runs, Task, Tick
 from devicefix.verify.verdict import EXIT, Failure, Run, Verdict, judge
 
 _SECONDS = 60.0  # a failure that took longer is explained without runs, unless `--explain` asks for them
@@ -30,29 +26,26 @@ class Trials:
         failed: the run that failed.
         folder: the folder for the runs' own files.
         tick: called regularly with the name of the run and its seconds so far.
-
-    Attributes:
-        seconds: the time that all runs took together.
     """
 
     def __init__(self, task: Task, program: Program, failed: Run, folder: Path, tick: Tick) -> None:
         self._task = task
-        self._program = program
         self._failed = failed
-        self._folder = folder
-        self._tick = tick
+        self._runs = Runs(task, program, folder / "trials", tick)
         self._original: Run | None = None
-        self.seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time that all runs took together."""
+        return self._runs.seconds
 
     @property
     def refused(self) -> str:
         """Why the program is not run again; empty if it is."""
+        if self._task.explain:
+            return ""
         if self._task.explain is not None:
-            return (
-                ""
-                if self._task.explain
-                else "these runs are off; to make them, use `devicefix verify --explain`"
-            )
+            return "these runs are off; to make them, use `devicefix verify --explain`"
         if self._failed.seconds > _SECONDS:
             slow = f"the failed run took more than {_SECONDS:.0f} s"
             return f"{slow}; use `devicefix verify --explain` to run it anyway"
@@ -63,57 +56,35 @@ class Trials:
     def original(self) -> Run:
         """Return the run of the original program on the simulated CUDA machine."""
         if self._original is None:
-            self._original = self._run_original()
+            result = self._runs.run_original("simulated", **self._options)
+            self._original = judge(result.ended, result.events, self._runs.original)
         return self._original
-
-    def _run_original(self) -> Run:
-        program, automatic = self._without_fixes(), self._task.gpus is None
-        result = self._result(program, "original", "simulated")
-        while automatic and result.ended.status and (more := needed(result.events, self._task.gpus or 1)):
-            self._task = replace(self._task, gpus=more.count)
-            result = self._result(program, f"original on {more.count} GPUs", "simulated")
-        return judge(result.ended, result.events, program)
-
-    def _without_fixes(self) -> Program:
-        return Program(self._program.roots, notebook=self._program.notebook)
 
     def rewritten(self) -> Run:
         """Run the rewritten program on the simulated CUDA machine."""
-        return self._run(self._program, "rewritten", "simulated")
+        return self._run(self._runs.rewritten, "rewritten", "simulated")
 
     def again(self) -> Run:
         """Run the rewritten program on the CPU once more."""
-        return self._run(self._program, "again", "cpu")
+        return self._run(self._runs.rewritten, "again", "cpu")
 
     def answered(self) -> Run:
         """Run the original program on the CPU, which answers its requests for CUDA."""
-        return self._run(self._without_fixes(), "answered", "cpu", keep_going=True)
+        return self._run(self._runs.original, "answered", "cpu", keep_going=True)
 
-    def _run(self, program: Program, name: str, machine: str, keep_going: bool = False) -> Run:
-        result = self._result(program, name, machine, keep_going)
+    def _run(self, program: Program, name: str, machine: str, **options: Any) -> Run:
+        result = self._runs.run(program, name, machine, **self._options, **options)
         return judge(result.ended, result.events, program)
 
-    def _result(self, program: Program, name: str, machine: str, keep_going: bool = False) -> Result:
+    @property
+    def _options(self) -> dict[str, Any]:
         # The next optimizer step is behind the failure.
         steps = min(self._failed.steps + 1, self._task.steps or self._failed.steps + 1)
         timeout = self._task.limits.timeout
         left = None if timeout is None else max(timeout - self._failed.seconds - self.seconds, 1.0)
-        task = replace(
-            self._task,
-            limits=Limits(left, self._task.limits.memory),
-            steps=steps,
-            keep_going=keep_going,
-            copies=False,
-            compare=False,
-            scratch=True,
-            silent=True,
-        )
-        where = "the simulated CUDA machine" if machine == "simulated" else "the CPU"
-        what = "the rewritten program" if program is self._program else "the original"
-        tick: Callable[[float], None] = partial(self._tick, f"{what} on {where}, to find the cause,")
-        result = runs.run_program(task, program, self._folder / f"trial-{name}", tick, machine)
-        self.seconds += result.ended.seconds
-        return result
+        off = dict.fromkeys(("copies", "compare"), False)
+        limits = replace(self._task.limits, timeout=left)
+        return {**off, "limits": limits, "steps": steps, "scratch": True, "silent": True}
 
 
 def passed(run: Run) -> bool:

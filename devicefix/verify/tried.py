@@ -184,8 +184,8 @@ def _suspects(case: Case) -> list[tuple[Location, str]]:
     if not found:
         found = [
             (Location(file, finding.line), finding.code)
-            for file, findings in case.program.fixed.items()
-            for finding in findings
+            for file, module in case.program.modules.items()
+            for finding in module.fixed
         ]
     return found
 

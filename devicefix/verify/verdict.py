@@ -202,7 +202,7 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
     run.written = list(dict.fromkeys(event["file"] for event in events if event["kind"] == "written"))
     run.warnings = _warnings(events)
     if ended.status and not ended.limit:
-        run.failure = _failure(events, program) or _exit(events, ended.status, program)
+        run.failure = _failure(events, ended.status, program)
     watched = any(e["kind"] == "process" for e in events)
     run.verdict, run.reason = _verdict(run, ended) if watched else (Verdict.TROUBLE, _unwatched(ended))
     return run
@@ -253,36 +253,29 @@ def ended_by(status: int) -> str:
         return f"the program was terminated by signal {-status}"
 
 
-def _failure(events: list[dict[str, Any]], program: Program) -> Failure | None:
-    """Return the first error: if several processes fail, it caused the others."""
-    for event in events:
-        if event["kind"] == "error":
-            frames = [Location(f["file"], f["line"], f["function"]) for f in event["frames"]]
-            # the error of a worker process is text in the message
-            frames += [
-                Location(m["file"], int(m["line"]), m["function"] or "")
-                for m in _FRAME.finditer(event["message"])
-            ]
-            own = tuple(frame for frame in frames if _inside(frame.file, program.roots))
-            return Failure(
-                _error(event["type"], event["message"]),
-                own,
-                message=event["message"][:_LONGEST],
-                bases=tuple(event.get("bases", ())),
-                before=tuple(_error(e["type"], e["message"]) for e in event.get("before", ())),
-                library=_library(frames, own),
-            )
-    return None
-
-
-def _exit(events: list[dict[str, Any]], status: int, program: Program) -> Failure | None:
-    """Return where the program ended itself with the exit status; None if it did not."""
-    for event in events:
-        if event["kind"] == "exit" and event["status"] == status:
-            frames = [Location(f["file"], f["line"], f["function"]) for f in event["frames"]]
-            own = tuple(frame for frame in frames if _inside(frame.file, program.roots))
-            return Failure(f"{EXIT}: {status}", own, library=_library(frames, own))
-    return None
+def _failure(events: list[dict[str, Any]], status: int, program: Program) -> Failure | None:
+    """Return the first error, since it caused those of other processes, or where the program ended itself."""
+    event = next((event for event in events if event["kind"] == "error"), None)
+    if event is None:
+        ends = (event for event in events if event["kind"] == "exit" and event["status"] == status)
+        event = next(ends, None)
+    if event is None:
+        return None
+    message = event.get("message", "")
+    frames = [Location(f["file"], f["line"], f["function"]) for f in event["frames"]]
+    # the error of a worker process is text in the message
+    frames += [Location(m["file"], int(m["line"]), m["function"] or "") for m in _FRAME.finditer(message)]
+    own = tuple(frame for frame in frames if _inside(frame.file, program.roots))
+    if event["kind"] == "exit":
+        return Failure(f"{EXIT}: {status}", own, library=_library(frames, own))
+    return Failure(
+        _error(event["type"], message),
+        own,
+        message=message[:_LONGEST],
+        bases=tuple(event.get("bases", ())),
+        before=tuple(_error(e["type"], e["message"]) for e in event.get("before", ())),
+        library=_library(frames, own),
+    )
 
 
 def _library(frames: list[Location], own: tuple[Location, ...]) -> str:
@@ -342,9 +335,9 @@ def _modules(events: list[dict[str, Any]], program: Program) -> list[Module]:
     imported = {e["file"] for e in events if e["kind"] == "module"}
     ran = {(e["file"], place) for e in events if e["kind"] == "fix" for place in e["places"]}
     found = []
-    for path, fixes in sorted(program.fixes.items()):
+    for path, module in sorted(program.modules.items()):
         parts = ((path, number) in ran for number in count())
-        runs = tuple(FixRun(*fix[:3], tuple(islice(parts, len(fix.places)))) for fix in fixes)
+        runs = tuple(FixRun(*fix[:3], tuple(islice(parts, len(fix.places)))) for fix in module.fixes)
         found.append(Module.of(path, path in imported, runs))
     return found
 

@@ -23,7 +23,6 @@ from devicefix.config.settings import Settings
 from devicefix.engine import check as engine
 from devicefix.facts import Facts
 from devicefix.files import write as writing
-from devicefix.migrate.progress import Progress, State, user_cache
 from devicefix.report.totals import UNPROVEN
 from devicefix.rules.registry import RULES
 from devicefix.runner import run as runner
@@ -428,15 +427,6 @@ def test_clean_removes_caches_below_the_current_folder(cli: Cli, project: Projec
     left = sorted(path.name for path in project.path.rglob("*"))
     assert left == ["devicefix.toml", "sub", "tied.py", "tied.py"]
     assert clean_in(cli) == (0, "")
-
-
-def test_clean_removes_the_state_of_interrupted_migrations(cli: Cli, project: ProjectFolder) -> None:
-    project.write({"tied.py": TIED})
-    progress = Progress(["python tied.py"], [project / "tied.py"], enabled=True)
-    progress.save(State(1))
-    assert progress.load() == State(1)
-    assert clean_in(cli) == (0, f"Removed the cache {user_cache()}\n")
-    assert progress.load() == State() and not user_cache().exists()
 
 
 def test_clean_removes_nothing_but_caches(cli: Cli, project: ProjectFolder, tmp_path_factory: Any) -> None:

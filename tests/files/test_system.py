@@ -17,7 +17,7 @@ from helpers import Cli, ProjectFolder
 
 from devicefix.files import discover, system, write
 from devicefix.files.write import Change
-from devicefix.verify import shell
+from devicefix.verify import startup
 from devicefix.verify.verdict import ended_by
 
 
@@ -183,21 +183,21 @@ def test_files_on_several_drives_are_checked(
 
 @pytest.mark.usefixtures("windows")
 def test_cmd_gets_its_line_as_it_is() -> None:
-    command = shell.shell_command("python train.py", ["--name", 'a "b"'])
+    command = startup.shell_command("python train.py", ["--name", 'a "b"'])
     line = r'cmd /d /s /c "python train.py --name "a \"b\"""'
-    assert shell.for_system(command) == line
-    assert shell.for_system(["python", "a b.py"]) == ["python", "a b.py"]
+    assert startup.for_system(command) == line
+    assert startup.for_system(["python", "a b.py"]) == ["python", "a b.py"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="cmd has other quotes")
 def test_the_shell_takes_arguments_as_they_are() -> None:
-    set_first = shell.shell_command("PYTHONPATH=. python a.py; export PYTHONPATH='b c'; MYPYTHONPATH=d")
+    set_first = startup.shell_command("PYTHONPATH=. python a.py; export PYTHONPATH='b c'; MYPYTHONPATH=d")
     assert set_first[-1] == (
         'PYTHONPATH="$DEVICEFIX_STARTUP":. python a.py; export PYTHONPATH="$DEVICEFIX_STARTUP":\'b c\';'
         " MYPYTHONPATH=d"
     )
-    command = shell.shell_command("printf '%s,' a", ["b c", "$HOME"])
-    done = subprocess.run(shell.for_system(command), capture_output=True, text=True, check=True)
+    command = startup.shell_command("printf '%s,' a", ["b c", "$HOME"])
+    done = subprocess.run(startup.for_system(command), capture_output=True, text=True, check=True)
     assert done.stdout == "a,b c,$HOME,"
 
 
@@ -229,7 +229,7 @@ def test_processes_on_windows_take_turns_to_record_events(
 
 
 def test_windows_has_no_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from devicefix.verify.runtime.forks import after_fork
+    from devicefix.verify.runtime.ending import after_fork
 
     monkeypatch.delattr(os, "register_at_fork", raising=False)
     after_fork(lambda: None)

@@ -159,7 +159,7 @@ def test_a_line_that_runs_often(ran: Ran, comment: str, count: int) -> None:
     assert [part["since"] for part in parts] == [FULL + 1, *(part["until"] + 1 for part in parts[:-1])]
     assert parts[-1]["until"] == count
     assert {(part["value"]["mean"], part["value"]["abs"]) for part in parts} == {(0.5, 0.5)}
-    assert parts[0]["value"]["devices"] == ["cpu"]
+    assert parts[0]["value"]["device"] == "cpu"
 
 
 def test_the_end_of_each_process_is_recorded(ran: Ran) -> None:

@@ -336,7 +336,7 @@ def run(code: str) -> tuple[dict[str, Any], Run]:
     outcome = check_text(code.encode(), "program.py", Settings(fix=True))
     module = Rewritten.of(outcome)
     assert module is not None
-    program = Program((), fixes={"program.py": module.fixes})
+    program = Program((), {"program.py": module})
     events: list[dict[str, Any]] = [{"kind": "process"}, {"kind": "module", "file": "program.py"}]
     new = module.content.decode()
     tree = ast.parse(new)

@@ -22,7 +22,8 @@ from devicefix.runner.run import check_files
 from devicefix.verify import report, runs, session, trials
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.cause import Cause, Explanation
-from devicefix.verify.compare import Difference, hint
+from devicefix.verify.compare.difference import Difference
+from devicefix.verify.compare.wording import hint
 from devicefix.verify.explain import explain_comparison
 from devicefix.verify.launch import Command, Ended, Limits
 from devicefix.verify.program import Fixed, Rewritten

@@ -11,7 +11,7 @@ from helpers import devicefix
 from running import ProgramFolder
 
 from devicefix.verify.coverage import add
-from devicefix.verify.program import Program
+from devicefix.verify.program import Program, Rewritten
 from devicefix.verify.verdict import FixRun, Module, Run
 
 EVERYWHERE = """
@@ -210,7 +210,8 @@ def test_runs_add_up_in_a_file(folder: ProgramFolder) -> None:
 
 def test_notebooks_are_not_added(tmp_path: Path) -> None:
     module, notebook = str(tmp_path / "net.py"), str(tmp_path / "train.ipynb")
-    program = Program((), notebook={"path": notebook}, digests=dict.fromkeys((module, notebook), ("a", "b")))
+    changed = {path: Rewritten(path, b"new", [], [], b"old") for path in (module, notebook)}
+    program = Program((), changed, notebook={"path": notebook})
     fixes = (FixRun(3, 1, "DF101", (True,)),)
     run = Run(modules=[Module.of(path, True, fixes) for path in (module, notebook)])
     total = add(tmp_path / "runs.json", program, run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from running import ProgramFolder
 
-from devicefix.verify.compare import numbers, renumbered
+from devicefix.verify.compare.unmapped import numbers, renumbered
 
 MODULE = """
 import torch

@@ -29,7 +29,7 @@ from devicefix.verify.runtime.events import Events, read
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.state import Machine
-from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.runtime.plan import Plan, Source
 from devicefix.verify.runtime.site import Site, Sites
 
 # A busy machine makes no test fail.
@@ -105,9 +105,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
         str(tmp_path),
         ("/a", "/b"),
         "simulated",
-        {"/a/x.py": "/tmp/0.py"},
-        {"/a/x.py": [[1, 2, 1, 5, 0]]},
-        {"/a/x.py": [1, 1, 2]},
+        {"/a/x.py": Source("/tmp/0.py", [[1, 2, 1, 5, 0]], [1, 1, 2], "digest")},
         steps=3,
         seed=0,
     )
@@ -421,7 +419,7 @@ def test_draws_are_restored_from_their_kinds() -> None:
     drawn = {"kind": "drawn", "pid": 1, "process": "main", "numbers": [0, 1, 0]}
     (stream,) = streams_of([draw(0), draw(1), drawn]).values()
     assert [(position, event["number"]) for position, event in stream.sequence()] == [(0, 0), (1, 1), (1, 0)]
-    assert not stream.complete and stream.first() is None
+    assert not stream.complete and not stream.seen
 
 
 def test_the_line_of_a_compiled_function(tmp_path: Path) -> None:

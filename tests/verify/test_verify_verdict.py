@@ -15,7 +15,8 @@ from devicefix.verify import report
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.launch import Command, Ended
-from devicefix.verify.program import Fixed, Program
+from devicefix.verify.program import Fixed, Program, Rewritten
+from devicefix.verify.runtime.plan import Source
 from devicefix.verify.scratch import Scratch
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import (
@@ -56,7 +57,8 @@ def error(kind: str, message: str, *frames: tuple[str, int]) -> dict[str, Any]:
 @pytest.fixture
 def program() -> Program:
     fixes = {"/home/me/train.py": [fix(3), fix(8, 2), fix(8)], "/home/me/net.py": [fix(5), fix(6)]}
-    return Program(("/home/me",), dict.fromkeys(fixes, "/tmp/0.py"), fixes=fixes)
+    modules = {path: Rewritten(path, b"", found, [], b"") for path, found in fixes.items()}
+    return Program(("/home/me",), modules)
 
 
 def fix(line: int, places: int = 1) -> Fixed:
@@ -309,15 +311,12 @@ def test_a_scratch_copy_maps_paths_both_ways(original: Path) -> None:
     assert scratch.path(script) == str(copy / "train.py")
     assert scratch.path("--lr") == "--lr"
     assert scratch.path(str(into)) == str(into)
-    moved = scratch.program(
-        Program((str(original),), {script: "0.py"}, {script: [(1, 0, 1, 5, 0)]}, {script: [1, 1]})
-    )
+    source = Source("0.py", [(1, 0, 1, 5, 0)], [1, 1], "digest")
+    moved = scratch.program(Program((str(original),), rewritten={script: source}))
     there = str(copy / "train.py")
     both = script, there  # Python imports a package that is installed for editing from the original
     assert moved.roots == (str(copy), str(original))
-    assert moved.rewritten == dict.fromkeys(both, "0.py")
-    assert moved.places == {path: [(1, 0, 1, 5, 0)] for path in both}
-    assert moved.origins == {path: [1, 1] for path in both}
+    assert moved.rewritten == dict.fromkeys(both, source)
     recorded = {"file": str(copy / "train.py"), "frames": [{"line": 1, "message": f"in {copy}/x"}]}
     restored = {"file": script, "frames": [{"line": 1, "message": f"in {original}/x"}]}
     assert scratch.restored(recorded) == restored

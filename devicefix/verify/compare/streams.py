@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 Event = dict[str, Any]
 Value = dict[str, Any]
 Key = tuple[str, int, str]  # file, line, what
 Move = tuple[str, int, str, str]  # file, line, device, device that it moves to
-Observations = list[tuple[int, Value]]  # positions in the run, and values
+Name = tuple[str, int]  # of a process, and a number that distinguishes processes of the same name
+
+
+class Seen(NamedTuple):
+    """An observation, or several that were recorded as a whole.
+
+    Attributes:
+        position: the position in the run.
+        value: what was observed.
+        since: the number of the first observation at the line.
+    """
+
+    position: int
+    value: Value
+    since: int
 
 
 @dataclass(slots=True)
@@ -20,8 +34,7 @@ class Stream:
 
     Attributes:
         name: the name of the process.
-        seen: the observations that were recorded one by one.
-        ranges: the observations that were recorded as ranges, by the number of the last one in each.
+        seen: the observations at each line, by the number of the last one that was recorded with them.
         kinds: the kinds of random draws, in the order in which they first occurred.
         drawn: the number of the kind of each random draw.
         moves: the ways in which a line moves tensors from a device to another one, and the first position.
@@ -32,8 +45,7 @@ class Stream:
     """
 
     name: str = ""
-    seen: dict[Key, Observations] = field(default_factory=lambda: defaultdict(list))
-    ranges: dict[Key, dict[int, tuple[int, Event]]] = field(default_factory=lambda: defaultdict(dict))
+    seen: dict[Key, dict[int, Seen]] = field(default_factory=lambda: defaultdict(dict))
     kinds: list[tuple[int, Event]] = field(default_factory=list)
     drawn: list[int] = field(default_factory=list)
     moves: dict[Move, tuple[int, list[list[str]]]] = field(default_factory=dict)
@@ -47,7 +59,9 @@ class Stream:
         kind = event["kind"]
         self.last = position
         if kind == "seen":
-            self._add_observation(position, event)
+            line = self.seen[event["file"], event["line"], event["what"]]
+            number = int(event.get("until", len(line) + 1))
+            line[number] = Seen(position, event["value"], event.get("since", number))
         elif kind == "draw":
             self.kinds.append((position, event))
         elif kind == "drawn":
@@ -62,13 +76,6 @@ class Stream:
         elif kind == "ended":
             self.ended = True
 
-    def _add_observation(self, position: int, event: Event) -> None:
-        key = (event["file"], event["line"], event["what"])
-        if "until" in event:
-            self.ranges[key][event["until"]] = (position, event)
-        else:
-            self.seen[key].append((position, event["value"]))
-
     @property
     def complete(self) -> bool:
         """Return whether the process ended regularly, so that no event is missing."""
@@ -76,11 +83,7 @@ class Stream:
 
     def count(self, key: Key) -> int:
         """Return how many observations a line made."""
-        return max(self.ranges[key]) if key in self.ranges else len(self.seen.get(key, ()))
-
-    def observations(self, key: Key) -> Observations:
-        """Return the observations of a line that were recorded one by one."""
-        return self.seen.get(key, [])
+        return max(self.seen.get(key, {}), default=0)
 
     def sequence(self) -> list[tuple[int, Event]]:
         """Return all recorded random draws, each with the position of the newest kind at that moment."""
@@ -88,21 +91,12 @@ class Stream:
         positions = accumulate((kinds[number][0] for number in self.drawn), max)
         return [(position, kinds[number][1]) for position, number in zip(positions, self.drawn, strict=True)]
 
-    def first(self) -> tuple[Key, int, Value] | None:
-        """Return the first observation, or None."""
-        for key, observations in self.seen.items():
-            return key, *observations[0]
-        return None
 
-
-def streams_of(events: list[Event]) -> dict[tuple[str, int], Stream]:
+def streams_of(events: list[Event]) -> dict[Name, Stream]:
     """Group the events of a run by process.
 
     Args:
         events: the events of all processes, in the order in which they were written.
-
-    Returns:
-        The streams by process name and a number that distinguishes processes of the same name.
     """
     by_pid: dict[int, Stream] = defaultdict(Stream)
     for position, event in enumerate(events):
@@ -110,7 +104,7 @@ def streams_of(events: list[Event]) -> dict[tuple[str, int], Stream]:
         stream.add(position, event)
         # A spawned process gets its final name only after a while, and loses it at its very end.
         stream.name = event["process"] or stream.name
-    streams: dict[tuple[str, int], Stream] = {}
+    streams: dict[Name, Stream] = {}
     namesakes: dict[str, int] = defaultdict(int)
     for stream in by_pid.values():
         streams[stream.name, namesakes[stream.name]] = stream

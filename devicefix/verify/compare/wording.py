@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
-from devicefix.files import system
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.streams import Value
 from devicefix.verify.compare.values import is_close
+from devicefix.verify.places import shown_path
 
 _CALLS = {
     "item": "`.item()`",
@@ -33,7 +32,7 @@ def describe(difference: Difference) -> str:
     here, there = "on CUDA", "on the CPU"
     if difference.same_machine:
         here, there = "in the original", "in the rewritten program"
-    place = f"{_relative(difference.file)}:{difference.line}: " if difference.file else ""
+    place = f"{shown_path(difference.file)}:{difference.line}: " if difference.file else ""
     return f"{place}{_text(difference, here, there)}"
 
 
@@ -140,8 +139,6 @@ def _ordinal(number: int) -> str:
 
 def _values(kind: str, one: Value, other: Value) -> tuple[str, str]:
     """Return the part that differs, of both values."""
-    if kind == "device" and "device" not in one:
-        return " and ".join(one["devices"]), " and ".join(other["devices"])
     if kind in ("device", "dtype"):
         preposition = "on" if kind == "device" else "of"
         return f"a tensor {preposition} {one[kind]}", f"{preposition} {other[kind]}"
@@ -166,7 +163,7 @@ def _elements(one: Value, other: Value) -> tuple[str, str]:
 
 
 def _tensor(value: Value) -> str:
-    return f"{value['dtype']}{value['shape']}" if "dtype" in value else "tensors"
+    return f"{value['dtype']}{value['shape']}" if value["dtype"] else "tensors"
 
 
 def _distinct(one: Any, other: Any) -> tuple[str, str]:
@@ -176,9 +173,3 @@ def _distinct(one: Any, other: Any) -> tuple[str, str]:
         if left != right and not isinstance(one, bool):
             return left, right
     return repr(one), repr(other)
-
-
-def _relative(file: str) -> str:
-    """Return the path relative to the current folder, if the file is inside it."""
-    relative = system.relative(file) if os.path.isabs(file) else file
-    return file if relative.startswith(os.pardir) else relative

@@ -1,10 +1,13 @@
-"""Uncompiled execution of code that the program compiles."""
+"""What modes need: code that runs uncompiled, and threads that enter them."""
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -41,3 +44,14 @@ def _wrap_modules() -> None:
         return wrapped if isinstance(wrapped, torch.nn.Module) else model  # a function in torch 2.0
 
     torch.compile = compile_
+
+
+def in_threads(mode: AbstractContextManager[Any]) -> Callable[[threading.Thread], None]:
+    """Return a `threading.Thread._bootstrap_inner` that enters a mode, which applies to one thread only."""
+    bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def _bootstrap_inner(thread: threading.Thread) -> None:
+        with mode:
+            bootstrap(thread)
+
+    return _bootstrap_inner

@@ -1,4 +1,4 @@
-"""Callbacks at the end of a process, even if it ends by `os._exit`, as forked workers do."""
+"""Callbacks after a fork, and at the end of a process, even if it ends by `os._exit` as forked workers do."""
 
 from __future__ import annotations
 
@@ -39,3 +39,9 @@ def _watch_exit() -> None:
             leave(status)
 
     os._exit = _exit  # type: ignore[assignment]
+
+
+def after_fork(function: Callable[[], None]) -> None:
+    """Call a function in each process that this one forks; Windows has no forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)

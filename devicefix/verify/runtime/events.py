@@ -19,11 +19,17 @@ class Events:
 
     Args:
         path: the file. Writes are not buffered, since a process may end at any moment.
+        watch: whether to record anything.
     """
 
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def __init__(self, path: str, watch: bool = True) -> None:
         self._path = path
+        self._watch = watch
+        if watch:
+            self._open()
+
+    def _open(self) -> None:
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def emit(self, kind: str, **fields: Any) -> None:
         """Record an event.
@@ -32,33 +38,15 @@ class Events:
             kind: the kind of event.
             **fields: its fields, as JSON types. `pid` and `process` are added.
         """
+        if not self._watch:
+            return
         line = json.dumps({"kind": kind, "pid": os.getpid(), "process": _name(), **fields})
         data = line.encode() + b"\n"
         try:
             _append(self._file, data)
         except OSError:  # programs that become daemons close all open files
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._open()
             _append(self._file, data)
-
-
-class NoEvents(Events):
-    """A recorder that records nothing, for programs that nothing watches."""
-
-    def __init__(self) -> None:
-        pass
-
-    def emit(self, kind: str, **fields: Any) -> None:
-        """Do nothing."""
-
-
-def recorder(path: str, watch: bool) -> Events:
-    """Return the recorder of a process.
-
-    Args:
-        path: the file for the events.
-        watch: whether to record them.
-    """
-    return Events(path) if watch else NoEvents()
 
 
 def _append(file: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Callbacks after the import of a module."""
+"""Callbacks after the import of a module, and contexts for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 
 _waiting: dict[str, list[Callable[[], None]]] = {}
+_contexts: dict[str, Callable[[], AbstractContextManager[None]]] = {}
 
 
 def when_imported(name: str, call: Callable[[], None]) -> None:
@@ -22,13 +24,34 @@ def when_imported(name: str, call: Callable[[], None]) -> None:
     if name in sys.modules:
         call()
         return
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    _find()
     _waiting.setdefault(name, []).append(call)
 
 
+def import_within(context: Callable[[], AbstractContextManager[None]], *names: str) -> None:
+    """Import modules in a context, which undoes what they must not see.
+
+    Args:
+        context: makes the context.
+        *names: the full names of the modules.
+    """
+    _find()
+    _contexts.update(dict.fromkeys(names, context))
+
+
+def import_as_usual(*names: str) -> None:
+    """Undo `import_within`."""
+    for name in names:
+        _contexts.pop(name, None)
+
+
+def _find() -> None:
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """A finder that delegates to the other finders, and wraps the loader to call back after the import."""
+    """A finder that delegates to the other finders, and wraps the loader."""
 
     def find_spec(
         self,
@@ -36,17 +59,18 @@ class _Finder(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _waiting:
+        if fullname not in _waiting and fullname not in _contexts:
             return None
-        calls = _waiting.pop(fullname)
+        calls, context = _waiting.pop(fullname, []), _contexts.pop(fullname, nullcontext)
         spec = importlib.util.find_spec(fullname)
         if spec is None or spec.loader is None:
-            _waiting[fullname] = calls
+            _waiting[fullname], _contexts[fullname] = calls, context
             return None
         load = spec.loader.exec_module
 
         def load_and_call(module: ModuleType) -> None:
-            load(module)
+            with context():
+                load(module)
             for call in calls:
                 call()
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from devicefix.verify.runtime import errors, lines, probes
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.runtime.plan import Plan, Source
 from devicefix.verify.runtime.site import Sites
 
 _LONGEST = 1_000_000  # characters of a recorded source
@@ -42,36 +42,24 @@ class Modules:
         self._compiled: set[str] = set()
         self._started = os.stat(plan.path).st_mtime_ns
 
-    def rewritten(self, path: str) -> str | None:
-        """Return the path of the rewritten text of a file, or None if it is not rewritten.
-
-        A file that the program has changed since is not.
-        """
-        real = os.path.realpath(path)
-        self._plan.complete(real)
-        source = self._plan.rewritten.get(real)
+    def rewritten(self, path: str) -> Source | None:
+        """Return the source to run instead of a file; None for one that the program has changed since."""
+        source = self._plan.rewritten.get(os.path.realpath(path))
         if source is None:
             return None
-        with open(self._source(path), "rb") as file:
-            same = hashlib.sha256(file.read()).hexdigest() == self._plan.digests[real][0]
+        same = hashlib.sha256(self._content(path)).hexdigest() == source.digest
         return source if same else None
 
-    def _source(self, path: str) -> str:
-        """Return the path of the Python text of a file: that of a notebook holds its cells."""
-        return str(self._plan.notebook["source"] if path == self._plan.notebook.get("path") else path)
+    def _content(self, path: str) -> bytes:
+        """Return the Python source of a file: that of a notebook holds its cells."""
+        notebook = self._plan.notebook
+        with open(notebook["source"] if path == notebook.get("path") else path, "rb") as file:
+            return file.read()
 
-    def texts(self, path: str) -> tuple[str, str] | None:
-        """Return the original and the rewritten text of a file, or None if it is not rewritten."""
-        source = self.rewritten(path)
-        if source is None:
-            return None
-        with open(self._source(path), "rb") as old, open(source, "rb") as new:
-            decode = importlib.util.decode_source
-            return decode(old.read()), decode(new.read())
-
-    def origins(self, path: str) -> list[int]:
-        """Return the user's line, from 1, for each line of a rewritten file."""
-        return self._plan.origins[os.path.realpath(path)]
+    def text(self, source: Source) -> str:
+        """Return the text of a rewritten source."""
+        with open(source.path, "rb") as file:
+            return importlib.util.decode_source(file.read())
 
     def tree(self, path: str) -> ast.Module | None:
         """Return the tree to compile for a file, or None if it is not rewritten.
@@ -79,16 +67,17 @@ class Modules:
         Args:
             path: the path to put into the code object.
         """
-        texts = self.texts(path)
-        if texts is None:
+        source = self.rewritten(path)
+        if source is None:
             self._note(path)
             return None
-        tree = ast.parse(texts[1], path)
-        old, new = (text.split("\n") for text in texts)
+        text = self.text(source)
+        tree = ast.parse(text, path)
+        old, new = importlib.util.decode_source(self._content(path)).split("\n"), text.split("\n")
         real = os.path.realpath(path)
         if self._plan.watch:
-            probes.insert(tree, self._plan.places.get(real, ()), new, real)
-        lines.restore(tree, self.origins(path), old, new)
+            probes.insert(tree, source.places, new, real)
+        lines.restore(tree, source.origins, old, new)
         if real not in self._compiled:
             self._compiled.add(real)
             self._events.emit("module", file=real)

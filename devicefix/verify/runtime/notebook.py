@@ -22,7 +22,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from devicefix.verify.runtime import errors
-from devicefix.verify.runtime.events import recorder
+from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.modules import Modules
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.runtime.site import Sites
@@ -192,7 +192,7 @@ def main() -> None:
     sys.modules["__main__"] = module
     os.environ.setdefault("MPLBACKEND", "Agg")
     plan = Plan.load(os.environ[VARIABLE])
-    events = recorder(plan.events, plan.watch)
+    events = Events(plan.events, plan.watch)
     sys.excepthook = traceback.print_exception  # Python's own does not know the lines of cells
     errors.install(events)
     Notebook(plan, Modules(plan, events, Sites(plan.roots)), module).run()

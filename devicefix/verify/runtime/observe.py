@@ -3,8 +3,9 @@
 Each is an event `seen` with `what` (a value of METHODS, or "save"), `file`, `line` and `value`: a summary of
 the tensor, or `{"tensors": {path: summary}}` for "save". The first FULL observations of a line are recorded
 one by one. Later ones are recorded as ranges, in events with `since` and `until`: the numbers of the first
-and the last observation. Their value has the `digest` of the values, the `mean` and `abs` of their means, and
-the `devices`. The event `ended` at the end of a process shows that no observation is missing.
+and the last observation. Their value is a summary, too: it has the `digest` of the values, the `mean` and
+`abs` of their means, and all devices. The event `ended` at the end of a process shows that no observation is
+missing.
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ from typing import Any
 
 import torch
 
-from devicefix.verify.runtime.ending import at_end
+from devicefix.verify.runtime.ending import after_fork, at_end
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.forks import after_fork
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
@@ -217,12 +217,8 @@ class _Line:
         count = self._count - self._since + 1
         if not count:
             return None
-        value = {
-            "digest": self._digest.hexdigest(),
-            "mean": self._sum / count,
-            "abs": self._abs / count,
-            "devices": sorted(self._devices),
-        }
+        value: dict[str, Any] = {"dtype": "", "shape": [], "device": " and ".join(sorted(self._devices))}
+        value |= {"digest": self._digest.hexdigest(), "mean": self._sum / count, "abs": self._abs / count}
         fields = {"since": self._since, "until": self._count, "value": value}
         self._begin()
         self._until = self._next()

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-ANSWERED = ("rewritten", "places", "origins", "digests")  # the fields with a value for each module
+from typing import Any, NamedTuple
 
 VARIABLE = "DEVICEFIX_PLAN"  # the environment variable with the path of the plan
 Use = tuple[str, int, str]
-_PATIENCE = 0.005  # seconds
-_sleep = time.sleep  # a program may replace it
+
+
+class Source(NamedTuple):
+    """The source to run instead of a module.
+
+    Attributes:
+        path: its path.
+        places: what the fixes made: the first line and column and the last ones, as `ast` counts, and the
+            column of the finding. Without extent it is where something was removed.
+        origins: the line of the user's file, from 1, for each line.
+        digest: the SHA-256 digest of the user's file.
+    """
+
+    path: str
+    places: list[Sequence[int]]
+    origins: list[int]
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +38,10 @@ class Plan:
         folder: the folder for the run's events.
         roots: the folders that hold the user's own modules, as real paths.
         machine: "cpu" (CUDA is hidden), "simulated" (the simulated CUDA machine) or "cuda" (a real GPU).
-        rewritten: the path of the source to run instead of each rewritten module, by the module's real path.
-        places: what the fixes made in each of these modules: the first line and column and the last ones, as
-            `ast` counts, and the column of the finding. Without extent it is where something was removed.
-        origins: the line of the user's file, from 1, for each line of these modules.
-        digests: the SHA-256 digests of each of these modules before and after.
+        rewritten: the source to run instead of each rewritten module, by the module's real path.
         notebook: the notebook to run, if there is one: its `path`, the `source` of its cells as one module,
             the number of the cell and the line in it for each of the `lines`, the `commands` of IPython that
             are masked in it, and the texts of its `cells` by their numbers.
-        waiting: the name of the answer for each module that is rewritten only if it is imported, by its real
-            path.
-        answers: the folder in which `devicefix verify` answers.
         steps: the number of optimizer steps to stop after, or None.
         keep_going: whether to answer requests for CUDA with the CPU.
         copies: whether to look for copy hazards.
@@ -51,13 +55,8 @@ class Plan:
     folder: str
     roots: tuple[str, ...]
     machine: str = "cpu"
-    rewritten: dict[str, str] = field(default_factory=dict)
-    places: dict[str, list[Sequence[int]]] = field(default_factory=dict)
-    origins: dict[str, list[int]] = field(default_factory=dict)
-    digests: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rewritten: dict[str, Source] = field(default_factory=dict)
     notebook: dict[str, Any] = field(default_factory=dict)
-    waiting: dict[str, str] = field(default_factory=dict)
-    answers: str = ""
     steps: int | None = None
     keep_going: bool = False
     copies: bool = True
@@ -75,7 +74,8 @@ class Plan:
     def load(path: str) -> Plan:
         """Read a plan that `store` has written."""
         values = json.loads(Path(path).read_text(encoding="utf-8"))
-        return Plan(**{**values, "roots": tuple(values["roots"])})
+        rewritten = {path: Source(*source) for path, source in values["rewritten"].items()}
+        return Plan(**{**values, "roots": tuple(values["roots"]), "rewritten": rewritten})
 
     @property
     def path(self) -> str:
@@ -86,25 +86,3 @@ class Plan:
     def events(self) -> str:
         """The path of the file with the run's events."""
         return os.path.join(self.folder, "events.jsonl")
-
-    def complete(self, path: str) -> None:
-        """Ask for a module if it is rewritten only now, and wait for the answer.
-
-        Args:
-            path: its real path.
-        """
-        name = self.waiting.get(path)
-        if name is None:
-            return
-        answer = os.path.join(self.answers, name)
-        with suppress(OSError):  # the run is over
-            if not os.path.exists(answer):
-                with open(os.path.join(self.answers, "asked", name), "w", encoding="utf-8"):
-                    pass
-            while not os.path.exists(answer) and os.path.isdir(self.answers):
-                _sleep(_PATIENCE)
-            values = json.loads(Path(answer).read_text(encoding="utf-8"))
-            for kind in ANSWERED:
-                if values[kind] is not None:
-                    getattr(self, kind)[path] = values[kind]
-        self.waiting.pop(path, None)

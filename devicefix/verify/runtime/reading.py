@@ -60,7 +60,8 @@ class _Open:
             path = os.fsdecode(file)
         except TypeError:  # a descriptor
             return None
-        return self._modules.rewritten(path) if path.endswith((".py", ".pyw")) else None
+        source = self._modules.rewritten(path) if path.endswith((".py", ".pyw")) else None
+        return source.path if source else None
 
     def __reduce__(self) -> str:
         return "open"

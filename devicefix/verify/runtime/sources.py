@@ -36,7 +36,7 @@ def _pytest(modules: Modules) -> None:
         return os.stat(path), compile(tree, str(path), "exec", dont_inherit=True)
 
     def read_pyc(source: Any, *arguments: Any, **options: Any) -> Any:
-        return None if modules.texts(str(source)) else cached(source, *arguments, **options)
+        return None if modules.rewritten(str(source)) else cached(source, *arguments, **options)
 
     rewrite._rewrite_test, rewrite._read_pyc = rewrite_test, read_pyc
 
@@ -48,12 +48,12 @@ def _torchscript(modules: Modules) -> None:
 
     def get_source_lines_and_file(obj: Any, error_msg: str | None = None) -> Any:
         path = inspect.getsourcefile(obj) or ""
-        texts = modules.texts(path) if os.path.isfile(path) else None
+        source = modules.rewritten(path) if os.path.isfile(path) else None
         found, first, file = read(obj, error_msg)
-        if texts is None:
+        if source is None:
             return found, first, file
-        new = [f"{line}\n" for line in texts[1].split("\n")]
-        return _definition(new, modules.origins(path), first) or found, first, file
+        new = [f"{line}\n" for line in modules.text(source).split("\n")]
+        return _definition(new, source.origins, first) or found, first, file
 
     sources.get_source_lines_and_file = get_source_lines_and_file
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import sys
 from collections.abc import Callable, Iterator
 
-from devicefix.verify.runtime import errors, imported, modules, reading, seeds, sources
-from devicefix.verify.runtime.events import Events, recorder
+from devicefix.verify.runtime import errors, modules, reading, sources
+from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.runtime.site import Sites
 
@@ -22,7 +24,7 @@ def begin() -> None:
         plan = Plan.load(path)
     except OSError:  # the run is over, and this process outlived it
         return
-    events = recorder(plan.events, plan.watch)
+    events = Events(plan.events, plan.watch)
     sites = Sites(plan.roots)
     events.emit("process", executable=sys.executable)
     sys.dont_write_bytecode = True  # a cache of rewritten code must not outlive the run
@@ -32,8 +34,16 @@ def begin() -> None:
     reading.install(made)
     if not plan.watch:
         return
-    imported.when_imported("torch", lambda: _with_torch(plan, events, sites))
-    seeds.install(plan)
+    when_imported("torch", lambda: _with_torch(plan, events, sites))
+    if plan.seed is not None:  # last, so that the generators of the simulated CUDA machine exist
+        _seed(plan.seed)
+
+
+def _seed(seed: int) -> None:
+    """Seed the generator of Python now, and those of torch and NumPy on import."""
+    random.seed(seed)
+    when_imported("torch", lambda: sys.modules["torch"].manual_seed(seed))
+    when_imported("numpy.random", lambda: sys.modules["numpy.random"].seed(seed % 2**32))
 
 
 def _with_torch(plan: Plan, events: Events, sites: Sites) -> None:

@@ -8,15 +8,15 @@ changes one side in place and reads the other, it computes other results than wi
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from devicefix.verify.runtime.copies.watch import Watch
-from devicefix.verify.runtime.eager import run_eagerly
-from devicefix.verify.runtime.ending import at_end
+from devicefix.verify.runtime.eager import in_threads, run_eagerly
+from devicefix.verify.runtime.ending import after_fork, at_end
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.forks import after_fork
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
@@ -37,69 +37,54 @@ def install(_: Plan, events: Events, sites: Sites) -> None:
     _hook_what_modes_do_not_see(watch)
     _hook_swaps(watch)
     _keep_fast_paths()
-    _check_at_end(watch)
-    _enter_in_threads(watch)
+    at_end(lambda: watch.guarded(watch.ledger.finish))
+    after_fork(watch.ledger.clear)  # the parent reports its hazards
+    threading.Thread._bootstrap_inner = in_threads(watch)  # type: ignore[attr-defined]
     watch.__enter__()  # type: ignore[no-untyped-call]
     watch.measure()
 
 
 def _hook_what_modes_do_not_see(watch: Watch) -> None:
     """Patch `torch.from_numpy`, subclasses, parameters and custom autograd functions, which a mode misses."""
-    from_numpy, make, convert, new, variable, register = (
-        torch.from_numpy,
-        torch.Tensor._make_subclass,
-        torch.Tensor.as_subclass,
-        torch.nn.Parameter.__new__,
-        torch.autograd.Variable.__new__,
-        torch.nn.Module.register_parameter,
-    )
-    add = torch.optim.Optimizer.add_param_group
-    apply = torch.autograd.Function.__dict__["apply"]  # a class method, in C since torch 2.14
 
-    def watched_from_numpy(array: Any, /) -> torch.Tensor:
-        tensor = from_numpy(array)
-        watch.wrapped(array, tensor)
-        return tensor
-
-    def watched_make(*args: Any, **kwargs: Any) -> Any:  # torch compares the signature with that of its own
-        result = make(*args, **kwargs)
-        watch.derived(args[1] if len(args) > 1 else kwargs.get("data"), result)
-        return result
-
-    def watched_convert(self: torch.Tensor, cls: Any) -> Any:
-        result = convert(self, cls)
-        watch.derived(self, result)
-        return result
-
-    def watched_new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
-        parameter = new(cls, data, requires_grad)
-        watch.derived(data, parameter)
-        return parameter
-
-    def watched_variable(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
-        result = variable(cls, data, *args, **kwargs)
+    def derived(result: Any, _: Any, data: Any = None, *__: Any, **___: Any) -> None:
         watch.derived(data, result)
-        return result
 
-    def watched_register(self: torch.nn.Module, name: str, param: Any) -> None:
-        register(self, name, param)
-        watch.registered(param)
+    def registered(_: None, *args: Any, **kwargs: Any) -> None:
+        watch.registered(kwargs.get("param", args[-1]))
 
-    def watched_add(self: torch.optim.Optimizer, param_group: dict[str, Any]) -> None:
-        add(self, param_group)
-        watch.optimized(param_group["params"])
+    def optimized(_: None, *args: Any, **kwargs: Any) -> None:
+        watch.optimized(kwargs.get("param_group", args[-1])["params"])
+
+    tensor: Any = torch.Tensor
+    _after(torch, "from_numpy", lambda made, array: watch.wrapped(array, made))
+    _after(tensor, "as_subclass", lambda made, data, *_, **__: watch.derived(data, made))
+    tensor._make_subclass = staticmethod(_noting(tensor._make_subclass, derived))
+    for owner in (torch.nn.Parameter, torch.autograd.Variable):
+        make: Any = owner.__new__
+        owner.__new__ = staticmethod(_noting(make, derived))  # type: ignore[method-assign]
+    _after(torch.nn.Module, "register_parameter", registered)
+    _after(torch.optim.Optimizer, "add_param_group", optimized)
+    apply = torch.autograd.Function.__dict__["apply"]  # a class method, in C since torch 2.14
 
     def watched_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return watch.applied(apply.__get__(None, cls), args, kwargs)
 
-    torch.from_numpy = watched_from_numpy  # type: ignore[assignment]
-    torch.Tensor._make_subclass = staticmethod(watched_make)  # type: ignore[method-assign]
-    torch.Tensor.as_subclass = watched_convert  # type: ignore[method-assign,assignment]
-    torch.nn.Parameter.__new__ = staticmethod(watched_new)  # type: ignore[method-assign]
-    torch.autograd.Variable.__new__ = staticmethod(watched_variable)  # type: ignore[method-assign]
-    torch.nn.Module.register_parameter = watched_register  # type: ignore[method-assign]
-    torch.optim.Optimizer.add_param_group = watched_add  # type: ignore[method-assign]
     torch.autograd.Function.apply = classmethod(watched_apply)  # type: ignore[method-assign,assignment]
+
+
+def _after(owner: Any, name: str, note: Callable[..., None]) -> None:
+    """Make a function call another one with its result and its arguments."""
+    setattr(owner, name, _noting(getattr(owner, name), note))
+
+
+def _noting(function: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def noting(*args: Any, **kwargs: Any) -> Any:  # torch compares the signature with that of its own
+        result = function(*args, **kwargs)
+        note(result, *args, **kwargs)
+        return result
+
+    return noting
 
 
 def _hook_swaps(watch: Watch) -> None:
@@ -125,20 +110,3 @@ def _keep_fast_paths() -> None:
         )
 
     torch.overrides.has_torch_function = has_torch_function  # type: ignore[assignment]
-
-
-def _check_at_end(watch: Watch) -> None:
-    ledger = watch.ledger
-    at_end(lambda: watch.guarded(ledger.finish))
-    after_fork(ledger.clear)  # the parent reports its hazards
-
-
-def _enter_in_threads(watch: Watch) -> None:
-    """Enter the watch in every new thread, since a mode applies to one thread only."""
-    bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-
-    def watched_bootstrap(self: threading.Thread) -> None:
-        with watch:
-            bootstrap(self)
-
-    threading.Thread._bootstrap_inner = watched_bootstrap  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -10,14 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from devicefix.verify.runtime.copies.following import read_follows
-from devicefix.verify.runtime.copies.memory import (
-    Move,
-    Region,
-    address_of,
-    bytes_of,
-    owner_of,
-    used_elsewhere,
-)
+from devicefix.verify.runtime.copies.memory import Move, Region, address_of
 from devicefix.verify.runtime.copies.reports import Reports
 from devicefix.verify.runtime.site import Site, Sites
 
@@ -144,3 +138,52 @@ def _bytes_of(tensor: torch.Tensor) -> tuple[int, int]:
     region = Region.of(tensor)
     low = tensor.data_ptr()
     return low, low + region.high - region.low
+
+
+def bytes_of(array: Any) -> tuple[int, int] | None:
+    """Return the addresses of the first byte of an array and of the byte after the last.
+
+    Args:
+        array: any value.
+
+    Returns:
+        The addresses; None if the value is no NumPy array, or one with gaps.
+    """
+    if type(array).__module__ != "numpy" or type(array).__name__ != "ndarray" or not array.size:
+        return None
+    low = high = array.__array_interface__["data"][0]
+    for n, step in zip(array.shape, array.strides, strict=True):
+        low, high = low + min(0, (n - 1) * step), high + max(0, (n - 1) * step)
+    high += array.itemsize
+    return (low, high) if high - low == array.nbytes else None
+
+
+def shown_by(array: Any) -> torch.Tensor | None:
+    """Return the tensor whose memory an array shows, which NumPy keeps alive, or None."""
+    base = getattr(array, "base", None)
+    while base is not None and not isinstance(base, torch.Tensor):
+        base = getattr(base, "base", None)
+    return base
+
+
+def owner_of(array: Any) -> Any:
+    """Return the array that owns the memory of a NumPy array."""
+    while type(array.base) is type(array):
+        array = array.base
+    return array
+
+
+def used_elsewhere(reference: weakref.ref[Any]) -> bool:
+    """Return whether the program still uses an array, or the array that it is a view of.
+
+    Args:
+        reference: the array from which a tensor was created.
+    """
+    array = reference()
+    if array is None:
+        return False
+    base = array.base
+    while base is not None and type(base.base) is type(array):
+        base = base.base
+    # The storage of the tensor, the local variable and the argument of getrefcount hold one reference each.
+    return sys.getrefcount(array) > 3 or (type(base) is type(array) and sys.getrefcount(base) > 3)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from devicefix.verify.runtime.copies.arrays import Arrays
+from devicefix.verify.runtime.copies.arrays import Arrays, bytes_of, shown_by
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST
 from devicefix.verify.runtime.copies.memory import (
     Change,
+    Handle,
     Memory,
     Move,
     Region,
     Replica,
+    Tag,
     address_of,
     between,
-    bytes_of,
     digest,
     shared,
-    shown_by,
     version_of,
 )
 from devicefix.verify.runtime.copies.reports import Reports
-from devicefix.verify.runtime.copies.tags import Handle, Tag
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.site import Site, Sites
 
@@ -42,7 +40,6 @@ class Ledger:
     Attributes:
         tags: the tags of tensors, by the id of the object.
         memories: the watched memory, by address.
-        forget: the callback for dropped tags.
         reports: the recorder of copy hazards.
         arrays: the arrays that tensors were created from.
         doubtful: memory whose first tensor is gone, and so perhaps one of its sides.
@@ -51,7 +48,6 @@ class Ledger:
     def __init__(self, events: Events, sites: Sites) -> None:
         self.tags: dict[int, Tag] = {}
         self.memories: dict[int, Memory] = {}
-        self.forget = self._forgetter()
         self.reports = Reports(events)
         self.arrays = Arrays(self.reports, sites)
         self._sites = sites
@@ -178,17 +174,12 @@ class Ledger:
         if self.memories.get(memory.address) is memory:
             del self.memories[memory.address]
 
-    def _forgetter(self) -> Callable[[Tag], None]:
-        this = weakref.ref(self)
-
-        def forget(tag: Tag) -> None:
-            ledger = this()
-            if ledger is not None and ledger.tags.get(tag.key) is tag:
-                del ledger.tags[tag.key]
-                if tag.handle is not None:
-                    ledger.reports.guarded(ledger._drop, tag)
-
-        return forget
+    def forget(self, tag: Tag) -> None:
+        """Drop the tag of a tensor that is gone; the callback of all tags."""
+        if self.tags.get(tag.key) is tag:
+            del self.tags[tag.key]
+            if tag.handle is not None:
+                self.reports.guarded(self._drop, tag)
 
     # Moves
 
@@ -335,17 +326,13 @@ class Ledger:
         for key in handle.twins:
             tag = self.tags.get(key)
             twin = tag.handle if tag is not None else None
-            if (
-                twin is not None
-                and twin is not handle
-                and twin.twins is handle.twins
-                and twin.altered is None
-            ):
-                move = between(twin.replica, handle.replica)
-                if move is not None:
-                    twin.altered = (move, self._sites.current())
-                    if address_of(tensor) != memory.address:  # the twin's memory may be unwatched now
-                        self.reports.hazard("tensor", *twin.altered)
+            if twin is None or twin is handle or twin.twins is not handle.twins or twin.altered is not None:
+                continue
+            move = between(twin.replica, handle.replica)
+            if move is not None:
+                twin.altered = (move, self._sites.current())
+                if address_of(tensor) != memory.address:  # the twin's memory may be unwatched now
+                    self.reports.hazard("tensor", *twin.altered)
         if address_of(tensor) != memory.address:
             self.set_side(tensor, handle.replica.side)
 
@@ -357,8 +344,6 @@ class Ledger:
             for replica in replicas:
                 if replica.side == HOST and not replica.behind:
                     replica.behind.append(Change(None, changed, None))
-
-    # NumPy
 
     def export(self, tensor: torch.Tensor, memory: Memory) -> None:
         """Mark the replica of a tensor as shared with NumPy."""
@@ -396,8 +381,6 @@ class Ledger:
             writer = next((p for p in exported if p.exported and p is not reader), None)
             if writer is not None:
                 reader.behind.append(Change(None, writer, replica.region, True))
-
-    # Reports
 
     def finish(self) -> None:
         """Report the stale replicas that may have been read unseen."""

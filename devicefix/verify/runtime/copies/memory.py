@@ -233,6 +233,38 @@ class Memory:
         return self.root.exported or users > sum(replica.handles for replica in self.others)
 
 
+class Handle:
+    """A tensor object that shows watched memory.
+
+    Attributes:
+        replica: the replica that it shows.
+        counted: whether it shares its version counter with the first tensor of the memory.
+        twins: the ids of the tensors that would be one object without the watch.
+        altered: the move and the line by which a twin, and so this object too, changed; or None.
+    """
+
+    __slots__ = ("altered", "counted", "replica", "twins")
+
+    def __init__(self, replica: Replica, counted: bool) -> None:
+        self.replica = replica
+        self.counted = counted
+        self.twins: list[int] = []
+        self.altered: tuple[Move, Site] | None = None
+
+
+class Tag(weakref.ref):  # type: ignore[type-arg]
+    """The record of one tensor object, dropped with the object. Untagged tensors are on the host.
+
+    Attributes:
+        key: the id of the object.
+        handle: the watched memory that the tensor shows; None for other tensors on the accelerator.
+    """
+
+    __slots__ = ("handle", "key")
+    key: int
+    handle: Handle | None
+
+
 def between(behind: Replica, changed: Replica) -> Move | None:
     """Return the move that, with CUDA, separates a stale replica from the changed one.
 
@@ -318,52 +350,3 @@ def _use_count(address: int) -> int:
     """Return how many tensors and Python objects hold a storage."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     return sys.maxsize if count is None else int(count(address))
-
-
-def bytes_of(array: Any) -> tuple[int, int] | None:
-    """Return the addresses of the first byte of an array and of the byte after the last.
-
-    Args:
-        array: any value.
-
-    Returns:
-        The addresses; None if the value is no NumPy array, or one with gaps.
-    """
-    if type(array).__module__ != "numpy" or type(array).__name__ != "ndarray" or not array.size:
-        return None
-    low = high = array.__array_interface__["data"][0]
-    for n, step in zip(array.shape, array.strides, strict=True):
-        low, high = low + min(0, (n - 1) * step), high + max(0, (n - 1) * step)
-    high += array.itemsize
-    return (low, high) if high - low == array.nbytes else None
-
-
-def shown_by(array: Any) -> torch.Tensor | None:
-    """Return the tensor whose memory an array shows, which NumPy keeps alive, or None."""
-    base = getattr(array, "base", None)
-    while base is not None and not isinstance(base, torch.Tensor):
-        base = getattr(base, "base", None)
-    return base
-
-
-def owner_of(array: Any) -> Any:
-    """Return the array that owns the memory of a NumPy array."""
-    while type(array.base) is type(array):
-        array = array.base
-    return array
-
-
-def used_elsewhere(reference: weakref.ref[Any]) -> bool:
-    """Return whether the program still uses an array, or the array that it is a view of.
-
-    Args:
-        reference: the array from which a tensor was created.
-    """
-    array = reference()
-    if array is None:
-        return False
-    base = array.base
-    while base is not None and type(base.base) is type(array):
-        base = base.base
-    # The storage of the tensor, the local variable and the argument of getrefcount hold one reference each.
-    return sys.getrefcount(array) > 3 or (type(base) is type(array) and sys.getrefcount(base) > 3)

@@ -11,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
+from devicefix.verify.runtime.copies.arrays import shown_by
 from devicefix.verify.runtime.copies.functions import (
     KNOWN,
     Kind,
@@ -20,32 +21,26 @@ from devicefix.verify.runtime.copies.functions import (
     shows,
     targets_of,
 )
-from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, meant
+from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST
 from devicefix.verify.runtime.copies.leaves import Leaves, measure
 from devicefix.verify.runtime.copies.ledger import Ledger
 from devicefix.verify.runtime.copies.memory import (
     Memory,
-    Move,
     Region,
+    Tag,
     address_of,
-    shown_by,
     tensors,
     version_of,
     watchable,
 )
-from devicefix.verify.runtime.copies.tags import Tag
+from devicefix.verify.runtime.copies.moves import TORCH, Arguments, Moves, Options
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.site import Sites
-
-_TORCH = torch.__path__[0]
-_RUNTIME = __name__.split(".copies")[0]
 
 # The attributes of an enumeration are slow to look up.
 _ASKS, _ALTERS, _DETACHES, _DEVICE = Kind.ASKS, Kind.ALTERS, Kind.DETACHES, Kind.DEVICE
 _PLAIN = frozenset((int, float, bool, str, slice, type(None), type(...), torch.dtype, torch.device))
 
-Arguments = tuple[Any, ...]
-Options = dict[str, Any]
 _NONE: Options = {}  # never changed
 # Tensors, their memory, their version, and their content before a change of some of it.
 Touched = list[tuple[torch.Tensor, Memory, "int | None", "torch.Tensor | None"]]
@@ -75,12 +70,9 @@ class Watch(TorchFunctionMode):
         self._tags = self.ledger.tags
         self._memories = self.ledger.memories
         self._forget = self.ledger.forget
-        self._sites = sites
         self.leaves = Leaves(self.ledger.reports, sites)
         self._leaves = self.leaves.moved
-        self._references = 0
-        self._pending: tuple[int, tuple[str, int], str, str, Move] | None = None
-        self._asked = (("", 0), HOST)
+        self._moves = Moves(self.ledger, self.leaves, sites)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Arguments = (), kwargs: Options | None = None
@@ -96,7 +88,7 @@ class Watch(TorchFunctionMode):
         if kind is _ASKS:
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = kwargs or _NONE
-        if kind > _ALTERS and not (kind is _DETACHES and self._pending is None):
+        if kind > _ALTERS and not (kind is _DETACHES and self._moves.pending is None):
             if kind is not _DEVICE or not _is_torch(sys._getframe(1)):
                 return self._watched(Call(kind, func, args, kwargs))
         elif "device" in kwargs or (self._memories and self._may_touch(args, kwargs)):
@@ -163,7 +155,7 @@ class Watch(TorchFunctionMode):
 
     def measure(self) -> None:
         """Measure how many references there are to a moved tensor, while the mode is on."""
-        self.leaves.references = measure(lambda: self._references)
+        self.leaves.references = measure(lambda: self._moves.references)
 
     # Calls
 
@@ -208,7 +200,7 @@ class Watch(TorchFunctionMode):
         if call.kind is Kind.MOVES:
             if touched:
                 self.guarded(self._follow, call, result, touched)
-            moved = self.guarded(self._moved, call, result)
+            moved = self.guarded(self._moves.moved, *call[1:], result)
             return result if moved is None else moved
         self.guarded(self._after, call, result, touched)
         return result
@@ -222,12 +214,12 @@ class Watch(TorchFunctionMode):
             self.ledger.set_side(args[0], HOST)
             self.ledger.derived(args[1], args[0])
         if kind is Kind.DEVICE:
-            self._asked = (_line_of(_caller()[0]), self.ledger.side(args[0]))
+            self._moves.ask(args[0])
             return
-        if kind is Kind.DETACHES and self._pending is not None:
-            self._chained(args[0], result)
+        if kind is Kind.DETACHES and self._moves.pending is not None:
+            self._moves.chained(args[0], result)
         if kind is Kind.EXPORTS and kwargs.get("force"):
-            self._forced(args[0], result)
+            self._moves.forced(args[0], result)
         if not args or result is not args[0]:
             self._tag_results(args, kwargs, result)
 
@@ -302,7 +294,7 @@ class Watch(TorchFunctionMode):
         """Tag results that are created on the accelerator, or computed from tensors on it."""
         if not isinstance(result, (torch.Tensor, list, tuple)):
             return
-        side = self._meant() if kwargs.get("device") is not None else None
+        side = self._moves.meant() if kwargs.get("device") is not None else None
         if side is None:
             side = HOST
             if self._on_accelerator((*args, *kwargs.values())) or (
@@ -326,121 +318,6 @@ class Watch(TorchFunctionMode):
         for tensor in tensors((result,)):
             if id(tensor) not in self._tags:
                 self.ledger.set_side(tensor, ACCELERATOR)
-
-    # Moves
-
-    def _moved(self, call: Call, result: Any) -> Any:
-        """Record a move, and return its result: a new object where CUDA would have created one."""
-        _, func, args, kwargs = call
-        self._references = sys.getrefcount(args[0]) if args else 0
-        name = name_of(func)
-        source = args[0] if args else kwargs.get("data", kwargs.get("obj"))
-        if not isinstance(result, torch.Tensor) or torch._C._get_tracing_state() is not None:
-            return result
-        if not isinstance(source, torch.Tensor):
-            self._from_array(name, source, kwargs, result)
-            return result
-        frame, in_module = _caller()
-        here = self.ledger.side(source)
-        there = self._destination(name, args, kwargs, frame) or here
-        if result is not source:
-            self.ledger.set_side(result, there)
-        elif here != there:
-            move = Move(self._sites.current(), _text(name, there))
-            if not watchable(source):
-                self.ledger.set_side(source, there)
-            elif in_module and isinstance(source, torch.nn.Parameter):
-                self.ledger.take_along(source, here, there, move)
-            elif source.requires_grad or (isinstance(source, torch.nn.Parameter) and there == ACCELERATOR):
-                self._keeps_object(source, here, there, move, frame)
-            elif (alias := _another(source)) is not None:
-                self.ledger.link(source, alias, here, there, move)
-                return alias
-        return result
-
-    def _destination(
-        self, name: str, args: Arguments, kwargs: Options, frame: FrameType | None
-    ) -> str | None:
-        """Return the side that a move goes to; None if it only changes the dtype or names no device."""
-        if name in ("cpu", "cuda"):
-            return HOST if name == "cpu" else ACCELERATOR
-        if name in ("to", "type_as"):
-            other = kwargs.get("other", args[1] if len(args) > 1 else None)
-            if isinstance(other, torch.Tensor):
-                return self.ledger.side(other)
-            if isinstance(other, torch.dtype) and kwargs.get("device") is None:
-                return None
-        elif name != "type" and kwargs.get("device") is None:
-            return None
-        return self._meant(frame)
-
-    def _meant(self, frame: FrameType | None = None) -> str | None:
-        """Return the device that the calling line means."""
-        frame = frame or _caller()[0]
-        if frame is None:
-            return None
-        found, frame = meant(frame)
-        if found != SAME:
-            return found
-        line, side = self._asked
-        return side if line == _line_of(frame) else ACCELERATOR
-
-    def _keeps_object(
-        self, tensor: torch.Tensor, here: str, there: str, move: Move, frame: FrameType | None
-    ) -> None:
-        """Record a move whose result must stay the same object, since another one would change the graph."""
-        if tensor.is_leaf and torch.is_grad_enabled():
-            self.leaves.move(tensor, self._references, move, frame)
-        self._pending = (id(tensor), _line_of(frame), here, there, move)
-        if there == ACCELERATOR or not tensor.is_leaf:
-            self.ledger.set_side(tensor, there)
-
-    def _chained(self, source: Any, result: Any) -> None:
-        """Record `x.cpu().detach()`, where `detach` returns the new object for the result of the move."""
-        assert self._pending is not None
-        key, line, here, there, move = self._pending
-        self._pending = None
-        if (
-            key == id(source)
-            and line == _line_of(_caller()[0])
-            and type(result) is torch.Tensor
-            and result.numel()
-        ):
-            self.ledger.link(source, result, here, there, move)
-
-    def _from_array(self, name: str, source: Any, kwargs: Options, result: Any) -> None:
-        """Record `torch.as_tensor(array, device=device)`, which shares the array's memory on a CPU."""
-        if not isinstance(result, torch.Tensor):
-            return
-        side = self._meant() if kwargs.get("device") is not None else HOST
-        shows = type(source).__module__ == "numpy" and not result.untyped_storage().resizable()
-        if shows:
-            self.ledger.arrays.wrap(source, result)
-        if side == ACCELERATOR and shows and result.numel():
-            move = Move(self._sites.current(), f"torch.{name}(device=device)")
-            self.ledger.link(result, result, HOST, ACCELERATOR, move)
-        elif side == ACCELERATOR:
-            self.ledger.set_side(result, ACCELERATOR)
-
-    def _forced(self, source: torch.Tensor, result: Any) -> None:
-        """Record `x.numpy(force=True)`, which copies a tensor on the accelerator."""
-        shown = shown_by(result)
-        if self.ledger.side(source) == ACCELERATOR and shown is not None and shown.numel():
-            if address_of(shown) == address_of(source):
-                move = Move(self._sites.current(), ".numpy(force=True)")
-                self.ledger.export(shown, self.ledger.link(source, shown, ACCELERATOR, HOST, move))
-
-
-def _another(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return another object with a tensor's class, attributes and memory; None if there can't be one."""
-    kind = type(tensor)
-    if kind is torch.Tensor:
-        return tensor.detach()
-    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:  # its memory may be elsewhere
-        return None
-    alias = tensor.detach().as_subclass(kind)
-    alias.__dict__ = tensor.__dict__
-    return alias
 
 
 def _written(
@@ -466,28 +343,5 @@ def _copies_itself(func: Callable[..., Any], args: Arguments) -> bool:
     return same and Region.of(target) == Region.of(source)
 
 
-def _caller() -> tuple[FrameType | None, bool]:
-    """Return the frame that called torch, and whether the call moves a module."""
-    frame: FrameType | None = sys._getframe(1)
-    in_module = False
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_TORCH):
-            if not frame.f_globals.get("__name__", "").startswith(_RUNTIME):
-                return frame, in_module
-        in_module = in_module or frame.f_code.co_name == "_apply"
-        frame = frame.f_back
-    return None, in_module
-
-
 def _is_torch(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_TORCH)
-
-
-def _line_of(frame: FrameType | None) -> tuple[str, int]:
-    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
-
-
-def _text(name: str, there: str) -> str:
-    if name in ("cpu", "cuda"):
-        return f".{name}()"
-    return f".{name}({'device' if there == ACCELERATOR else 'cpu'})"
+    return frame.f_code.co_filename.startswith(TORCH)

@@ -6,21 +6,17 @@ compute on the CPU, copy where CUDA copies, and fail where CUDA fails. See docs/
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import os
 import sys
 import threading
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from devicefix.verify.runtime.eager import run_eagerly
-from devicefix.verify.runtime.ending import at_end
+from devicefix.verify.runtime.eager import in_threads, run_eagerly
+from devicefix.verify.runtime.ending import after_fork, at_end
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.forks import after_fork
+from devicefix.verify.runtime.imported import import_as_usual, import_within
 from devicefix.verify.runtime.machine import (
     autocast,
     checks,
@@ -41,6 +37,9 @@ from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
 __all__ = ["GPUS", "Machine", "Simulation", "install", "round_alike"]
+
+# These ask torch's build and functions: one collects the functions, the other needs a build for CUDA.
+_COLLECTING = ("torch._dynamo", "torch._inductor.cudagraph_trees")
 
 
 def install(plan: Plan, events: Events, sites: Sites) -> None:
@@ -87,8 +86,8 @@ def round_alike() -> None:
     patches = Patches()
     patches.set(torch.Tensor, "__new__", making.new_tensor)
     patches.set(torch.Tensor, "as_subclass", making.as_subclass)
-    _in_threads(mode, patches)
-    sys.meta_path.insert(0, _UnpatchedFinder(patches))
+    patches.set(threading.Thread, "_bootstrap_inner", in_threads(mode))
+    import_within(patches.undone, *_COLLECTING)
     mode.__enter__()
 
 
@@ -103,7 +102,6 @@ class Simulation:
         self._machine = machine
         self._patches = Patches()
         self._kernels = Kernels(machine)
-        self._finder = _UnpatchedFinder(self._patches)
 
     def __enter__(self) -> Machine:
         places.prepare()
@@ -113,68 +111,17 @@ class Simulation:
         tools.install(self._machine, self._patches)
         self._step_as_on_a_cpu()
         autocast.install(self._patches)
-        _in_threads(self._kernels, self._patches)
-        sys.meta_path.insert(0, self._finder)
+        self._patches.set(threading.Thread, "_bootstrap_inner", in_threads(self._kernels))
+        import_within(self._patches.undone, *_COLLECTING)
         self._kernels.__enter__()
         return self._machine
 
     def __exit__(self, *error: object) -> None:
         self._kernels.__exit__(None, None, None)
-        sys.meta_path.remove(self._finder)
+        import_as_usual(*_COLLECTING)
         self._patches.swap()
 
     def _step_as_on_a_cpu(self) -> None:
         """Make optimizers use their CPU variants: those for CUDA round differently."""
         optimizer: Any = sys.modules["torch.optim.optimizer"]
         self._patches.set(optimizer, "_get_foreach_kernels_supported_devices", list)
-
-
-def _in_threads(mode: Any, patches: Patches) -> None:
-    """Enter a mode in every new thread, since a mode applies to one thread only."""
-    bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-
-    def _bootstrap_inner(thread: threading.Thread) -> None:
-        with mode:
-            bootstrap(thread)
-
-    patches.set(threading.Thread, "_bootstrap_inner", _bootstrap_inner)
-
-
-# the first collects torch's functions, and the other needs a build for CUDA
-_COLLECTING = ("torch._dynamo", "torch._inductor.cudagraph_trees")
-
-
-class _UnpatchedFinder(importlib.abc.MetaPathFinder):
-    """A finder that undoes the patches during the import of modules that ask torch's build and functions.
-
-    Args:
-        patches: the patches to undo.
-    """
-
-    def __init__(self, patches: Patches) -> None:
-        self._patches = patches
-        self._busy = False
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Any,
-        target: ModuleType | None = None,
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _COLLECTING or self._busy:
-            return None
-        self._busy = True
-        try:
-            spec = importlib.util.find_spec(fullname)
-        finally:
-            self._busy = False
-        if spec is None or spec.loader is None:
-            return None
-        load = spec.loader.exec_module
-
-        def load_unpatched(module: ModuleType) -> None:
-            with self._patches.undone():
-                load(module)
-
-        spec.loader.exec_module = load_unpatched  # type: ignore[method-assign]
-        return spec

@@ -22,15 +22,19 @@ def install(patches: Patches) -> None:
     Args:
         patches: records the replacements.
     """
-    patches.set(torch.Tensor, "index_fill_", _filled(torch.Tensor.index_fill_))
-    for owner in (torch, torch.functional):
-        patches.set(owner, "meshgrid", _meshgrid(torch.meshgrid))
+    checked = (
+        (torch.Tensor, "index_fill_", _check_filled),
+        (torch, "meshgrid", _check_meshgrid),
+        (torch.functional, "meshgrid", _check_meshgrid),
+        (torch, "tensor_split", _check_split),
+        (torch.Tensor, "tensor_split", _check_split),
+        (torch.autograd, "_make_grads", _check_grads),
+        (torch, "set_rng_state", check_state),
+        (torch.random, "set_rng_state", check_state),
+    )
+    for owner, name, check in checked:
+        patches.set(owner, name, _checked(getattr(owner, name), check))
     patches.set(torch, "ctc_loss", _ctc_loss(torch.ctc_loss))
-    patches.set(torch, "tensor_split", _tensor_split(torch.tensor_split))
-    patches.set(torch.Tensor, "tensor_split", _tensor_split(torch.Tensor.tensor_split))
-    patches.set(torch.autograd, "_make_grads", _make_grads(vars(torch.autograd)["_make_grads"]))
-    for owner in (torch, torch.random):
-        patches.set(owner, "set_rng_state", _set_rng_state(torch.set_rng_state))
     dlpack: Any = torch.utils.dlpack
     for owner in (torch, dlpack):
         patches.set(owner, "from_dlpack", _from_dlpack(dlpack.from_dlpack))
@@ -48,65 +52,52 @@ def common_place(given: Iterable[torch.Tensor]) -> int:
     return places.pop() if places else HOST
 
 
-def check_state(state: torch.Tensor) -> None:
+def _checked(original: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
+    """Make a function check its arguments first."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return call
+
+
+def check_state(new_state: torch.Tensor) -> None:
     """Check the state of a random generator, which is always on the CPU.
 
     Raises:
         TypeError: it is on a GPU.
     """
-    if place_of(state) >= 0:
+    if place_of(new_state) >= 0:
         raise TypeError("RNG state must be a torch.ByteTensor")
 
 
-def _filled(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `index_fill_` reject an index on another device, which `x[index] = 1` moves."""
-
-    @functools.wraps(original)
-    def index_fill_(tensor: torch.Tensor, dim: Any, index: Any, value: Any) -> Any:
-        if isinstance(index, torch.Tensor):
-            common_place([tensor, index])
-        return original(tensor, dim, index, value)
-
-    return index_fill_
+def _check_filled(*given: Any, **named: Any) -> None:
+    """Reject an index on another device, which `x[index] = 1` moves."""
+    common_place(tensors([given[0], named.get("index", given[2:3])]))
 
 
-def _meshgrid(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def meshgrid(*given: Any, **options: Any) -> Any:
-        if len({place_of(tensor) for tensor in tensors(given)} - {FREE}) > 1:
-            raise RuntimeError("meshgrid expects all tensors to have the same device")
-        return original(*given, **options)
-
-    return meshgrid
+def _check_meshgrid(*given: Any, **_: Any) -> None:
+    if len({place_of(tensor) for tensor in tensors(given)} - {FREE}) > 1:
+        raise RuntimeError("meshgrid expects all tensors to have the same device")
 
 
-def _tensor_split(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def tensor_split(given: torch.Tensor, *where: Any, **options: Any) -> Any:
-        for index in tensors([*where, *options.values()]):
-            if place_of(index) >= 0:
-                raise RuntimeError("tensor_split expected tensor_indices_or_sections to be on cpu")
-        return original(given, *where, **options)
-
-    return tensor_split
+def _check_split(*given: Any, **named: Any) -> None:
+    where = [*given[1:], *(value for name, value in named.items() if name != "input")]
+    if any(place_of(index) >= 0 for index in tensors(where)):
+        raise RuntimeError("tensor_split expected tensor_indices_or_sections to be on cpu")
 
 
-def _make_grads(original: Callable[..., Any]) -> Callable[..., Any]:
+def _check_grads(outputs: Any, grads: Any, *_: Any, **__: Any) -> None:
     """Check the gradients that a program passes to `backward` and `autograd.grad`."""
-
-    @functools.wraps(original)
-    def make_grads(outputs: Any, grads: Any, *options: Any, **named: Any) -> Any:
-        for number, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
-            if not (isinstance(output, torch.Tensor) and isinstance(grad, torch.Tensor)):
-                continue
-            if grad.dim() and place_of(grad) not in (place_of(output), FREE):
-                raise RuntimeError(
-                    f"invalid gradient at index {number} - expected device {output.device}"
-                    f" but got {grad.device}"
-                )
-        return original(outputs, grads, *options, **named)
-
-    return make_grads
+    for number, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
+        if not (isinstance(output, torch.Tensor) and isinstance(grad, torch.Tensor)):
+            continue
+        if grad.dim() and place_of(grad) not in (place_of(output), FREE):
+            raise RuntimeError(
+                f"invalid gradient at index {number} - expected device {output.device} but got {grad.device}"
+            )
 
 
 def _ctc_loss(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,15 +109,6 @@ def _ctc_loss(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(log_probs, targets, *numbers, *lengths[2:], **options)
 
     return ctc_loss
-
-
-def _set_rng_state(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def set_rng_state(new_state: torch.Tensor) -> None:
-        check_state(new_state)
-        original(new_state)
-
-    return set_rng_state
 
 
 def _from_dlpack(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,12 @@ _MEMORY = 16 << 30
 _USED = 1 << 20  # the reported memory in use: the true figure would vary between runs
 _VERSION = "12.6"
 _OF_CUDNN = (torch.half, torch.float, torch.double, torch.bfloat16)
+_PROPERTIES = types.SimpleNamespace(
+    name=NAME, major=8, minor=0, total_memory=_MEMORY, multi_processor_count=108, is_integrated=0,
+    is_multi_gpu_board=0, max_threads_per_multi_processor=2048, shared_memory_per_block=49152,
+    regs_per_multiprocessor=65536, warp_size=32, L2_cache_size=40 << 20, gcnArchName="",
+    uuid="00000000-0000-0000-0000-000000000000",
+)  # fmt: skip
 
 
 def install(machine: Machine, patches: Patches) -> None:
@@ -74,16 +80,6 @@ class Cuda:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def _noted(self, name: str, answer: Callable[[int], Any]) -> Callable[..., Any]:
-        """Return a function of a device whose calls appear in the machine's trace."""
-
-        def call(device: Any = None) -> Any:
-            place = self._machine.gpu(device)
-            self._machine.note("call", place, name)
-            return answer(place)
-
-        return call
-
     def _of_gpu(self, answer: Any) -> Callable[..., Any]:
         """Return a function of a device that returns the same answer for every GPU."""
 
@@ -102,7 +98,6 @@ class Cuda:
                 f"Expected a torch.device with a specified index or an integer, but got:{device}"
             )
         self._machine.current = self._machine.gpu(device)
-        self._machine.note("call", self._machine.current, "set_device")
 
     def devices(self) -> dict[str, Any]:
         """Return the functions for devices, by name."""
@@ -116,8 +111,8 @@ class Cuda:
             "device_of": type("device_of", (_SelectionOf,), {"cuda": self, "__module__": "torch.cuda"}),
             "_exchange_device": self.exchange_device,
             "_maybe_exchange_device": self.exchange_device,
-            "get_device_name": self._noted("get_device_name", _constant(NAME)),
-            "get_device_properties": self._noted("get_device_properties", _properties),
+            "get_device_name": self._of_gpu(NAME),
+            "get_device_properties": self._of_gpu(_PROPERTIES),
             "get_device_capability": self._of_gpu((8, 0)),
             "get_arch_list": _constant(["sm_80"]),
             "can_device_access_peer": lambda device, peer: machine.gpu(device) != machine.gpu(peer),
@@ -128,7 +123,7 @@ class Cuda:
             "_lazy_init": machine.initialize,
             "_lazy_call": lambda call, **_: call(),
             "_is_in_bad_fork": lambda: machine.forked,
-            "synchronize": self._noted("synchronize", _constant(None)),
+            "synchronize": self._of_gpu(None),
             "ipc_collect": machine.initialize,
             "cudart": lambda: _Cudart(machine.gpu()),
             "utilization": self._of_gpu(0),
@@ -161,21 +156,21 @@ class Cuda:
             kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
             return {f"{kind}.all.{when}": used(device) for kind in kinds for when in ("current", "peak")}
 
-        resets = (
+        resets = [
             "peak_memory_stats",
             "accumulated_memory_stats",
             "max_memory_allocated",
             "max_memory_cached",
-        )
+        ]
         kinds = ("allocated", "reserved", "cached")
         return {
             "empty_cache": lambda: None,
             **{f"{most}memory_{kind}": used for most in ("", "max_") for kind in kinds},
-            **{f"reset_{what}": self._noted(f"reset_{what}", _constant(None)) for what in resets},
+            **{f"reset_{what}": self._of_gpu(None) for what in resets},
             "memory_stats": stats,
             "memory_snapshot": _constant([]),
             "memory_summary": lambda device=None, *_, **__: f"{NAME}: {used(device)} bytes",
-            "list_gpu_processes": lambda device=None: f"GPU:{machine.gpu(device)}\nno processes are running",
+            "list_gpu_processes": self._of_gpu("no processes are running"),
             "mem_get_info": self._of_gpu((_MEMORY - _USED, _MEMORY)),
             "set_per_process_memory_fraction": _constant(None),
         }
@@ -188,12 +183,10 @@ class Cuda:
             if machine.forked or not machine.visible:
                 return  # CUDA also defers the call until it is initialized
             machine.reseed(machine.current, seed)
-            machine.note("call", machine.current, "manual_seed", int(seed))
 
         def manual_seed_all(seed: int) -> None:
             for place in range(len(machine.visible)):
                 machine.reseed(place, seed)
-            machine.note("call", 0 if machine.visible else HOST, "manual_seed_all", int(seed))
 
         def get_state(device: Any = "cuda") -> torch.Tensor:
             return machine.generator(machine.gpu(device)).get_state()
@@ -231,25 +224,6 @@ class _Generators:
 
     def __getitem__(self, place: int) -> torch.Generator:
         return self._machine.generator(range(len(self))[place])
-
-
-def _properties(_: int) -> Any:
-    return types.SimpleNamespace(
-        name=NAME,
-        major=8,
-        minor=0,
-        total_memory=_MEMORY,
-        multi_processor_count=108,
-        is_integrated=0,
-        is_multi_gpu_board=0,
-        max_threads_per_multi_processor=2048,
-        shared_memory_per_block=49152,
-        regs_per_multiprocessor=65536,
-        warp_size=32,
-        L2_cache_size=40 << 20,
-        gcnArchName="",
-        uuid="00000000-0000-0000-0000-000000000000",
-    )
 
 
 class _Selection:

@@ -1,13 +1,10 @@
 """The order of random draws, which matters since each GPU has its own generator.
 
 Events: `draw` for each new kind (device, operation, number of elements, line) with its `number`; `drawn` with
-the kinds in the order of drawing, in blocks; and at the end `draws` with the total `count` and a `digest` of
-the devices, operations and numbers of elements in their order.
+the kinds in the order of drawing, in blocks.
 """
 
 from __future__ import annotations
-
-import zlib
 
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.site import Sites
@@ -32,8 +29,6 @@ class Draws:
         """Discard all draws, in a new process."""
         self._kinds: dict[tuple[str, str, int, str, int], int] = {}
         self._drawn: list[int] = []
-        self._count = 0
-        self._digest = 0
 
     def add(self, device: str, op: str, numel: int) -> None:
         """Add a draw.
@@ -51,18 +46,12 @@ class Draws:
             self._events.emit(
                 "draw", number=number, device=device, op=op, numel=numel, file=site.file, line=site.line
             )
-        self._count += 1
-        self._digest = zlib.crc32(f"{device} {op} {numel}".encode(), self._digest)
         self._drawn.append(number)
         if len(self._drawn) >= _BLOCK:
-            self._write()
+            self.finish()
 
-    def _write(self) -> None:
+    def finish(self) -> None:
+        """Record the draws since the last block."""
         if self._drawn:
             self._events.emit("drawn", numbers=self._drawn)
             self._drawn = []
-
-    def finish(self) -> None:
-        """Record the remaining draws."""
-        self._write()
-        self._events.emit("draws", count=self._count, digest=f"{self._digest:08x}")

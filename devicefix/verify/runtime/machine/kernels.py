@@ -53,23 +53,6 @@ class Traits:
         plain: whether it needs no special treatment.
     """
 
-    __slots__ = (
-        "composite",
-        "draws",
-        "first",
-        "indexing",
-        "inplace",
-        "keywords",
-        "lists",
-        "makes",
-        "name",
-        "places",
-        "plain",
-        "rows",
-        "strict",
-        "tensors",
-    )
-
     def __init__(self, func: Any) -> None:
         schema = func._schema
         namespace, _, self.name = schema.name.rpartition("::")
@@ -204,8 +187,6 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             machine.on_cuda += 1
             if machine.forked:
                 machine.initialize()
-            if machine.trace is not None and traits.name not in ("detach", "alias"):
-                machine.note("run", place, traits.name)
         if traits.makes:
             if type(out) is torch.Tensor:
                 put(out, place)
@@ -260,8 +241,6 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs)
         for place, tensor in zip(places, tensors(out), strict=False):
             put(tensor, place)
-        for place in places:
-            self._machine.note("run", place, traits.name)
         self._machine.on_cuda += any(place >= 0 for place in places)
         return out
 
@@ -289,7 +268,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if traits.draws:
             return self._draw(traits, func, args, kwargs, place)
         out = func(*args, **kwargs)
-        self._made(traits, out, place, not given or asked is not None)
+        self._made(traits, out, place)
         return out
 
     def _composite(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -300,20 +279,11 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         finally:
             super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
-    def _made(self, traits: Traits, out: Any, place: int, fresh: bool) -> None:
+    def _made(self, traits: Traits, out: Any, place: int) -> None:
         if traits.name == "_pack_padded_sequence":
             put(out[0], place)
-            return
-        if not fresh or self._machine.trace is None or place < 0:
-            if place != _LACKING:
-                self._finish(traits, out, place)
-            return
-        self._machine.on_cuda += 1
-        for tensor in tensors(out):
-            if traits.name.startswith("empty"):
-                tensor.zero_()  # uninitialized memory would make the trace vary
-            put(tensor, place)
-            note_values(self._machine, tensor, place)
+        elif place != _LACKING:
+            self._finish(traits, out, place)
 
     def _at_first(self, traits: Traits, given: list[torch.Tensor]) -> int:
         place = place_of(given[0])
@@ -355,21 +325,11 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         generator = kwargs.get("generator")
         if generator is not None:
             _check_generator(machine.generators.get(generator._cdata, "cpu"), place)
-        if machine.separate_generators and place >= 0 and generator is None:
-            host = torch.default_generator.get_state()
-            own = machine.generator(place)
-            torch.default_generator.set_state(own.get_state())
-            try:
-                out = func(*args, **kwargs)
-            finally:
-                own.set_state(torch.default_generator.get_state())
-                torch.default_generator.set_state(host)
-        else:
-            out = func(*args, **kwargs)
+        out = func(*args, **kwargs)
         if machine.draws is not None:
             numel = next((tensor.numel() for tensor in tensors(out)), 0)
             machine.draws.add(str(device(place)), traits.name, numel)
-        self._made(traits, out, place, not _given(traits, args, kwargs))
+        self._made(traits, out, place)
         return out
 
 
@@ -379,16 +339,6 @@ def different(places: Iterable[int]) -> RuntimeError:
     return RuntimeError(
         f"Expected all tensors to be on the same device, but found at least two devices, {found}!"
     )
-
-
-def note_values(machine: Machine, tensor: torch.Tensor, place: int) -> None:
-    """Append a tensor that arrives on a GPU to the trace, with a summary of its values."""
-    if machine.trace is None or place < 0:
-        return
-    with torch._C._DisableTorchDispatch(), torch.no_grad():
-        values = tensor.detach().double()
-        total = f"{values.sum().item():.9g} {values.abs().sum().item():.9g}"
-    machine.note("put", place, str(tensor.dtype), list(tensor.shape), total)
 
 
 def type_name(tensor: torch.Tensor) -> str:

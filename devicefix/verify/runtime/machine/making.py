@@ -12,11 +12,10 @@ from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils._device import _device_constructors
 
 from devicefix.verify.runtime.machine.checks import common_place
-from devicefix.verify.runtime.machine.kernels import note_values
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
-from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, note_new, overridable
+from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, overridable
 
 _KINDS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
@@ -36,11 +35,13 @@ def install(machine: Machine, patches: Patches) -> None:
     for owner in (torch, torch.fft):
         for name, function in list(vars(owner).items()):
             if callable(function) and function in constructors:
-                patches.set(owner, name, _named(making.factory(function), function))
+                patches.set(owner, name, _named(making.creating(function), function))
     for name in _LIKE:
-        patches.set(torch, name, _named(making.like(getattr(torch, name)), getattr(torch, name)))
+        original = getattr(torch, name)
+        patches.set(torch, name, _named(making.creating(original, is_like=True), original))
     for name in _NEW:
-        patches.set(torch.Tensor, name, overridable(name, making.like(getattr(_BASE, name))))
+        made = making.creating(getattr(_BASE, name), is_like=True)
+        patches.set(torch.Tensor, name, overridable(name, made))
     for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
         patches.set(torch, name, _named(method(getattr(making, name)), getattr(torch, name)))
     patches.set(torch.Tensor, "new_tensor", overridable("new_tensor", making.new_tensor))
@@ -96,40 +97,35 @@ class Making:
         self._as_tensor = torch.as_tensor
         self._sparse = torch.sparse_coo_tensor
 
-    def factory(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that creates a tensor from scratch."""
+    def creating(self, original: Callable[..., Any], is_like: bool = False) -> Callable[..., Any]:
+        """Wrap a function that creates a tensor.
+
+        Args:
+            original: the function.
+            is_like: whether the tensor is like another one, and so by default on the same device.
+        """
         machine = self._machine
 
         def make(*args: Any, **kwargs: Any) -> Any:
-            asked = kwargs.get("device")
-            if asked is not None:
-                kwargs["device"] = machine.wanted(asked)
-            elif kwargs.get("out") is None:
-                kwargs["device"] = machine.default_device()
-            return (
-                original(*args, **kwargs) if not kwargs.get("pin_memory") else pinned(original, args, kwargs)
-            )
-
-        return make
-
-    def like(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that creates a tensor like another one, by default on the same device."""
-        machine = self._machine
-
-        def make(*args: Any, **kwargs: Any) -> Any:
-            if args and not isinstance(args[0], torch.Tensor) and has_torch_function(args[:1]):
+            if is_like and args and not isinstance(args[0], torch.Tensor) and has_torch_function(args[:1]):
                 return handle_torch_function(make, args[:1], *args, **kwargs)  # as a TensorDict
             asked = kwargs.get("device")
             if asked is not None:
                 kwargs["device"] = machine.wanted(asked)
-            return (
-                original(*args, **kwargs) if not kwargs.get("pin_memory") else pinned(original, args, kwargs)
-            )
+            elif not is_like and kwargs.get("out") is None:
+                kwargs["device"] = machine.default_device()
+            return pinned(original, args, kwargs) if kwargs.get("pin_memory") else original(*args, **kwargs)
 
         return make
 
-    def _place(self, asked: Any) -> int | None:
-        """Return the place of the requested or default device; None for devices that are not simulated."""
+    def _place(self, asked: Any, data: Any = None) -> int | None:
+        """Return the place of the requested device, of the data, or else of the default device.
+
+        Returns:
+            The place; None for devices that are not simulated.
+        """
+        if asked is None and isinstance(data, torch.Tensor):
+            return place_of(data)
         device = self._machine.default_device() if asked is None else self._machine.wanted(asked)
         return {"cuda": device.index, "cpu": HOST}.get(device.type)
 
@@ -137,14 +133,13 @@ class Making:
         put(made, place)
         if place >= 0:
             self._machine.on_cuda += 1
-            note_values(self._machine, made, place)
         return made
 
     def tensor(self, data: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `torch.tensor`."""
         if options.get("pin_memory"):
             return pinned(self.tensor, (data,), {**options, "device": device})
-        place = place_of(data) if device is None and isinstance(data, torch.Tensor) else self._place(device)
+        place = self._place(device, data)
         if place is None:
             return self._tensor(data, device=device, **options)
         return self._made(self._tensor(data, device="cpu", **options), place)
@@ -157,7 +152,7 @@ class Making:
 
     def as_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Any:
         """Replace `torch.as_tensor`."""
-        place = place_of(data) if device is None and isinstance(data, torch.Tensor) else self._place(device)
+        place = self._place(device, data)
         if place is None:
             return self._as_tensor(data, dtype=dtype, device=device)
         there = self._as_tensor(data, dtype=dtype, device="cpu")
@@ -165,7 +160,7 @@ class Making:
 
     def asarray(self, obj: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `torch.asarray`."""
-        place = place_of(obj) if device is None and isinstance(obj, torch.Tensor) else self._place(device)
+        place = self._place(device, obj)
         if place is None:
             return self._asarray(obj, device=device, **options)
         there = self._asarray(obj, device="cpu", **options)
@@ -209,7 +204,6 @@ class Making:
             return made
         if place is not None:
             put(made, place)
-            note_new(self._machine, made, place, args)
         return made
 
 
@@ -250,7 +244,6 @@ class TensorType(type):
         made: torch.Tensor = cls.plain(*args, **kwargs)
         if not check_given(args, place):
             put(made, place)
-            note_new(machine, made, place, args)
         return made
 
     def __instancecheck__(cls, x: Any) -> bool:

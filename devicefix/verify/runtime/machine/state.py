@@ -1,4 +1,4 @@
-"""The state of the simulated CUDA machine: its GPUs, the selected one, generators and trace."""
+"""The state of the simulated CUDA machine: its GPUs, the selected one, and generators."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from devicefix.verify.runtime.machine.places import HOST, device, place_of
 
 GPUS = "DEVICEFIX_GPUS"  # the number of GPUs; by default as many as the program selects, or one
 
-_SEED_OFFSET = 10**6
-
 # The device for tensors that the program itself creates on the CPU. Tensors that torch creates internally
 # have the device "cpu", wherever the operands are on the simulated machine.
 CPU = torch.device("cpu", 0)
@@ -26,9 +24,6 @@ class Machine:
 
     Args:
         gpus: the number of GPUs; None for the number in the environment variable GPUS.
-        separate_generators: whether each GPU has its own random generator, as on CUDA. Otherwise all use the
-            generator of the CPU, so that a run on the CPU draws the same numbers.
-        trace: a list to append the tensors, operations and calls on the GPUs to, or None.
         draws: the recorder of random draws, or None.
         autocast: whether autocast for CUDA lowers the precision as on CUDA.
 
@@ -40,8 +35,6 @@ class Machine:
     def __init__(
         self,
         gpus: int | None = None,
-        separate_generators: bool = False,
-        trace: list[tuple[Any, ...]] | None = None,
         draws: Any = None,
         autocast: bool = True,
     ) -> None:
@@ -49,8 +42,6 @@ class Machine:
         self._visible: list[int] | None = None
         self._selected = _Selected()
         self._seeds: dict[int, torch.Generator] = {}
-        self.separate_generators = separate_generators
-        self.trace = trace
         self.draws = draws
         self.moves: Any = None
         self.autocast = autocast
@@ -184,20 +175,15 @@ class Machine:
         return CPU if self.default == HOST else device(self.index())
 
     def generator(self, place: int) -> torch.Generator:
-        """Return the random generator of a GPU."""
+        """Return the random generator of a GPU. The draws themselves are those of the CPU's."""
         if place not in self._seeds:
             self._seeds[place] = torch._C.Generator()
-            self.seed(place, 0)
+            self._seeds[place].manual_seed(0)
         return self._seeds[place]
-
-    def seed(self, place: int, seed: int) -> None:
-        """Seed the generator of a GPU. With the same seed, the CPU and other GPUs draw other numbers."""
-        generator = self._seeds.setdefault(place, torch._C.Generator())
-        generator.manual_seed((int(seed) + _SEED_OFFSET + place) % 2**64)
 
     def reseed(self, place: int, seed: int) -> None:
         """Seed the generator of a GPU for the program, which is recorded with the random draws."""
-        self.seed(place, seed)
+        self.generator(place).manual_seed(int(seed) % 2**64)
         if self.draws is not None:
             self.draws.add(str(device(place)), "manual_seed", int(seed))
 
@@ -206,16 +192,11 @@ class Machine:
         chosen = torch._C.Generator().seed()
         for place in range(len(self.visible)):
             if all_gpus or place == self.current:
-                self.seed(place, chosen)
+                self.generator(place).manual_seed(chosen)
 
     def initial_seed(self) -> int:
         """Return the seed of the current GPU's generator."""
-        return self.generator(self.gpu()).initial_seed() - _SEED_OFFSET - self.current
-
-    def note(self, kind: str, place: int, *what: Any) -> None:
-        """Append an event on a GPU to the trace, with the physical number of the GPU."""
-        if self.trace is not None and place >= 0:
-            self.trace.append((kind, self.visible[place], *what))
+        return self.generator(self.gpu()).initial_seed()
 
     def after_fork(self) -> None:
         """Reset the state in a forked process."""

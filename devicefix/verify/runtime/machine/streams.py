@@ -65,10 +65,24 @@ class Streams:
         return type("Event", (_TorchEvent, self.event_type), {"__module__": "torch"})
 
 
-class _Stream:
-    """The base class of `torch.cuda.Stream`."""
+def _nothing(*_: Any) -> None:
+    """Return immediately: all work is done already."""
+
+
+class _Done:
+    """What streams and events have in common."""
 
     streams: Streams
+    wait = wait_event = wait_stream = synchronize = _nothing
+
+    def query(self) -> bool:
+        """Return that all work is done."""
+        return True
+
+
+class _Stream(_Done):
+    """The base class of `torch.cuda.Stream`."""
+
     device_type = 1
 
     def __init__(self, device: Any = None, priority: int = 0, default: bool = False, **_: Any) -> None:
@@ -88,19 +102,6 @@ class _Stream:
         event = event or self.streams.event_type()
         event.record(self)
         return event
-
-    def wait_event(self, event: Any) -> None:
-        """Return immediately."""
-
-    def wait_stream(self, stream: Any) -> None:
-        """Return immediately."""
-
-    def synchronize(self) -> None:
-        """Return immediately."""
-
-    def query(self) -> bool:
-        """Return that all work is done."""
-        return True
 
     def is_capturing(self) -> bool:
         """Return that no graph is being captured."""
@@ -124,16 +125,11 @@ class _Stream:
         return self.stream_id, self.device_index
 
 
-class _Event:
+class _Event(_Done):
     """The base class of `torch.cuda.Event`."""
 
-    streams: Streams
-
     def __init__(
-        self,
-        enable_timing: bool = False,
-        blocking: bool = False,
-        interprocess: bool = False,
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
     ) -> None:
         self._timing = enable_timing
         self._time: float | None = None
@@ -150,16 +146,6 @@ class _Event:
         if self._time is None or end._time is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return float(end._time - self._time) * 1000.0
-
-    def wait(self, stream: Any = None) -> None:
-        """Return immediately."""
-
-    def synchronize(self) -> None:
-        """Return immediately."""
-
-    def query(self) -> bool:
-        """Return that all work is done."""
-        return True
 
 
 class _TorchEvent:

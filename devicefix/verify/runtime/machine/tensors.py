@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from devicefix.verify.runtime.machine.kernels import note_values, type_name
+from devicefix.verify.runtime.machine.kernels import type_name
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import FREE, HOST, device, is_pinned, pin, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
@@ -128,9 +128,7 @@ def move(
 
 def _moved(machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype, form: Any) -> Any:
     options = {} if form is None else {"memory_format": form}
-    moved = _copy(tensor, dtype=dtype, device=machine.device_for(place), **options)
-    note_values(machine, moved, place)
-    return moved
+    return _copy(tensor, dtype=dtype, device=machine.device_for(place), **options)
 
 
 class Move(torch.autograd.Function):
@@ -279,7 +277,6 @@ class Tensors:
         made = _BASE.new(tensor, *args, **kwargs)
         if not check_given(args, place):
             put(made, place)
-            note_new(self._machine, made, place, args)
         return made
 
     def _pin(self, tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
@@ -337,22 +334,6 @@ def check_given(args: tuple[Any, ...], place: int) -> bool:
             f"but device type: {device(here).type} was passed"
         )
     return True
-
-
-def note_new(machine: Machine, made: torch.Tensor, place: int, args: Any) -> None:
-    """Append a tensor from a legacy constructor to the trace.
-
-    Args:
-        machine: the machine.
-        made: the new tensor.
-        place: its place.
-        args: the arguments of the constructor.
-    """
-    if machine.trace is not None and place >= 0:
-        if all(isinstance(arg, (int, torch.Size)) for arg in args):
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
-                made.zero_()
-        note_values(machine, made, place)
 
 
 class Storages:
