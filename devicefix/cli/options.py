@@ -15,7 +15,8 @@ from devicefix.config import load, values
 from devicefix.config.printable import printable
 from devicefix.config.resolver import Nearest
 from devicefix.config.settings import KEYS, Settings
-from devicefix.config.values import Kind, Origin
+from devicefix.config.toml import TomlError, parse
+from devicefix.config.values import Origin
 from devicefix.rules import known_codes
 
 if TYPE_CHECKING:
@@ -38,47 +39,9 @@ def _reading(read: Callable[[Any, Origin], Any]) -> Callable[[click.Context, cli
     return callback
 
 
-def _how(kind: Kind) -> dict[str, Any]:
-    """Return the arguments for `click.option` that suit a kind of value."""
-    repeated = {"multiple": True}
-    patterns = {
-        **repeated,
-        "metavar": "GLOB",
-        "callback": _reading(
-            lambda words, origin: kind.read(
-                [part for word in words for part in word.split(",") if part], origin
-            )
-        ),
-    }
-    found: dict[Kind, dict[str, Any]] = {
-        values.CODES: {
-            **repeated,
-            "metavar": "CODES",
-            "callback": _reading(values.read_codes),
-            "shell_complete": complete_codes,
-        },
-        values.PER_FILE: {**repeated, "metavar": "GLOB:CODE", "callback": _reading(values.read_pairs)},
-        values.PATTERNS: patterns,
-        values.EXCLUSIONS: patterns,
-        values.FILE: {"type": click.Path(dir_okay=False, path_type=Path)},
-        values.FOLDER: {"type": click.Path(file_okay=False, path_type=Path)},
-        values.VERSION: {"metavar": "X.Y", "callback": _reading(kind.read)},
-        values.SIZE: {"metavar": "SIZE", "callback": _reading(kind.read)},
-        values.TARGET: {"type": click.Choice(values.TARGETS)},
-        values.FORMAT: {"type": click.Choice(values.FORMATS)},
-        values.COUNT: {"type": click.IntRange(min=1)},
-        values.FLAG: {"is_flag": True, "default": None},
-        values.SWITCH: {"default": None},
-    }
-    return found[kind]
-
-
-def _option(name: str) -> Callable[[Command], Command]:
-    """Return the option for a key of the configuration."""
-    key = KEYS[name]
-    spelled = f"--{name}/--no-{name}" if key.kind is values.SWITCH else f"--{name}"
-    short = [key.short] if key.short else []
-    return click.option(spelled, *short, help=key.summary, envvar=key.variable, **_how(key.kind))
+def _read_patterns(words: Iterable[str], origin: Origin) -> Any:
+    parts = [part for word in words for part in word.split(",") if part]
+    return values.KINDS["patterns"].read(parts, origin)
 
 
 def complete_codes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -93,6 +56,36 @@ def complete_codes(_ctx: click.Context, _param: click.Parameter, incomplete: str
         for code, rule in sorted(RULES.items())
         if code.startswith(last.upper())
     ]
+
+
+# The arguments for `click.option` that suit each kind of value.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "codes": {
+        "multiple": True,
+        "metavar": "CODES",
+        "callback": _reading(values.read_codes),
+        "shell_complete": complete_codes,
+    },
+    "count": {"type": click.IntRange(min=1)},
+    "file": {"type": click.Path(dir_okay=False, path_type=Path)},
+    "flag": {"is_flag": True, "default": None},
+    "folder": {"type": click.Path(file_okay=False, path_type=Path)},
+    "format": {"type": click.Choice(values.FORMATS)},
+    "patterns": {"multiple": True, "metavar": "GLOB", "callback": _reading(_read_patterns)},
+    "per-file": {"multiple": True, "metavar": "GLOB:CODE", "callback": _reading(values.read_pairs)},
+    "size": {"metavar": "SIZE", "callback": _reading(values.KINDS["size"].read)},
+    "switch": {"default": None},
+    "target": {"type": click.Choice(values.TARGETS)},
+    "version": {"metavar": "X.Y", "callback": _reading(values.KINDS["version"].read)},
+}
+
+
+def _option(name: str) -> Callable[[Command], Command]:
+    """Return the option for a key of the configuration."""
+    key = KEYS[name]
+    spelled = f"--{name}/--no-{name}" if key.kind == "switch" else f"--{name}"
+    short = [key.short] if key.short else []
+    return click.option(spelled, *short, help=key.summary, envvar=key.variable, **_OPTIONS[key.kind])
 
 
 def rule_options(command: Command) -> Command:
@@ -359,8 +352,6 @@ class Source:
             ConfigError: the configuration is invalid.
         """
         settings = load.load(file, known_codes) if file else Settings()
-        if "exclude" in self.values:
-            settings = replace(settings, root=Path())
         settings = load.with_options(replace(settings, **self.values), self.options)
         # The null device is a configuration, too, but nothing is written beside it.
         beside = file.parent if file and file.is_file() else Path()
@@ -370,8 +361,6 @@ class Source:
 
 def _inline(text: str) -> dict[str, Any]:
     """Return the values of a TOML `KEY = VALUE`, by the names of `Settings`."""
-    from devicefix.config.toml import TomlError, parse
-
     try:
         values = load.read_table(parse(text.encode())[1], Origin(Path(), known_codes, trusted=True))
     except TomlError as problem:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
+from devicefix.config.settings import Settings
+from devicefix.config.values import Exclusion
 from devicefix.files.kinds import is_python
 from devicefix.files.system import is_junction
 
@@ -153,14 +155,9 @@ def _is_one_name(path: str, other: str) -> bool:
         return False
 
 
-def is_excluded(path: str, exclusions: Iterable[tuple[str, Path]]) -> bool:
-    """Return whether a file is excluded from its folder.
-
-    Args:
-        path: the file.
-        exclusions: as for `find`.
-    """
-    return _matcher(tuple(exclusions), os.getcwd())(path)
+def is_excluded(path: str, settings: Settings) -> bool:
+    """Return whether the settings exclude a file from its folder."""
+    return _matcher(settings.exclude + settings.extend_exclude, os.getcwd())(path)
 
 
 def is_below_excluded(path: str, choice: Filter) -> bool:
@@ -189,7 +186,7 @@ def work_tree(folder: Path) -> Path | None:
 
 
 @lru_cache(maxsize=16)
-def _matcher(patterns: tuple[tuple[str, Path], ...], _here: str) -> Matcher:
+def _matcher(patterns: tuple[Exclusion, ...], _here: str) -> Matcher:
     """Return a predicate for excluded paths; the path of a folder must end in a slash.
 
     Args:

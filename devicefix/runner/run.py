@@ -83,7 +83,7 @@ class Choice(discover.Filter):
 
     def excludes(self, path: str) -> bool:
         """Return whether the settings exclude a file, or a folder."""
-        return discover.is_excluded(path, self._resolver.of(path).exclusions)
+        return discover.is_excluded(path, self._resolver.of(path))
 
     def excludes_named(self, path: str) -> bool:
         """Return whether the settings exclude a file or folder even if it is named."""
