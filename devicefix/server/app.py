@@ -71,9 +71,7 @@ class Server(LanguageServer):
         self._register()
 
     def _register(self) -> None:
-        report = types.DiagnosticOptions(True, False, identifier="devicefix")
         can_do = types.CodeActionOptions(code_action_kinds=actions.KINDS, resolve_provider=True)
-        options = {types.TEXT_DOCUMENT_DIAGNOSTIC: report, types.TEXT_DOCUMENT_CODE_ACTION: can_do}
         for name, handler in (
             (types.INITIALIZE, self.initialize),
             (types.INITIALIZED, self.initialized),
@@ -86,7 +84,6 @@ class Server(LanguageServer):
             (types.NOTEBOOK_DOCUMENT_DID_CHANGE, self.did_change_notebook),
             (types.NOTEBOOK_DOCUMENT_DID_SAVE, self.did_save),
             (types.NOTEBOOK_DOCUMENT_DID_CLOSE, self.did_close_notebook),
-            (types.TEXT_DOCUMENT_DIAGNOSTIC, self.diagnostic),
             (types.TEXT_DOCUMENT_CODE_ACTION, self.code_action),
             (types.CODE_ACTION_RESOLVE, self.resolve),
             (types.TEXT_DOCUMENT_HOVER, self.hover),
@@ -95,7 +92,7 @@ class Server(LanguageServer):
             (types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, self.did_change_folders),
         ):
             # pygls sets attributes on a handler, which methods do not allow.
-            self.feature(name, options.get(name))(partial(handler))
+            self.feature(name, can_do if name == types.TEXT_DOCUMENT_CODE_ACTION else None)(partial(handler))
 
     def report_server_error(self, error: Exception, _source: Any) -> None:
         """Log an error, rather than show the user a message at every key press."""
@@ -237,20 +234,9 @@ class Server(LanguageServer):
             self.window_show_message(types.ShowMessageParams(types.MessageType.Warning, warning))
         return result
 
-    @property
-    def _pulls(self) -> bool:
-        """Return whether the editor requests diagnostics itself."""
-        capabilities = self.client_capabilities.text_document
-        return capabilities is not None and capabilities.diagnostic is not None
-
     def _schedule(self, uris: Iterable[str]) -> None:
-        """Check documents soon; one that is already being checked is checked again afterwards.
-
-        Editors that request diagnostics do so for texts only, not for notebooks.
-        """
+        """Check documents soon; one that is already being checked is checked again afterwards."""
         for uri in uris:
-            if self._pulls and unquote(uri) not in self._notebooks:
-                continue
             self._again.add(uri)
             if uri not in self._busy:
                 self._busy.add(uri)
@@ -300,14 +286,6 @@ class Server(LanguageServer):
 
     def _check_others(self) -> None:
         self._schedule(list(self._shown))
-        if self._pulls and self._refreshes:
-            self.workspace_diagnostic_refresh(None)
-
-    @property
-    def _refreshes(self) -> bool:
-        """Return whether the server can ask the editor to request diagnostics again."""
-        workspace = self.client_capabilities.workspace
-        return bool(workspace and workspace.diagnostics and workspace.diagnostics.refresh_support)
 
     async def _close(self, uri: str) -> None:
         path = self._paths.pop(uri, None)
@@ -329,17 +307,6 @@ class Server(LanguageServer):
             logger.error("%s", internal_error(error) if isinstance(error, Exception) else error)
 
     # -- requests --------------------------------------------------------------------------------------
-
-    async def diagnostic(self, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
-        """Return the findings of a document."""
-        document = self.document(params.text_document.uri)
-        if not isinstance(document, Document):  # those of notebooks are published
-            return types.RelatedFullDocumentDiagnosticReport([])
-        inspection, now = await self.check(document)
-        self.worker.submit(self.known.tidy)
-        self._spread(inspection)
-        shown = actions.diagnostics(_findings(inspection), now.parts[0].text)
-        return types.RelatedFullDocumentDiagnosticReport(shown)
 
     async def hover(self, params: types.HoverParams) -> types.Hover | None:
         """Return the pages of the rules at a position."""
