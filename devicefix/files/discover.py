@@ -16,32 +16,14 @@ from devicefix.config.values import Exclusion
 from devicefix.files.kinds import is_python
 from devicefix.files.system import is_junction
 
-EXCLUDED = frozenset(
-    {
-        ".devicefix_cache",
-        ".eggs",
-        ".git",
-        ".hg",
-        ".hypothesis",
-        ".ipynb_checkpoints",
-        ".mypy_cache",
-        ".nox",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".svn",
-        ".tox",
-        ".venv",
-        "__pycache__",
-        "__pypackages__",
-        "node_modules",
-        "site-packages",
-        "venv",
-    }
-)
+EXCLUDED = frozenset({
+    ".devicefix_cache", ".eggs", ".git", ".hg", ".hypothesis", ".ipynb_checkpoints", ".mypy_cache", ".nox",
+    ".pytest_cache", ".ruff_cache", ".svn", ".tox", ".venv", "__pycache__", "__pypackages__", "node_modules",
+    "site-packages", "venv",
+})  # fmt: skip
 BUILT = frozenset({"build", "dist"})  # excluded as well, unless they are packages
-CACHE_TAG = (
-    "CACHEDIR.TAG"  # marks caches, ours in a folder of another name as well: https://bford.info/cachedir/
-)
+# It marks caches, ours in a folder of another name as well: https://bford.info/cachedir/
+CACHE_TAG = "CACHEDIR.TAG"
 
 GIT_SECONDS = 30.0  # for git in all; it takes forever for some patterns in a .gitignore
 

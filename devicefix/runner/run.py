@@ -21,7 +21,7 @@ from devicefix.files.kinds import Kind, is_python, kind_of, language_of
 from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
 from devicefix.runner.pool import CHUNK, POOL_FROM, pool_for
-from devicefix.runner.progress import Progress
+from devicefix.runner.progress import progress
 from devicefix.runner.record import Record, Stamp
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
         return known
     with ExitStack() as stack:
         pool = pool_for(settings, len(checked), stack)
-        progress = Progress(len(checked), settings.quiet)
-        stack.callback(progress.close)
+        counted = progress(len(checked), settings.quiet, stack)
         records = cache.records(tasks) if cache else {}
         contents = {path: _sent(task) for path, task in tasks.items()}
         count = 0
@@ -138,7 +137,7 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
             ]
             shared = _shared(project, pool, stack) if stale else project
             sent = ((task, contents[task.path]) for task in stale)
-            for task, record in zip(stale, progress(_map(_checked, sent, pool, shared)), strict=True):
+            for task, record in zip(stale, counted(_map(_checked, sent, pool, shared)), strict=True):
                 records[task.path] = record
                 for path, exports in record.learned.items():
                     if (file := project.file(path)) is not None:
