@@ -80,7 +80,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def _option(name: str) -> Callable[[Command], Command]:
+def option(name: str) -> Callable[[Command], Command]:
     """Return the option for a key of the configuration."""
     key = KEYS[name]
     spelled = f"--{name}/--no-{name}" if key.kind == "switch" else f"--{name}"
@@ -88,44 +88,43 @@ def _option(name: str) -> Callable[[Command], Command]:
     return click.option(spelled, *short, help=key.summary, envvar=key.variable, **_OPTIONS[key.kind])
 
 
-def rule_options(command: Command) -> Command:
-    """Add the options that select rules and files."""
-    return _with(
-        command,
-        _option("select"),
-        _option("extend-select"),
-        _option("ignore"),
-        _option("fixable"),
-        _option("extend-fixable"),
-        _option("unfixable"),
-        _option("per-file-ignores"),
-        _option("extend-per-file-ignores"),
-        _option("exclude"),
-        _option("extend-exclude"),
-        _option("max-file-size"),
-        click.option(
-            "--ignore-noqa",
-            is_flag=True,
-            default=None,
-            help="Ignore any `# noqa` comments.",
-        ),
-        _option("force-exclude"),
-        _option("respect-gitignore"),
-        click.option(
-            "--config",
-            "configs",
-            multiple=True,
-            metavar="FILE|KEY=VALUE",
-            help="A configuration file to use for all files, or a TOML `KEY = VALUE` pair that overrides"
-            " a key in the configuration.",
-        ),
-        click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
-    )
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, in the order in which its help lists them."""
+
+    def add(command: Command) -> Command:
+        for each in reversed(options):
+            command = each(command)
+        return command
+
+    return add
 
 
-def unsafe_option(command: Command) -> Command:
-    """Add the option that enables unsafe fixes."""
-    return _option("unsafe-fixes")(command)
+rule_options = together(
+    option("select"),
+    option("extend-select"),
+    option("ignore"),
+    option("fixable"),
+    option("extend-fixable"),
+    option("unfixable"),
+    option("per-file-ignores"),
+    option("extend-per-file-ignores"),
+    option("exclude"),
+    option("extend-exclude"),
+    option("max-file-size"),
+    click.option("--ignore-noqa", is_flag=True, default=None, help="Ignore any `# noqa` comments."),
+    option("force-exclude"),
+    option("respect-gitignore"),
+    click.option(
+        "--config",
+        "configs",
+        multiple=True,
+        metavar="FILE|KEY=VALUE",
+        help="A configuration file to use for all files, or a TOML `KEY = VALUE` pair that overrides"
+        " a key in the configuration.",
+    ),
+    click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
+)
+unsafe_option = option("unsafe-fixes")
 
 
 def executor_option(command: Command) -> Command:
@@ -144,59 +143,41 @@ def executor_option(command: Command) -> Command:
     )(command)
 
 
-def baseline_option(command: Command) -> Command:
-    """Add the option --baseline."""
-    return _option("baseline")(command)
-
-
-def adoption_options(command: Command) -> Command:
-    """Add the options for code that already has findings."""
-    return _with(
-        command,
-        baseline_option,
-        click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file."),
-        click.option(
-            "--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings."
-        ),
-    )
-
-
-def output_options(command: Command) -> Command:
-    """Add the options for the output of findings."""
-    return _with(
-        command,
-        _option("output-format"),
-        click.option(
-            "--output-file",
-            "-o",
-            type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-            envvar="DEVICEFIX_OUTPUT_FILE",
-            help="Write the findings to this file.",
-        ),
-        click.option(
-            "--unfixed",
-            is_flag=True,
-            help="Show only the findings that --fix leaves, which need a person or an unsafe fix.",
-        ),
-        click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule."),
-        click.option(
-            "--group-by",
-            type=click.Choice(["rule", "folder", "file"]),
-            help="Show only the number of findings for each rule, folder or file.",
-        ),
-    )
-
-
-def text_or_json(command: Command) -> Command:
-    """Add the option for the output of commands that check nothing."""
-    return click.option(
-        "--output-format",
-        "report_format",  # not the key `output-format`, which is for findings
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="The output format.",
-    )(command)
+baseline_option = option("baseline")
+adoption_options = together(
+    baseline_option,
+    click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file."),
+    click.option("--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings."),
+)
+output_options = together(
+    option("output-format"),
+    click.option(
+        "--output-file",
+        "-o",
+        type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+        envvar="DEVICEFIX_OUTPUT_FILE",
+        help="Write the findings to this file.",
+    ),
+    click.option(
+        "--unfixed",
+        is_flag=True,
+        help="Show only the findings that --fix leaves, which need a person or an unsafe fix.",
+    ),
+    click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule."),
+    click.option(
+        "--group-by",
+        type=click.Choice(["rule", "folder", "file"]),
+        help="Show only the number of findings for each rule, folder or file.",
+    ),
+)
+text_or_json = click.option(
+    "--output-format",
+    "report_format",  # not the key `output-format`, which is for findings
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The output format.",
+)
 
 
 def color_option(command: Command) -> Command:
@@ -222,48 +203,32 @@ def colour_of_environment() -> bool | None:
     return True if os.environ.get("FORCE_COLOR") else None
 
 
-def common_options(command: Command) -> Command:
-    """Add the arguments of every command that checks files."""
-    paths = click.argument(
+settings_options = together(
+    rule_options,
+    option("config-files"),
+    option("environment"),
+    option("docs"),
+    option("target"),
+    option("torch-version"),
+    option("cache-dir"),
+    click.option("--no-cache", "-n", is_flag=True, default=None, help="Do not read or write the cache."),
+    option("jobs"),
+    option("verbose"),
+    option("quiet"),
+)
+# The arguments of every command that checks files.
+common_options = together(
+    click.argument(
         "paths",
         nargs=-1,
         default=(".",),
         type=click.Path(exists=True, allow_dash=True, path_type=Path),
-    )
-    command = _with(
-        command,
-        click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input."),
-        click.option(
-            "--exit-zero", "-e", is_flag=True, help="Exit with status 0 even if there are findings."
-        ),
-        color_option,
-    )
-    return paths(settings_options(command))
-
-
-def settings_options(command: Command) -> Command:
-    """Add the options that override the configuration."""
-    command = _with(
-        command,
-        _option("config-files"),
-        _option("environment"),
-        _option("docs"),
-        _option("target"),
-        _option("torch-version"),
-        _option("cache-dir"),
-        click.option("--no-cache", "-n", is_flag=True, default=None, help="Do not read or write the cache."),
-        _option("jobs"),
-        _option("verbose"),
-        _option("quiet"),
-    )
-    return rule_options(command)
-
-
-def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
-    """Add options to a command, in the order in which its help lists them."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+    ),
+    settings_options,
+    click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input."),
+    click.option("--exit-zero", "-e", is_flag=True, help="Exit with status 0 even if there are findings."),
+    color_option,
+)
 
 
 def resolver_for(
