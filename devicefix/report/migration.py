@@ -12,10 +12,11 @@ from itertools import accumulate, count, takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from devicefix.files.documents import STDIN
 from devicefix.files.owners import Owners
 from devicefix.model import Finding, Safety
 from devicefix.report import side_by_side
-from devicefix.report.checked import STDIN, Checked, below
+from devicefix.report.checked import Checked, below
 from devicefix.report.earlier import Earlier, Entry
 from devicefix.report.side_by_side import Row
 from devicefix.report.wording import place

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config.json_files import JsonFormat
-from devicefix.files.documents import text_of
+from devicefix.files.documents import Content
 from devicefix.model import Finding, Outcome
 
 FORMAT = JsonFormat("a baseline", 1, "; create it with --write-baseline")
@@ -68,8 +68,14 @@ def entries(outcome: Outcome, folder: Path) -> list[Entry]:
     findings = outcome.result.findings
     if not findings:
         return []
-    path, lines = relative(outcome.path, folder), _Lines(outcome)
-    return [Entry(path, finding.code, lines.of(finding)) for finding in findings]
+    path, content = relative(outcome.path, folder), Content(outcome)
+    return [Entry(path, finding.code, _line(content, finding)) for finding in findings]
+
+
+def _line(content: Content, finding: Finding) -> str:
+    """Return the stripped line where a finding starts; empty if there is none."""
+    lines = content.lines(finding.cell)
+    return lines[finding.line - 1].strip()[:_LONGEST] if finding.line <= len(lines) else ""
 
 
 def relative(path: str, folder: Path) -> str:
@@ -92,23 +98,3 @@ def split(outcomes: Iterable[Outcome], known: Counter[Entry], folder: Path) -> l
                 new.append(finding)
         found.append(replace(outcome, result=replace(outcome.result, findings=new)))
     return found
-
-
-class _Lines:
-    """The lines of a file with findings."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self._cells: dict[int | None, list[str]] = {}
-        self._data = outcome.before
-        if not self._data:
-            with suppress(OSError):
-                self._data = Path(outcome.path).read_bytes()
-
-    def of(self, finding: Finding) -> str:
-        """Return the stripped line where a finding starts; empty if there is none."""
-        cell = finding.cell
-        if cell not in self._cells:
-            text = text_of(self._data, cell)
-            self._cells[cell] = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        lines = self._cells[cell]
-        return lines[finding.line - 1].strip()[:_LONGEST] if finding.line <= len(lines) else ""

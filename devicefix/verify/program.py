@@ -15,7 +15,8 @@ from devicefix.files import discover as files
 from devicefix.files.text import Source
 from devicefix.model import Finding, Outcome, Span
 from devicefix.runner.coverage import digest
-from devicefix.runner.run import Modules, Sources, read_sources
+from devicefix.runner.find import Modules
+from devicefix.runner.run import Sources, read_sources
 from devicefix.verify.runtime.plan import ANSWERED, Plan
 
 _AT_ONCE = 50  # modules; for so few the run would not start much earlier

@@ -15,7 +15,7 @@ from devicefix.config.settings import Settings
 from devicefix.config.values import Exclusion
 from devicefix.files import discover as files
 from devicefix.files.kinds import is_python
-from devicefix.runner.run import Choice
+from devicefix.runner.find import Choice
 
 
 def make(top: Path, *names: str) -> None:
