@@ -35,7 +35,8 @@ from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.engine.file import File
 from devicefix.model import Outcome
-from devicefix.runner.run import check_files, find_files
+from devicefix.runner.find import find_files
+from devicefix.runner.run import check_files
 
 LONGEST = 110
 ASKS = re.compile(r"is_available\(\)|\.is_cuda\b|\.type [!=]= ['\"]")

@@ -294,7 +294,8 @@ def check_paths(
     from devicefix.config.resolver import Everywhere
     from devicefix.config.settings import ConfigError
     from devicefix.runner.baseline import read, split
-    from devicefix.runner.run import check_files, find_files
+    from devicefix.runner.find import find_files
+    from devicefix.runner.run import check_files
 
     chosen = replace(_settings(config, settings, PathSettings), jobs=settings.get("jobs") or 1)
     trouble: list[OSError] = []

@@ -200,31 +200,28 @@ def _keys(random: Random, number: int) -> list[str]:
     return [f"{key.name} = {_toml(value_of(random, key.kind))}" for key in keys]
 
 
-def value_of(random: Random, kind: values.Kind) -> Any:
+def value_of(random: Random, kind: str) -> Any:
     """Return a value of a kind, or an odd one."""
     if random.random() < 0.15:
         return random.choice(ODD_VALUES)
     code = random.choice((*RULES, "DF", "DF1", "DF999", "df101, DF2"))
     glob = random.choice(_GLOBS)
-    made: dict[values.Kind, Callable[[], Any]] = {
-        values.CODES: lambda: [code],
-        values.PATTERNS: lambda: [glob],
-        values.EXCLUSIONS: lambda: [glob],
-        values.PER_FILE: lambda: {glob: [code]},
-        values.SWITCH: lambda: random.random() < 0.5,
-        values.FLAG: lambda: random.random() < 0.5,
-        values.COUNT: lambda: random.choice((1, 2, 0, 10**30)),
-        values.FILE: lambda: random.choice((_BASELINE, "a.py", ".", "p", "none.json", "x" * 300)),
-        values.FOLDER: lambda: random.choice((".devicefix_cache", ".cache/x", ".devicefix_cache/../y")),
-        values.EXTENDED: lambda: random.choice(
+    made: dict[str, Callable[[], Any]] = {
+        "codes": lambda: [code],
+        "patterns": lambda: [glob],
+        "per-file": lambda: {glob: [code]},
+        "switch": lambda: random.random() < 0.5,
+        "flag": lambda: random.random() < 0.5,
+        "count": lambda: random.choice((1, 2, 0, 10**30)),
+        "file": lambda: random.choice((_BASELINE, "a.py", ".", "p", "none.json", "x" * 300)),
+        "folder": lambda: random.choice((".devicefix_cache", ".cache/x", ".devicefix_cache/../y")),
+        "extended": lambda: random.choice(
             ("devicefix.toml", "../devicefix.toml", "sub/pyproject.toml", "none.toml", "a.py", "p.toml")
         ),
-        values.VERSION: lambda: random.choice(
-            ("2.6", "1.0", "99.99", "2", "2.6.0", "9" * 5000 + ".1", "٢.٦")
-        ),
-        values.SIZE: lambda: random.choice(("16M", "1", "0", "1K", "999999G", "K", "1.5M", " 1M", "-1")),
-        values.TARGET: lambda: random.choice(values.TARGETS),
-        values.FORMAT: lambda: random.choice(values.FORMATS),
+        "version": lambda: random.choice(("2.6", "1.0", "99.99", "2", "2.6.0", "9" * 5000 + ".1", "٢.٦")),
+        "size": lambda: random.choice(("16M", "1", "0", "1K", "999999G", "K", "1.5M", " 1M", "-1")),
+        "target": lambda: random.choice(values.TARGETS),
+        "format": lambda: random.choice(values.FORMATS),
     }
     return made[kind]()
 

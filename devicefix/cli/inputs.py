@@ -32,7 +32,8 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, resolver: R
     """
     from devicefix.report.checked import Checked
     from devicefix.runner import pool
-    from devicefix.runner.run import Choice, Projects, check_files, check_text
+    from devicefix.runner.find import Choice
+    from devicefix.runner.run import Projects, check_files, check_text
 
     unread: list[OSError] = []
     pool.collect_less()
@@ -73,7 +74,7 @@ def listed(paths: tuple[Path, ...], stdin_filename: str | None, resolver: Resolv
 def list_files(paths: tuple[Path, ...], resolver: Resolver, unread: list[OSError]) -> list[Path]:
     """Return the files that the paths name; errors of reading folders are added to `unread`."""
     from devicefix.files.discover import GitTooSlow
-    from devicefix.runner.run import find_files
+    from devicefix.runner.find import find_files
 
     def onerror(problem: OSError) -> None:
         if isinstance(problem, GitTooSlow):

@@ -15,7 +15,8 @@ from devicefix.config import load, values
 from devicefix.config.printable import printable
 from devicefix.config.resolver import Nearest
 from devicefix.config.settings import KEYS, Settings
-from devicefix.config.values import Kind, Origin
+from devicefix.config.toml import TomlError, parse
+from devicefix.config.values import Origin
 from devicefix.rules import known_codes
 
 if TYPE_CHECKING:
@@ -38,47 +39,9 @@ def _reading(read: Callable[[Any, Origin], Any]) -> Callable[[click.Context, cli
     return callback
 
 
-def _how(kind: Kind) -> dict[str, Any]:
-    """Return the arguments for `click.option` that suit a kind of value."""
-    repeated = {"multiple": True}
-    patterns = {
-        **repeated,
-        "metavar": "GLOB",
-        "callback": _reading(
-            lambda words, origin: kind.read(
-                [part for word in words for part in word.split(",") if part], origin
-            )
-        ),
-    }
-    found: dict[Kind, dict[str, Any]] = {
-        values.CODES: {
-            **repeated,
-            "metavar": "CODES",
-            "callback": _reading(values.read_codes),
-            "shell_complete": complete_codes,
-        },
-        values.PER_FILE: {**repeated, "metavar": "GLOB:CODE", "callback": _reading(values.read_pairs)},
-        values.PATTERNS: patterns,
-        values.EXCLUSIONS: patterns,
-        values.FILE: {"type": click.Path(dir_okay=False, path_type=Path)},
-        values.FOLDER: {"type": click.Path(file_okay=False, path_type=Path)},
-        values.VERSION: {"metavar": "X.Y", "callback": _reading(kind.read)},
-        values.SIZE: {"metavar": "SIZE", "callback": _reading(kind.read)},
-        values.TARGET: {"type": click.Choice(values.TARGETS)},
-        values.FORMAT: {"type": click.Choice(values.FORMATS)},
-        values.COUNT: {"type": click.IntRange(min=1)},
-        values.FLAG: {"is_flag": True, "default": None},
-        values.SWITCH: {"default": None},
-    }
-    return found[kind]
-
-
-def _option(name: str) -> Callable[[Command], Command]:
-    """Return the option for a key of the configuration."""
-    key = KEYS[name]
-    spelled = f"--{name}/--no-{name}" if key.kind is values.SWITCH else f"--{name}"
-    short = [key.short] if key.short else []
-    return click.option(spelled, *short, help=key.summary, envvar=key.variable, **_how(key.kind))
+def _read_patterns(words: Iterable[str], origin: Origin) -> Any:
+    parts = [part for word in words for part in word.split(",") if part]
+    return values.KINDS["patterns"].read(parts, origin)
 
 
 def complete_codes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -95,44 +58,73 @@ def complete_codes(_ctx: click.Context, _param: click.Parameter, incomplete: str
     ]
 
 
-def rule_options(command: Command) -> Command:
-    """Add the options that select rules and files."""
-    return _with(
-        command,
-        _option("select"),
-        _option("extend-select"),
-        _option("ignore"),
-        _option("fixable"),
-        _option("extend-fixable"),
-        _option("unfixable"),
-        _option("per-file-ignores"),
-        _option("extend-per-file-ignores"),
-        _option("exclude"),
-        _option("extend-exclude"),
-        _option("max-file-size"),
-        click.option(
-            "--ignore-noqa",
-            is_flag=True,
-            default=None,
-            help="Ignore any `# noqa` comments.",
-        ),
-        _option("force-exclude"),
-        _option("respect-gitignore"),
-        click.option(
-            "--config",
-            "configs",
-            multiple=True,
-            metavar="FILE|KEY=VALUE",
-            help="A configuration file to use for all files, or a TOML `KEY = VALUE` pair that overrides"
-            " a key in the configuration.",
-        ),
-        click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
-    )
+# The arguments for `click.option` that suit each kind of value.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "codes": {
+        "multiple": True,
+        "metavar": "CODES",
+        "callback": _reading(values.read_codes),
+        "shell_complete": complete_codes,
+    },
+    "count": {"type": click.IntRange(min=1)},
+    "file": {"type": click.Path(dir_okay=False, path_type=Path)},
+    "flag": {"is_flag": True, "default": None},
+    "folder": {"type": click.Path(file_okay=False, path_type=Path)},
+    "format": {"type": click.Choice(values.FORMATS)},
+    "patterns": {"multiple": True, "metavar": "GLOB", "callback": _reading(_read_patterns)},
+    "per-file": {"multiple": True, "metavar": "GLOB:CODE", "callback": _reading(values.read_pairs)},
+    "size": {"metavar": "SIZE", "callback": _reading(values.KINDS["size"].read)},
+    "switch": {"default": None},
+    "target": {"type": click.Choice(values.TARGETS)},
+    "version": {"metavar": "X.Y", "callback": _reading(values.KINDS["version"].read)},
+}
 
 
-def unsafe_option(command: Command) -> Command:
-    """Add the option that enables unsafe fixes."""
-    return _option("unsafe-fixes")(command)
+def option(name: str) -> Callable[[Command], Command]:
+    """Return the option for a key of the configuration."""
+    key = KEYS[name]
+    spelled = f"--{name}/--no-{name}" if key.kind == "switch" else f"--{name}"
+    short = [key.short] if key.short else []
+    return click.option(spelled, *short, help=key.summary, envvar=key.variable, **_OPTIONS[key.kind])
+
+
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, in the order in which its help lists them."""
+
+    def add(command: Command) -> Command:
+        for each in reversed(options):
+            command = each(command)
+        return command
+
+    return add
+
+
+rule_options = together(
+    option("select"),
+    option("extend-select"),
+    option("ignore"),
+    option("fixable"),
+    option("extend-fixable"),
+    option("unfixable"),
+    option("per-file-ignores"),
+    option("extend-per-file-ignores"),
+    option("exclude"),
+    option("extend-exclude"),
+    option("max-file-size"),
+    click.option("--ignore-noqa", is_flag=True, default=None, help="Ignore any `# noqa` comments."),
+    option("force-exclude"),
+    option("respect-gitignore"),
+    click.option(
+        "--config",
+        "configs",
+        multiple=True,
+        metavar="FILE|KEY=VALUE",
+        help="A configuration file to use for all files, or a TOML `KEY = VALUE` pair that overrides"
+        " a key in the configuration.",
+    ),
+    click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
+)
+unsafe_option = option("unsafe-fixes")
 
 
 def executor_option(command: Command) -> Command:
@@ -151,59 +143,41 @@ def executor_option(command: Command) -> Command:
     )(command)
 
 
-def baseline_option(command: Command) -> Command:
-    """Add the option --baseline."""
-    return _option("baseline")(command)
-
-
-def adoption_options(command: Command) -> Command:
-    """Add the options for code that already has findings."""
-    return _with(
-        command,
-        baseline_option,
-        click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file."),
-        click.option(
-            "--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings."
-        ),
-    )
-
-
-def output_options(command: Command) -> Command:
-    """Add the options for the output of findings."""
-    return _with(
-        command,
-        _option("output-format"),
-        click.option(
-            "--output-file",
-            "-o",
-            type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-            envvar="DEVICEFIX_OUTPUT_FILE",
-            help="Write the findings to this file.",
-        ),
-        click.option(
-            "--unfixed",
-            is_flag=True,
-            help="Show only the findings that --fix leaves, which need a person or an unsafe fix.",
-        ),
-        click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule."),
-        click.option(
-            "--group-by",
-            type=click.Choice(["rule", "folder", "file"]),
-            help="Show only the number of findings for each rule, folder or file.",
-        ),
-    )
-
-
-def text_or_json(command: Command) -> Command:
-    """Add the option for the output of commands that check nothing."""
-    return click.option(
-        "--output-format",
-        "report_format",  # not the key `output-format`, which is for findings
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="The output format.",
-    )(command)
+baseline_option = option("baseline")
+adoption_options = together(
+    baseline_option,
+    click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file."),
+    click.option("--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings."),
+)
+output_options = together(
+    option("output-format"),
+    click.option(
+        "--output-file",
+        "-o",
+        type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+        envvar="DEVICEFIX_OUTPUT_FILE",
+        help="Write the findings to this file.",
+    ),
+    click.option(
+        "--unfixed",
+        is_flag=True,
+        help="Show only the findings that --fix leaves, which need a person or an unsafe fix.",
+    ),
+    click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule."),
+    click.option(
+        "--group-by",
+        type=click.Choice(["rule", "folder", "file"]),
+        help="Show only the number of findings for each rule, folder or file.",
+    ),
+)
+text_or_json = click.option(
+    "--output-format",
+    "report_format",  # not the key `output-format`, which is for findings
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The output format.",
+)
 
 
 def color_option(command: Command) -> Command:
@@ -229,48 +203,32 @@ def colour_of_environment() -> bool | None:
     return True if os.environ.get("FORCE_COLOR") else None
 
 
-def common_options(command: Command) -> Command:
-    """Add the arguments of every command that checks files."""
-    paths = click.argument(
+settings_options = together(
+    rule_options,
+    option("config-files"),
+    option("environment"),
+    option("docs"),
+    option("target"),
+    option("torch-version"),
+    option("cache-dir"),
+    click.option("--no-cache", "-n", is_flag=True, default=None, help="Do not read or write the cache."),
+    option("jobs"),
+    option("verbose"),
+    option("quiet"),
+)
+# The arguments of every command that checks files.
+common_options = together(
+    click.argument(
         "paths",
         nargs=-1,
         default=(".",),
         type=click.Path(exists=True, allow_dash=True, path_type=Path),
-    )
-    command = _with(
-        command,
-        click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input."),
-        click.option(
-            "--exit-zero", "-e", is_flag=True, help="Exit with status 0 even if there are findings."
-        ),
-        color_option,
-    )
-    return paths(settings_options(command))
-
-
-def settings_options(command: Command) -> Command:
-    """Add the options that override the configuration."""
-    command = _with(
-        command,
-        _option("config-files"),
-        _option("environment"),
-        _option("docs"),
-        _option("target"),
-        _option("torch-version"),
-        _option("cache-dir"),
-        click.option("--no-cache", "-n", is_flag=True, default=None, help="Do not read or write the cache."),
-        _option("jobs"),
-        _option("verbose"),
-        _option("quiet"),
-    )
-    return rule_options(command)
-
-
-def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
-    """Add options to a command, in the order in which its help lists them."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+    ),
+    settings_options,
+    click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input."),
+    click.option("--exit-zero", "-e", is_flag=True, help="Exit with status 0 even if there are findings."),
+    color_option,
+)
 
 
 def resolver_for(
@@ -359,8 +317,6 @@ class Source:
             ConfigError: the configuration is invalid.
         """
         settings = load.load(file, known_codes) if file else Settings()
-        if "exclude" in self.values:
-            settings = replace(settings, root=Path())
         settings = load.with_options(replace(settings, **self.values), self.options)
         # The null device is a configuration, too, but nothing is written beside it.
         beside = file.parent if file and file.is_file() else Path()
@@ -370,8 +326,6 @@ class Source:
 
 def _inline(text: str) -> dict[str, Any]:
     """Return the values of a TOML `KEY = VALUE`, by the names of `Settings`."""
-    from devicefix.config.toml import TomlError, parse
-
     try:
         values = load.read_table(parse(text.encode())[1], Origin(Path(), known_codes, trusted=True))
     except TomlError as problem:

@@ -44,7 +44,7 @@ def watch_paths(
         from watchfiles import DefaultFilter, watch
     except ImportError as error:
         raise missing_package("check --watch", error.name, "watch") from None
-    from devicefix.runner.run import Choice
+    from devicefix.runner.find import Choice
 
     cache, choice = resolver.root.cache_dir, Choice(resolver)
     ignored = DefaultFilter(

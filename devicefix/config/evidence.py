@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,23 +68,10 @@ class Evidence:
             path: the file.
             origins: for each line of the rewritten text, from 0, the line of the file that it belongs to.
         """
-        if not self:
-            return self
         lines: dict[int, list[int]] = {}
-        for new, old in enumerate(origins, 1):
+        for new, old in enumerate(origins if self else (), 1):
             lines.setdefault(old + 1, []).append(new)
-        return Evidence(
-            frozenset(
-                (path, each._replace(line=line))
-                for each in self.seen_in(path)
-                for line in lines.get(each.line, ())
-            ),
-            frozenset(
-                (path, each._replace(line=line))
-                for each in self._proven_in(path)
-                for line in lines.get(each.line, ())
-            ),
-        )
+        return self._at(path, lambda file, line: lines.get(line, ()) if file == path else ())
 
     def placed(self, real: str, path: str, lines: Mapping[int, int]) -> Evidence:
         """Return the evidence on a file for another text with the same code.
@@ -94,21 +81,23 @@ class Evidence:
             path: the path with which the text is checked.
             lines: the line of the text for each line of the file that it has.
         """
-        return Evidence(
-            frozenset(
-                (path, each._replace(line=lines[each.line]))
-                for file, each in self.seen
-                if os.path.realpath(file) == real and each.line in lines
-            ),
-            frozenset(
-                (path, each._replace(line=lines[each.line]))
-                for file, each in self.proven
-                if os.path.realpath(file) == real and each.line in lines
-            ),
-        )
 
-    def _proven_in(self, path: str) -> Iterable[Proven]:
-        return (proven for file, proven in self.proven if file == path)
+        def placed(file: str, line: int) -> list[int]:
+            return [lines[line]] if line in lines and os.path.realpath(file) == real else []
+
+        return self._at(path, placed)
+
+    def _at(self, path: str, lines: Callable[[str, int], Iterable[int]]) -> Evidence:
+        """Return the evidence at the lines of another text.
+
+        Args:
+            path: the path with which the text is checked.
+            lines: returns the lines of the text for a file and a line.
+        """
+        return Evidence(
+            frozenset((path, at._replace(line=n)) for file, at in self.seen for n in lines(file, at.line)),
+            frozenset((path, at._replace(line=n)) for file, at in self.proven for n in lines(file, at.line)),
+        )
 
 
 NO_EVIDENCE = Evidence()

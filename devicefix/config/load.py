@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from devicefix.config import sizes
 from devicefix.config.settings import KEYS, ConfigError, Settings
+from devicefix.config.toml import MOST, TomlError, parse, position
 from devicefix.config.values import KnownCodes, Origin, nearest
 
 TABLE = "[tool.devicefix]"
@@ -38,15 +39,11 @@ class Document(NamedTuple):
 
     def place(self, *keys: str) -> str:
         """Return a key's position for a message: `file:line:column`, or less where that is not known."""
-        from devicefix.config.toml import position
-
         found = position(self.text, (*self.within, *keys)) if keys or self.within else None
         return ":".join(map(str, (self.file, *(found or ()))))
 
     def line(self, key: str) -> int | None:
         """Return the line of a key, from 1."""
-        from devicefix.config.toml import position
-
         found = position(self.text, (*self.within, key))
         return found[0] if found else None
 
@@ -77,8 +74,6 @@ def read(file: Path) -> Document:
     Raises:
         ConfigError: the file cannot be read, or is not TOML.
     """
-    from devicefix.config.toml import MOST, TomlError, parse
-
     try:
         text, document = parse(sizes.read(file, MOST))
     except OSError as problem:
@@ -106,10 +101,8 @@ def load(file: Path, known_codes: KnownCodes) -> Settings:
         ConfigError: a file cannot be read, is not TOML, or holds an unknown key or a wrong value.
     """
     settings = Settings()
-    for document, values in reversed(chain(file, known_codes)):
+    for _, values in reversed(chain(file, known_codes)):
         settings = combined(settings, values)
-        if "exclude" in values or settings.root == Path():
-            settings = replace(settings, root=document.file.parent)
     return settings
 
 
@@ -194,7 +187,7 @@ def read_table(table: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
             hint = "; move its keys one level up" if name == "lint" else nearest(name, KEYS)
             raise KeyProblem(name, f"has no key {name[:_SHOWN]!r}{hint}", unknown=True)
         try:
-            values[key.field] = key.kind.read(value, origin)
+            values[key.field] = key.read(value, origin)
         except ValueError as problem:
             raise KeyProblem(name, f"{name}: {problem}") from None
     return values
@@ -235,10 +228,7 @@ def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
     Raises:
         ConfigError: the settings don't go together.
     """
-    settings = combined(settings, options)
-    if "exclude" in options:
-        settings = replace(settings, root=Path())
-    return settings.checked()
+    return combined(settings, options).checked()
 
 
 def with_values(settings: Settings, values: Mapping[str, Any], origin: Origin) -> Settings:
@@ -259,11 +249,10 @@ def with_values(settings: Settings, values: Mapping[str, Any], origin: Origin) -
             raise ConfigError(f"there is no setting {name!r}{nearest(name, KEYS)}")
         try:
             if value is not None:
-                options[key.field] = key.kind.read(_as_toml(value), origin)
+                options[key.field] = key.read(_as_toml(value), origin)
         except ValueError as problem:
             raise ConfigError(f"{name}: {problem}") from None
-    settings = with_options(settings, options)
-    return replace(settings, root=origin.folder) if "exclude" in options else settings
+    return with_options(settings, options)
 
 
 def _as_toml(value: Any) -> Any:
@@ -276,8 +265,6 @@ def _as_toml(value: Any) -> Any:
 
 
 def _is_for_devicefix(file: Path) -> bool:
-    from devicefix.config.toml import TomlError, parse
-
     try:
         if b"devicefix" not in (data := sizes.read(file, sizes.size(sizes.LARGEST))):
             return False

@@ -1,25 +1,19 @@
-"""The settings: one table, from which keys, options, API parameters and documentation are made."""
+"""The settings; keys, options and documentation are made from the table in keys.toml."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from devicefix.config import sizes, values
+from devicefix.config import sizes
 from devicefix.config.evidence import NO_EVIDENCE, Evidence, Seen
-from devicefix.config.values import Exclusion, Kind, PerFileIgnores
+from devicefix.config.toml import parse
+from devicefix.config.values import KINDS, Exclusion, Origin, PerFileIgnores
 
 ACCELERATOR_SINCE = (2, 6)  # the first torch with torch.accelerator
-
-_GLOBS = (
-    "devicefix matches each pattern against both the path and the file name, and `*` also matches `/`. For"
-    " example, `tests/*` matches every file below `tests`, and `setup.py` matches every file with this name."
-    " `?`, `[a-z]`, `{a,b}` and `**/` work as in a shell. A pattern that starts with `!` matches every file"
-    " that the rest of the pattern doesn't match."
-)
 
 
 class ConfigError(Exception):
@@ -72,7 +66,7 @@ class Key:
 
     Attributes:
         name: the name in the configuration.
-        kind: the kind of its value.
+        kind: the kind of its value, one of `KINDS`.
         default: the value where nothing is set, as TOML or in words.
         summary: one line, which is also the option's help.
         details: further documentation, as Markdown; may be empty.
@@ -82,7 +76,7 @@ class Key:
     """
 
     name: str
-    kind: Kind
+    kind: str
     default: str
     summary: str
     example: str
@@ -98,23 +92,28 @@ class Key:
     @property
     def type(self) -> str:
         """The Python type of the value in a configuration file."""
-        return self.kind.type
+        return KINDS[self.kind].type
+
+    def read(self, value: Any, origin: Origin) -> Any:
+        """Return the value for `Settings`.
+
+        Raises:
+            ValueError: it is wrong.
+        """
+        return KINDS[self.kind].read(value, origin)
 
 
-def _key(kind: Kind, default: str, summary: str, example: str, **more: str) -> dict[str, Any]:
-    """Return the metadata of a field of `Settings` that is a key of the configuration."""
-    return {"key": {"kind": kind, "default": default, "summary": summary, "example": example, **more}}
+_, _TABLE = parse(Path(__file__).with_name("keys.toml").read_bytes())
+KEYS = {name: Key(name, **about) for name, about in _TABLE.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of one run.
 
-    The fields with metadata are the keys of the configuration, in the order of their documentation. The
-    others are set by the commands.
+    The first fields, up to `quiet`, are the keys of the configuration. The others are set by the commands.
 
     Attributes:
-        root: the folder that `exclude` is relative to.
         below: the selections of rules that `select`, `extend_select` and `ignore` change, such as that of the
             configuration if they are from the command line.
         fixable_below: likewise those that `fixable`, `extend_fixable` and `unfixable` change.
@@ -127,292 +126,32 @@ class Settings:
         evidence: what runs of the program have shown.
     """
 
-    extend: Path | None = field(
-        default=None,
-        metadata=_key(
-            values.EXTENDED,
-            "none",
-            "Start from the settings of another configuration file.",
-            'extend = "../devicefix.toml"',
-            details="The path is relative to the configuration's folder. Keys in the configuration override"
-            " those in the extended file, except that `ignore` and the keys that begin with `extend-`, such"
-            " as `extend-select`, add to them. Paths and patterns in the extended file stay relative to its"
-            " own folder. The extended file can itself extend another file.",
-        ),
-    )
-    select: tuple[str, ...] = field(
-        default=(),
-        metadata=_key(
-            values.CODES,
-            "the rules that are on by default",
-            "Enable only the rules with these codes or prefixes, such as DF101,DF2.",
-            'select = ["DF1", "DF201"]',
-            details="Each entry is a code or a prefix: `DF1` selects every rule whose code starts with `DF1`."
-            " `DF` and `ALL` select every rule, including those that are off by default. If `select` and"
-            " `ignore` both match a rule, the longer entry wins. If the entries are equally long, `ignore`"
-            " wins. On the command line, `--select` overrides `select`, `extend-select` and `ignore` in the"
-            " configuration.",
-        ),
-    )
-    extend_select: tuple[str, ...] = field(
-        default=(),
-        metadata=_key(
-            values.CODES,
-            "[]",
-            "Like --select, but adds to the rules that are already enabled.",
-            'extend-select = ["DF001"]',
-            details="On the command line, `--extend-select` adds to the rules that the configuration"
-            " selects.",
-        ),
-    )
-    ignore: tuple[str, ...] = field(
-        default=(),
-        metadata=_key(
-            values.CODES,
-            "[]",
-            "Disable the rules with these codes or prefixes, such as DF101,DF2.",
-            'ignore = ["DF702"]',
-            details="On the command line, `--ignore` adds to the rules that the configuration ignores.",
-        ),
-    )
-    fixable: tuple[str, ...] = field(
-        default=(),
-        metadata=_key(
-            values.CODES,
-            "all rules",
-            "Fix only the findings of rules with these codes or prefixes.",
-            'fixable = ["DF1", "DF2"]',
-            details="devicefix reports the findings of other rules, but doesn't fix them. If `fixable` and"
-            " `unfixable` both match a rule, the longer entry wins. On the command line, `--fixable`"
-            " overrides `fixable`, `extend-fixable` and `unfixable` in the configuration.",
-        ),
-    )
-    extend_fixable: tuple[str, ...] = field(
-        default=(),
-        metadata=_key(
-            values.CODES,
-            "[]",
-            "Like --fixable, but adds to the fixable rules that are already configured.",
-            'extend-fixable = ["DF104"]',
-        ),
-    )
-    unfixable: tuple[str, ...] = field(
-        default=(),
-        metadata=_key(
-            values.CODES,
-            "[]",
-            "Report the findings of rules with these codes or prefixes, but do not fix them.",
-            'unfixable = ["DF3"]',
-        ),
-    )
-    per_file_ignores: tuple[PerFileIgnores, ...] = field(
-        default=(),
-        metadata=_key(
-            values.PER_FILE,
-            "{}",
-            "Disable rules in files that match a pattern, such as tests/*:DF101.",
-            'per-file-ignores = { "tests/*" = ["DF201"], "!src/*" = ["DF7"] }',
-            details="A rule that is disabled for a file stays off in that file, even if you select it."
-            f" {_GLOBS}",
-        ),
-    )
-    extend_per_file_ignores: tuple[PerFileIgnores, ...] = field(
-        default=(),
-        metadata=_key(
-            values.PER_FILE,
-            "{}",
-            "Like --per-file-ignores, but adds to the ignores that are already configured.",
-            'extend-per-file-ignores = { "scripts/*" = ["DF101"] }',
-        ),
-    )
-    exclude: tuple[str, ...] = field(
-        default=(),
-        metadata=_key(
-            values.PATTERNS,
-            "[]",
-            "Exclude files and folders that match a pattern (.gitignore syntax).",
-            'exclude = ["third_party/", "*_pb2.py"]',
-            details="The patterns are relative to the configuration's folder. On the command line,"
-            " `--exclude` overrides this key, and its patterns are relative to the current folder. devicefix"
-            " also excludes files that git ignores, folders such as `.venv` and `node_modules`, and caches"
-            " with a `CACHEDIR.TAG` file. If you name a file or folder on the command line, devicefix checks"
-            " it even if it is excluded, unless you set `force-exclude`.",
-        ),
-    )
-    extend_exclude: tuple[Exclusion, ...] = field(
-        default=(),
-        metadata=_key(
-            values.EXCLUSIONS,
-            "[]",
-            "Like --exclude, but adds to the patterns that are already configured.",
-            'extend-exclude = ["legacy/"]',
-        ),
-    )
-    force_exclude: bool = field(
-        default=False,
-        metadata=_key(
-            values.SWITCH,
-            "false",
-            "Apply exclusions even to files and folders that are named on the command line.",
-            "force-exclude = true",
-            details="devicefix's pre-commit hooks set this option, because pre-commit names the staged files"
-            " on the command line.",
-        ),
-    )
-    respect_gitignore: bool = field(
-        default=True,
-        metadata=_key(
-            values.SWITCH,
-            "true",
-            "Exclude files that git ignores.",
-            "respect-gitignore = false",
-        ),
-    )
-    baseline: Path | None = field(
-        default=None,
-        metadata=_key(
-            values.FILE,
-            "none",
-            "Report only findings that are not in this file, which --write-baseline creates.",
-            'baseline = "devicefix-baseline.json"',
-            details="The path is relative to the configuration's folder, and must be inside that folder. To"
-            " use a file elsewhere, specify it with `--baseline`.",
-        ),
-    )
-    unsafe_fixes: bool = field(
-        default=False,
-        metadata=_key(
-            values.SWITCH,
-            "false",
-            "Also apply fixes that may change how the program behaves on CUDA.",
-            "unsafe-fixes = true",
-        ),
-    )
-    config_files: bool = field(
-        default=False,
-        metadata=_key(
-            values.SWITCH,
-            "false",
-            "When checking a folder, also check its YAML, JSON and TOML files and shell scripts. In a"
-            " notebook, also check shell commands.",
-            "config-files = true",
-        ),
-    )
-    environment: bool = field(
-        default=False,
-        metadata=_key(
-            values.SWITCH,
-            "false",
-            "When checking a folder, also check its requirements files, conda environments, pyproject.toml,"
-            " pixi.toml and setup.cfg files, Dockerfiles, Compose files, shell scripts, makefiles and CI"
-            " workflows. In a notebook, also check the commands that install packages.",
-            "environment = true",
-            details="devicefix always checks files that you name on the command line.",
-        ),
-    )
-    docs: bool = field(
-        default=False,
-        metadata=_key(
-            values.SWITCH,
-            "false",
-            "When checking a folder, also check the Python code blocks in its Markdown and reStructuredText"
-            " files.",
-            "docs = true",
-            details="devicefix checks and rewrites each block as a separate module. It always checks files"
-            " that you name on the command line.",
-        ),
-    )
-    target: str = field(
-        default="cuda",
-        metadata=_key(
-            values.TARGET,
-            '"cuda"',
-            "The device to support besides the CPU: CUDA (the default), or the one that torch.accelerator"
-            " finds.",
-            'target = "accelerator"',
-        ),
-    )
-    torch_version: tuple[int, int] | None = field(
-        default=None,
-        metadata=_key(
-            values.VERSION,
-            "the newest version that devicefix supports",
-            "The minimum torch version to support. It limits which functions --target accelerator can use.",
-            'torch-version = "2.6"',
-            details="This version also determines which half-precision operations a CPU supports. If this"
-            " key is not set, devicefix uses the version that the project pins in `requirements.txt`,"
-            " `pyproject.toml`, `setup.py`, `setup.cfg`, `Pipfile` or `environment.yml` for this purpose.",
-        ),
-    )
-    max_file_size: str = field(
-        default=sizes.LARGEST,
-        metadata=_key(
-            values.SIZE,
-            f'"{sizes.LARGEST}"',
-            "The maximum file size (default: 16M). The limit for Python code is an eighth of this size.",
-            'max-file-size = "4M"',
-            details="devicefix reports an error for a larger file instead of checking it, because checking"
-            " Python code can take a thousand times as much memory as the code itself. In a configuration,"
-            f" the maximum value is {sizes.LARGEST}.",
-        ),
-    )
-    output_format: str | None = field(
-        default=None,
-        metadata=_key(
-            values.FORMAT,
-            "full on a terminal, else concise",
-            "The output format (default: full on a terminal, concise elsewhere).",
-            'output-format = "grouped"',
-            details="This key applies to `devicefix check`. The environment variable"
-            " `DEVICEFIX_OUTPUT_FORMAT` overrides it, and the option overrides both.",
-            variable="DEVICEFIX_OUTPUT_FORMAT",
-        ),
-    )
-    cache_dir: Path | None = field(
-        default=None,
-        metadata=_key(
-            values.FOLDER,
-            ".devicefix_cache next to the configuration file",
-            "The cache folder (default: .devicefix_cache next to the configuration file).",
-            'cache-dir = ".cache/devicefix"',
-            details="The path is relative to the configuration's folder, and must be inside that folder."
-            " The environment variable `DEVICEFIX_CACHE_DIR` overrides the key, and the option overrides"
-            " both. The variable and the option can set a folder elsewhere. If the folder exists, it must be"
-            " empty or a devicefix cache. With `--no-cache`, devicefix neither reads nor writes a cache.",
-            variable="DEVICEFIX_CACHE_DIR",
-        ),
-    )
-    jobs: int | None = field(
-        default=None,
-        metadata=_key(
-            values.COUNT,
-            "one per core",
-            "The number of processes (default: one per core).",
-            "jobs = 4",
-            short="-j",
-        ),
-    )
-    verbose: bool = field(
-        default=False,
-        metadata=_key(
-            values.FLAG,
-            "false",
-            "Show which configuration file is used and which files are checked.",
-            "verbose = true",
-            short="-v",
-        ),
-    )
-    quiet: bool = field(
-        default=False,
-        metadata=_key(
-            values.FLAG,
-            "false",
-            "Print only findings and errors.",
-            "quiet = true",
-            short="-q",
-        ),
-    )
-    root: Path = field(default_factory=Path)
+    extend: Path | None = None
+    select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    fixable: tuple[str, ...] = ()
+    extend_fixable: tuple[str, ...] = ()
+    unfixable: tuple[str, ...] = ()
+    per_file_ignores: tuple[PerFileIgnores, ...] = ()
+    extend_per_file_ignores: tuple[PerFileIgnores, ...] = ()
+    exclude: tuple[Exclusion, ...] = ()
+    extend_exclude: tuple[Exclusion, ...] = ()
+    force_exclude: bool = False
+    respect_gitignore: bool = True
+    baseline: Path | None = None
+    unsafe_fixes: bool = False
+    config_files: bool = False
+    environment: bool = False
+    docs: bool = False
+    target: str = "cuda"
+    torch_version: tuple[int, int] | None = None
+    max_file_size: str = sizes.LARGEST
+    output_format: str | None = None
+    cache_dir: Path | None = None
+    jobs: int | None = None
+    verbose: bool = False
+    quiet: bool = False
     below: tuple[Selection, ...] = ()
     fixable_below: tuple[Selection, ...] = ()
     off: tuple[str, ...] = ()
@@ -427,11 +166,6 @@ class Settings:
     def largest(self) -> int:
         """The number of bytes that a file may have."""
         return sizes.size(self.max_file_size)
-
-    @property
-    def exclusions(self) -> tuple[Exclusion, ...]:
-        """The patterns of `exclude` and `extend_exclude`, each with its folder."""
-        return (*(Exclusion(pattern, self.root) for pattern in self.exclude), *self.extend_exclude)
 
     @property
     def selections(self) -> tuple[Selection, ...]:
@@ -480,14 +214,6 @@ class Settings:
             given = "{}.{}".format(*self.torch_version)
             raise ConfigError(f"target accelerator needs torch 2.6 or newer, but torch-version is {given}")
         return self
-
-
-KEYS: dict[str, Key] = {
-    key.name: key
-    for each in fields(Settings)
-    if "key" in each.metadata
-    for key in [Key(each.name.replace("_", "-"), **each.metadata["key"])]
-}
 
 
 @cache  # asked for each rule and file

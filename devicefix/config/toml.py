@@ -18,6 +18,7 @@ _PARTS = 100  # of a dotted key; the parser's time grows with their square
 Position = tuple[int, int]
 
 _AT = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_RENAMED = "devicefix-renamed"  # no key has this name
 _AT_END = " (at end of document)"
 _DEEP_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_PARTS}}}""")
 
@@ -68,8 +69,8 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
 def position(text: str, keys: Sequence[str]) -> Position | None:
     """Return the line and the column of a key, both from 1.
 
-    The parser decides: the key is in the first line with its name for which the text up to the end of that
-    statement defines it. So any form is found: below a header, dotted, quoted, or in an inline table.
+    The parser decides: the key is the first part of the text that gives it another name when it is replaced.
+    So any form is found: below a header, dotted, quoted, or in an inline table.
 
     Args:
         text: the whole file, which is valid TOML.
@@ -78,38 +79,25 @@ def position(text: str, keys: Sequence[str]) -> Position | None:
     Returns:
         None if there is no such key, it is written with escapes, or the search takes too long.
     """
+    *tables, key = keys
     left = MOST  # of what is parsed for it
-    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-    written = re.compile(rf"(?<![\w-]){re.escape(keys[-1])}(?![\w-])" if keys[-1] else r"\"\"|''")
-    for number, line in enumerate(lines):
-        found = written.search(line)
-        if found:
-            for end in range(number + 1, len(lines) + 1):
-                beginning = "".join(lines[:end])
-                left -= len(beginning)
-                if left < 0:
-                    return None
-                reaches = _reaches(beginning, keys)
-                if reaches:
-                    return number + 1, _column(line, keys[-1], found.start())
-                if reaches is False:
-                    break
+    for match in re.finditer(rf"""(?<![\w-])(["']?){re.escape(key)}\1(?![\w-])""", text):
+        left -= len(text)
+        if left < 0:
+            return None
+        renamed = f"{text[: match.start()]}{_RENAMED}{text[match.end() :]}"
+        if _has(renamed, (*tables, _RENAMED)):
+            return text.count("\n", 0, match.start()) + 1, match.start() - text.rfind("\n", 0, match.start())
     return None
 
 
-def _reaches(text: str, keys: Sequence[str]) -> bool | None:
-    """Return whether a text defines a key; None if it ends in the middle of a statement."""
+def _has(text: str, keys: Sequence[str]) -> bool:
     try:
         value: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        return None
+        return False
     for key in keys:
         if not isinstance(value, dict) or key not in value:
             return False
         value = value[key]
     return True
-
-
-def _column(line: str, key: str, otherwise: int) -> int:
-    as_key = re.search(rf"(?<![\w-])[\"']?{re.escape(key)}[\"']?\s*[=.\]]", line)
-    return (as_key.start() if as_key else otherwise) + 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,8 +50,7 @@ class Origin(NamedTuple):
     trusted: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class Kind(NamedTuple):
     """A kind of value.
 
     Attributes:
@@ -111,19 +109,14 @@ def read_pairs(words: Iterable[str], origin: Origin) -> tuple[PerFileIgnores, ..
     return _read_ignores(table, origin)
 
 
-def read_version(word: object) -> tuple[int, int]:
-    """Read a version such as "2.6".
-
-    Raises:
-        ValueError: the word is not a version.
-    """
+def _read_version(word: object, _origin: Origin) -> tuple[int, int]:
     match = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", word) if isinstance(word, str) else None
     if match is None:
         raise ValueError('must be a version such as "2.6"')
     return int(match[1]), int(match[2])
 
 
-def _read_strings(value: Any, _origin: Origin | None = None) -> tuple[str, ...]:
+def _read_strings(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("must be a list of strings")
     return tuple(value)
@@ -133,15 +126,11 @@ def _read_code_list(value: Any, origin: Origin) -> tuple[str, ...]:
     return read_codes(_read_strings(value), origin)
 
 
-def _read_patterns(value: Any, _origin: Origin | None = None) -> tuple[str, ...]:
+def _read_patterns(value: Any, origin: Origin) -> tuple[Exclusion, ...]:
     from devicefix.config.ignore import check
 
     check(patterns := _read_strings(value))
-    return patterns
-
-
-def _read_exclusions(value: Any, origin: Origin) -> tuple[Exclusion, ...]:
-    return tuple(Exclusion(pattern, origin.folder) for pattern in _read_patterns(value))
+    return tuple(Exclusion(pattern, origin.folder) for pattern in patterns)
 
 
 def _read_per_file(value: Any, origin: Origin) -> tuple[PerFileIgnores, ...]:
@@ -219,17 +208,18 @@ def _choice(words: tuple[str, ...]) -> Kind:
     return Kind(" | ".join(f'"{word}"' for word in words), read)
 
 
-CODES = Kind("list[str]", _read_code_list)
-PATTERNS = Kind("list[str]", _read_patterns)
-EXCLUSIONS = Kind("list[str]", _read_exclusions)
-PER_FILE = Kind("dict[str, list[str]]", _read_per_file)
-SWITCH = Kind("bool", _read_flag)
-FLAG = Kind("bool", _read_flag)  # on the command line without a `--no-` form
-COUNT = Kind("int", _read_count)
-FILE = Kind("path", _read_path)
-FOLDER = Kind("path", _read_path)
-EXTENDED = Kind("path", _read_extended)
-SIZE = Kind("str", _read_size)
-VERSION = Kind("str", lambda value, _origin: read_version(value))
-TARGET = _choice(TARGETS)
-FORMAT = _choice(FORMATS)
+KINDS = {
+    "codes": Kind("list[str]", _read_code_list),
+    "count": Kind("int", _read_count),
+    "extended": Kind("path", _read_extended),
+    "file": Kind("path", _read_path),
+    "flag": Kind("bool", _read_flag),  # on the command line without a `--no-` form
+    "folder": Kind("path", _read_path),
+    "format": _choice(FORMATS),
+    "patterns": Kind("list[str]", _read_patterns),
+    "per-file": Kind("dict[str, list[str]]", _read_per_file),
+    "size": Kind("str", _read_size),
+    "switch": Kind("bool", _read_flag),
+    "target": _choice(TARGETS),
+    "version": Kind("str", _read_version),
+}

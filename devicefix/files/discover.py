@@ -11,35 +11,19 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
+from devicefix.config.settings import Settings
+from devicefix.config.values import Exclusion
 from devicefix.files.kinds import is_python
 from devicefix.files.system import is_junction
 
-EXCLUDED = frozenset(
-    {
-        ".devicefix_cache",
-        ".eggs",
-        ".git",
-        ".hg",
-        ".hypothesis",
-        ".ipynb_checkpoints",
-        ".mypy_cache",
-        ".nox",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".svn",
-        ".tox",
-        ".venv",
-        "__pycache__",
-        "__pypackages__",
-        "node_modules",
-        "site-packages",
-        "venv",
-    }
-)
+EXCLUDED = frozenset({
+    ".devicefix_cache", ".eggs", ".git", ".hg", ".hypothesis", ".ipynb_checkpoints", ".mypy_cache", ".nox",
+    ".pytest_cache", ".ruff_cache", ".svn", ".tox", ".venv", "__pycache__", "__pypackages__", "node_modules",
+    "site-packages", "venv",
+})  # fmt: skip
 BUILT = frozenset({"build", "dist"})  # excluded as well, unless they are packages
-CACHE_TAG = (
-    "CACHEDIR.TAG"  # marks caches, ours in a folder of another name as well: https://bford.info/cachedir/
-)
+# It marks caches, ours in a folder of another name as well: https://bford.info/cachedir/
+CACHE_TAG = "CACHEDIR.TAG"
 
 GIT_SECONDS = 30.0  # for git in all; it takes forever for some patterns in a .gitignore
 
@@ -153,14 +137,9 @@ def _is_one_name(path: str, other: str) -> bool:
         return False
 
 
-def is_excluded(path: str, exclusions: Iterable[tuple[str, Path]]) -> bool:
-    """Return whether a file is excluded from its folder.
-
-    Args:
-        path: the file.
-        exclusions: as for `find`.
-    """
-    return _matcher(tuple(exclusions), os.getcwd())(path)
+def is_excluded(path: str, settings: Settings) -> bool:
+    """Return whether the settings exclude a file from its folder."""
+    return _matcher(settings.exclude + settings.extend_exclude, os.getcwd())(path)
 
 
 def is_below_excluded(path: str, choice: Filter) -> bool:
@@ -189,7 +168,7 @@ def work_tree(folder: Path) -> Path | None:
 
 
 @lru_cache(maxsize=16)
-def _matcher(patterns: tuple[tuple[str, Path], ...], _here: str) -> Matcher:
+def _matcher(patterns: tuple[Exclusion, ...], _here: str) -> Matcher:
     """Return a predicate for excluded paths; the path of a folder must end in a slash.
 
     Args:

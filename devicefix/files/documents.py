@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from devicefix.files.text import DecodeError, Source
-from devicefix.model import Finding, Result
+from devicefix.files.text import LINE_END, DecodeError, Source
+from devicefix.model import Finding, Outcome, Result
+
+STDIN = "-"
 
 
 class NotANotebook(ValueError):
@@ -63,6 +66,38 @@ class Document(Protocol):
         Raises:
             SelfCheckError: the changed modules cannot be put back.
         """
+
+
+class Content:
+    """The content of a checked file.
+
+    Args:
+        outcome: the result of checking the file.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.path = outcome.path
+        self._before = outcome.before
+        self._lines: dict[int | None, list[str]] = {}
+
+    @cached_property
+    def data(self) -> bytes:
+        """The file's content; empty if it has been removed since it was checked."""
+        if self._before or self.path == STDIN:
+            return self._before
+        with suppress(OSError):
+            return Path(self.path).read_bytes()
+        return b""
+
+    def lines(self, cell: int | None = None) -> list[str]:
+        """Return the lines, without line ends, of the text or of a notebook's cell.
+
+        Args:
+            cell: the number of the cell, None for the whole text.
+        """
+        if cell not in self._lines:
+            self._lines[cell] = LINE_END.split(text_of(self.data, cell))
+        return self._lines[cell]
 
 
 def text_of(data: bytes, cell: int | None = None) -> str:

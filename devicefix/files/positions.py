@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from devicefix.files.text import LINE_END
 from devicefix.model import Finding, Replacement, Result
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _LINE = re.compile(r"\bline (\d+)\b")
 
 
@@ -30,7 +30,7 @@ class Lines:
     """The lines of a text, as `Source` counts them."""
 
     def __init__(self, text: str) -> None:
-        self.starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
 
     def offset(self, line: int, column: int) -> int:
         """Return the offset of a line and a column."""

@@ -18,7 +18,7 @@ from string import ascii_lowercase
 from devicefix.config.sizes import CODE, shown
 
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # encoding a decoded text always gives the same bytes
-_LINE_END = re.compile(r"\r\n|\r|\n")
+LINE_END = re.compile(r"\r\n|\r|\n")
 _LONG_NUMBER = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")  # Python reads it, and can't write it
 
 
@@ -103,14 +103,14 @@ class Source:
     def line_starts(self) -> list[int]:
         """The offset of the start of each line, in characters."""
         if "\r" in self.text:
-            return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+            return [0, *(match.end() for match in LINE_END.finditer(self.text))]
         lengths = map(len, self.text.split("\n"))  # several times as fast
         return [start + line for line, start in enumerate(accumulate(lengths, initial=0))][:-1]
 
     @cached_property
     def newline(self) -> str:
         """The line end of the file's first line."""
-        match = _LINE_END.search(self.text)
+        match = LINE_END.search(self.text)
         return match.group() if match else "\n"
 
     @cached_property

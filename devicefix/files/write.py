@@ -98,45 +98,36 @@ def stage(change: Change) -> Staged:
     """Write a file's new content to a temporary file next to it.
 
     Symbolic links are followed. The temporary file gets the mode, owner and extended attributes of the file,
-    access control lists included.
+    access control lists included; for a new file, it gets the usual mode.
 
     Raises:
         OSError: the file or its folder can't be written, or the file has changed since it was read; the
             temporary file is removed.
     """
+    status = None
     if change.before is None:
-        return _stage_new(change)
-    target = Path(change.path).resolve(strict=True)
-    status = target.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "this is not a regular file", change.path)
-    if not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), change.path)
+        target = Path(change.path).parent.resolve(strict=True) / os.path.basename(change.path)
+    else:
+        target = Path(change.path).resolve(strict=True)
+        status = target.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "this is not a regular file", change.path)
+        if not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), change.path)
     refuse_changed(change)
     handle, name = tempfile.mkstemp(_SUFFIX, f"{_PREFIX}{os.getpid()}-", target.parent)
     try:
         with os.fdopen(handle, "wb") as temporary:
             temporary.write(change.after)
             temporary.flush()
-            _be_like(target, status, temporary.fileno())
+            if status is not None:
+                _be_like(target, status, temporary.fileno())
+            elif hasattr(os, "fchmod"):
+                os.fchmod(temporary.fileno(), 0o666 & ~_umask())
             os.fsync(temporary.fileno())
     except BaseException:
         os.unlink(name)
         raise
-    return Staged(name, target)
-
-
-def _stage_new(change: Change) -> Staged:
-    """Write a new file's content to a temporary file next to its place, with the usual mode of new files."""
-    refuse_changed(change)
-    target = Path(change.path).parent.resolve(strict=True) / os.path.basename(change.path)
-    handle, name = tempfile.mkstemp(_SUFFIX, f"{_PREFIX}{os.getpid()}-", target.parent)
-    with os.fdopen(handle, "wb") as temporary:
-        temporary.write(change.after)
-        temporary.flush()
-        if hasattr(os, "fchmod"):
-            os.fchmod(temporary.fileno(), 0o666 & ~_umask())
-        os.fsync(temporary.fileno())
     return Staged(name, target)
 
 

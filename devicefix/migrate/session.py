@@ -19,7 +19,7 @@ from devicefix.migrate.look import Look, look
 from devicefix.migrate.proof import Attempt, Display, Prover, differs, equal, passes
 from devicefix.model import Finding, Outcome, Result, Safety
 from devicefix.report.wording import count
-from devicefix.runner.run import find_files
+from devicefix.runner.find import find_files
 from devicefix.verify.launch import Limits
 from devicefix.verify.runs import Task
 from devicefix.verify.session import Report

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from devicefix.api import DevicefixError, Finding, Target, check_source, rewrite_source
 from devicefix.config.printable import printable, printable_lines
 from devicefix.files.differences import Differences
-from devicefix.report.checked import LINE_END
+from devicefix.files.text import LINE_END
 
 _KEYS = {"source": str, "notebook": bool, "target": str, "unsafe": bool}
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from devicefix.files.differences import Differences
+from devicefix.files.text import LINE_END
 from devicefix.model import Finding, Replacement
-from devicefix.report.checked import LINE_END
 
 MAX_WIDTH = 160  # characters of a line, or of a part of one
 SEARCH_RANGE = 4  # lines of the new text in which to search for a changed line

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
-from devicefix.files.documents import text_of
+from devicefix.files.documents import STDIN, Content
 from devicefix.model import Finding, Outcome
 from devicefix.rules.registry import RULES
-
-LINE_END = re.compile(r"\r\n|\r|\n")
-STDIN = "-"
 
 
 @dataclass(frozen=True)
@@ -81,37 +76,12 @@ class FileSpan(NamedTuple):
     end_column: int
 
 
-class File:
-    """A file with findings.
-
-    Args:
-        outcome: the result of checking the file.
-    """
+class File(Content):
+    """A file with findings."""
 
     def __init__(self, outcome: Outcome) -> None:
-        self.path = outcome.path
+        super().__init__(outcome)
         self.findings = outcome.result.findings
-        self._before = outcome.before
-        self._lines: dict[int | None, list[str]] = {}
-
-    @cached_property
-    def data(self) -> bytes:
-        """The file's content; empty if it has been removed since it was checked."""
-        if self._before or self.path == STDIN:
-            return self._before
-        with suppress(OSError):
-            return Path(self.path).read_bytes()
-        return b""
-
-    def lines(self, cell: int | None = None) -> list[str]:
-        """Return the lines, without line ends, of the text or of a notebook's cell.
-
-        Args:
-            cell: the number of the cell, None for the whole text.
-        """
-        if cell not in self._lines:
-            self._lines[cell] = LINE_END.split(text_of(self.data, cell))
-        return self._lines[cell]
 
     def span(self, finding: Finding) -> FileSpan:
         """Return where a finding is in the file; for one in a cell, the lines with its JSON."""

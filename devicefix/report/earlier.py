@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config import sizes
-from devicefix.config.settings import ConfigError
+from devicefix.config.json_files import JsonFormat
 
 VERSION = 1
-LARGEST = "256M"
 _LONGEST = 4096  # characters of a path
 _HINT = "; create it with `devicefix report --output-format json`"
+FORMAT = JsonFormat("a JSON report", VERSION, _HINT, _HINT, sizes.size("256M"))
 
 
 class Entry(NamedTuple):
@@ -59,29 +58,10 @@ def read(file: Path) -> Earlier:
     Raises:
         ConfigError: the file cannot be read, or is no report in JSON.
     """
-    try:
-        document = json.loads(sizes.read(file, sizes.size(LARGEST)))
-    except OSError as problem:
-        hint = _HINT if isinstance(problem, FileNotFoundError) else ""
-        raise ConfigError(f"{file}: {problem.strerror or problem}{hint}") from None
-    except json.JSONDecodeError as problem:
-        where = f"{file}:{problem.lineno}:{problem.colno}"
-        raise ConfigError(f"{where}: not a JSON report: {problem.msg}{_HINT}") from None
-    except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"{file}: not a JSON report: {problem}{_HINT}") from None
-    try:
-        return _earlier(document)
-    except ValueError as problem:
-        raise ConfigError(f"{file}: not a JSON report: {problem}{_HINT}") from None
+    return FORMAT.parsed(file, FORMAT.content(file), _earlier)
 
 
-def _earlier(document: Any) -> Earlier:
-    if not isinstance(document, dict) or "version" not in document:
-        raise ValueError('it has no "version"')
-    if document["version"] != VERSION:
-        raise ValueError(
-            f"its version is {document['version']!r}, but this devicefix supports only version {VERSION}"
-        )
+def _earlier(document: dict[str, Any]) -> Earlier:
     match document:
         case {
             "devicefix": str(version),

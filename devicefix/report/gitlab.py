@@ -12,8 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from devicefix.config.printable import printable_json
+from devicefix.files.documents import STDIN
 from devicefix.model import Finding
-from devicefix.report.checked import STDIN, Checked, FileSpan, as_text
+from devicefix.report.checked import Checked, FileSpan, as_text
 
 
 def render(checked: Checked) -> Iterator[str]:

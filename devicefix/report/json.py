@@ -32,7 +32,7 @@ def render(checked: Checked) -> Iterator[str]:
 def objects(checked: Checked) -> Iterator[dict[str, Any]]:
     """Yield an object for each finding; docs/output.md explains its fields."""
     for file in checked.files:
-        rows = _NoqaRows(file)
+        parsed = _parsed(file)
         for finding in file.findings:
             rule = RULES.get(finding.code)
             yield {
@@ -44,7 +44,7 @@ def objects(checked: Checked) -> Iterator[dict[str, Any]]:
                 "location": _location(finding.line, finding.column),
                 "message": finding.message,
                 "name": rule.name if rule else None,
-                "noqa_row": rows.of(finding),
+                "noqa_row": _noqa_row(finding, parsed),
                 "severity": "error",
                 "url": url(rule) if rule else None,
             }
@@ -70,24 +70,21 @@ def _location(line: int, column: int) -> dict[str, int]:
     return {"column": column, "row": line}
 
 
-class _NoqaRows:
-    """The lines on which a `noqa` comment suppresses a file's findings."""
+def _parsed(file: File) -> tuple[Source, ast.Module] | None:
+    """Return the code of a file in which a `noqa` comment may be on another line than the finding."""
+    if not any(word in file.data for word in (b'"""', b"'''", b"\\\n", b"\\\r")):
+        return None
+    try:
+        source = Source(file.data)
+        return source, parse(source.text)
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # not valid Python
 
-    def __init__(self, file: File) -> None:
-        self._parsed: tuple[Source, ast.Module] | None = None
-        if all(finding.code == UNPARSABLE or finding.cell is not None for finding in file.findings):
-            return
-        if not any(word in file.data for word in (b'"""', b"'''", b"\\\n", b"\\\r")):
-            return
-        try:
-            source = Source(file.data)
-            self._parsed = source, parse(source.text)
-        except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # not valid Python
 
-    def of(self, finding: Finding) -> int | None:
-        if finding.code == UNPARSABLE:
-            return None
-        if self._parsed is None or finding.cell is not None:
-            return finding.line
-        return comment_line(*self._parsed, finding.line)
+def _noqa_row(finding: Finding, parsed: tuple[Source, ast.Module] | None) -> int | None:
+    """Return the line on which a `noqa` comment suppresses a finding."""
+    if finding.code == UNPARSABLE:
+        return None
+    if parsed is None or finding.cell is not None:
+        return finding.line
+    return comment_line(*parsed, finding.line)

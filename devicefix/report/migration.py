@@ -9,10 +9,11 @@ from itertools import count, takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from devicefix.files.documents import STDIN
 from devicefix.files.owners import Owners
 from devicefix.model import Finding, Safety
 from devicefix.report import migration_since, side_by_side
-from devicefix.report.checked import STDIN, Checked, below
+from devicefix.report.checked import Checked, below
 from devicefix.report.earlier import Earlier, Entry
 from devicefix.report.migration_since import KNOWN, NEW, Since
 from devicefix.report.migration_ties import LEFT, File, Group, Kind, Rule, Tie, Ties, rule_of

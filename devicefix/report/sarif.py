@@ -15,8 +15,9 @@ from urllib.parse import quote
 from devicefix.config.printable import printable_json
 from devicefix.config.version import __version__
 from devicefix.files.discover import work_tree
+from devicefix.files.documents import STDIN
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
-from devicefix.report.checked import STDIN, Checked, File, FileSpan, below
+from devicefix.report.checked import Checked, File, FileSpan, below
 from devicefix.rewrite.preview import title
 from devicefix.rules.categories import category
 from devicefix.rules.pages import page, url

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from devicefix.files.differences import Differences
+from devicefix.files.text import LINE_END
 from devicefix.model import Finding, Replacement
 from devicefix.report.changes import (
     Parts,
@@ -15,7 +16,6 @@ from devicefix.report.changes import (
     replaced,
     shortened,
 )
-from devicefix.report.checked import LINE_END
 
 CONTEXT = 2  # unchanged lines around a change
 MAX_ROWS = 40  # of one finding

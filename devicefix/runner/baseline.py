@@ -15,12 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from devicefix.config import sizes
-from devicefix.config.settings import ConfigError
-from devicefix.files.documents import text_of
+from devicefix.config.json_files import JsonFormat
+from devicefix.files.documents import Content
 from devicefix.model import Finding, Outcome
 
-VERSION = 1
+FORMAT = JsonFormat("a baseline", 1, "; create it with --write-baseline")
 _LONGEST = 200  # characters of a line; it may be minified, or data
 
 
@@ -38,28 +37,10 @@ def read(file: Path) -> Counter[Entry]:
     Raises:
         ConfigError: the file cannot be read, or is not a baseline.
     """
-    try:
-        document = json.loads(sizes.read(file))
-    except OSError as problem:
-        hint = "; create it with --write-baseline" if isinstance(problem, FileNotFoundError) else ""
-        raise ConfigError(f"{file}: {problem.strerror or problem}{hint}") from None
-    except json.JSONDecodeError as problem:
-        raise ConfigError(f"{file}:{problem.lineno}:{problem.colno}: not a baseline: {problem.msg}") from None
-    except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"{file}: not a baseline: {problem}") from None
-    try:
-        return Counter(_entries(document))
-    except ValueError as problem:
-        raise ConfigError(f"{file}: not a baseline: {problem}") from None
+    return FORMAT.parsed(file, FORMAT.content(file), lambda document: Counter(_entries(document)))
 
 
-def _entries(document: Any) -> Iterable[Entry]:
-    if not isinstance(document, dict) or "version" not in document:
-        raise ValueError('it has no "version"')
-    if document["version"] != VERSION:
-        raise ValueError(
-            f"its version is {document['version']!r}, but this devicefix supports only version {VERSION}"
-        )
+def _entries(document: dict[str, Any]) -> Iterable[Entry]:
     for path, codes in _table(document.get("findings"), '"findings"').items():
         for code, lines in _table(codes, f'"findings", {path!r}').items():
             if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
@@ -78,7 +59,7 @@ def written(entries: Iterable[Entry]) -> bytes:
     findings: dict[str, dict[str, list[str]]] = {}
     for path, code, line in sorted(entries):
         findings.setdefault(path, {}).setdefault(code, []).append(line)
-    text = json.dumps({"version": VERSION, "findings": findings}, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps({"version": FORMAT.version, "findings": findings}, indent=2, ensure_ascii=False) + "\n"
     return text.encode(errors="backslashreplace")  # for a path that is not valid text
 
 
@@ -87,8 +68,14 @@ def entries(outcome: Outcome, folder: Path) -> list[Entry]:
     findings = outcome.result.findings
     if not findings:
         return []
-    path, lines = relative(outcome.path, folder), _Lines(outcome)
-    return [Entry(path, finding.code, lines.of(finding)) for finding in findings]
+    path, content = relative(outcome.path, folder), Content(outcome)
+    return [Entry(path, finding.code, _line(content, finding)) for finding in findings]
+
+
+def _line(content: Content, finding: Finding) -> str:
+    """Return the stripped line where a finding starts; empty if there is none."""
+    lines = content.lines(finding.cell)
+    return lines[finding.line - 1].strip()[:_LONGEST] if finding.line <= len(lines) else ""
 
 
 def relative(path: str, folder: Path) -> str:
@@ -111,23 +98,3 @@ def split(outcomes: Iterable[Outcome], known: Counter[Entry], folder: Path) -> l
                 new.append(finding)
         found.append(replace(outcome, result=replace(outcome.result, findings=new)))
     return found
-
-
-class _Lines:
-    """The lines of a file with findings."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self._cells: dict[int | None, list[str]] = {}
-        self._data = outcome.before
-        if not self._data:
-            with suppress(OSError):
-                self._data = Path(outcome.path).read_bytes()
-
-    def of(self, finding: Finding) -> str:
-        """Return the stripped line where a finding starts; empty if there is none."""
-        cell = finding.cell
-        if cell not in self._cells:
-            text = text_of(self._data, cell)
-            self._cells[cell] = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        lines = self._cells[cell]
-        return lines[finding.line - 1].strip()[:_LONGEST] if finding.line <= len(lines) else ""

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import astuple, is_dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
@@ -27,7 +27,7 @@ from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.sizes import read
 from devicefix.config.version import __version__
 from devicefix.files import system
-from devicefix.model import Finding, Fix, Outcome, Replacement, Result
+from devicefix.model import Finding, Outcome, Result
 from devicefix.runner.configurations import asks_for_configurations
 from devicefix.runner.record import Record, Stamp
 
@@ -37,15 +37,10 @@ if TYPE_CHECKING:
 NAME = ".devicefix_cache"
 _RACY = 2_000_000_000  # ns; a second change may get the same time as a recent one
 _ROOMS = ("config", "devices", "engine", "facts", "files", "rewrite", "rules")  # what findings depend on
+# The errors that a broken cache may cause.
 _WRONG = (
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)  # the errors that a broken cache may cause
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
 
 
 class Cache:
@@ -145,7 +140,7 @@ class Cache:
             "outcomes": [_plain_outcome(outcome) for outcome in checked.values() if outcome.result.findings],
         }
         rest = {path: _plain(record) for path, record in records.items() if record.digest}
-        text = "\n".join(json.dumps(part, separators=(",", ":")) for part in (first, rest))
+        text = "\n".join(json.dumps(part, separators=(",", ":"), default=list) for part in (first, rest))
         store(self._file, text.encode())
 
 
@@ -276,41 +271,17 @@ def _replace(file: Path, data: bytes) -> None:
 
 
 def _plain_outcome(outcome: Outcome) -> list[Any]:
-    return [outcome.path, [_plain_finding(finding) for finding in outcome.result.findings]]
-
-
-def _plain_finding(finding: Finding) -> list[Any]:
-    fix = finding.fix
-    place = [finding.line, finding.column, finding.end_line, finding.end_column, finding.cell]
-    plain = fix and [fix.why, [astuple(replacement) for replacement in fix.replacements]]
-    return [finding.code, finding.message, place, plain]
+    return [outcome.path, [astuple(finding.portable()) for finding in outcome.result.findings]]
 
 
 def _outcome(plain: Any) -> Outcome:
-    path, findings = plain
-    return Outcome(path, Result(path, [_finding(*finding) for finding in findings]))
-
-
-def _finding(code: str, message: str, place: Any, plain: Any) -> Finding:
     from devicefix.rules.registry import RULES
 
-    if code not in RULES:
-        raise ValueError(f"no rule has the code {code}")
-    fix = None
-    if plain:
-        why, replacements = plain
-        fix = Fix((), _read(str, why), replacements=tuple(map(_replacement, replacements)))
-    line, column, end_line, end_column, cell = _read(_Place, place)
-    return Finding(code, _read(str, message), line, column, end_line, end_column, fix, cell)
-
-
-def _replacement(plain: Any) -> Replacement:
-    *place, text, cell = plain
-    line, column, end_line, end_column, _ = _read(_Place, [*place, cell])
-    return Replacement(line, column, end_line, end_column, _read(str, text), cell)
-
-
-_Place = tuple[int, int, int, int, int | None]
+    path, values = plain
+    findings = [_read(Finding, value) for value in values]
+    if not all(finding.code in RULES for finding in findings):
+        raise ValueError("no rule has the code of a finding")
+    return Outcome(path, Result(path, findings))
 
 
 def _plain(record: Record) -> list[Any]:
@@ -366,6 +337,11 @@ def _read(kind: Any, value: Any) -> Any:
         if parts[0] is str and {str}.issuperset(map(type, value)):  # most values, and several times as fast
             return origin(value)
         return origin(_read(parts[0], item) for item in value)
-    if origin not in (dict, frozenset, tuple) and type(value) in (parts or (kind,)):  # the types of a union
-        return value
+    if origin not in (dict, frozenset, tuple):
+        kinds = parts or (kind,)  # the types of a union, or the type
+        if type(value) in kinds:
+            return value
+        record: Any = next(filter(is_dataclass, kinds), None)
+        if record is not None and type(value) is list:
+            return record(*map(_read, _kinds(record).values(), value))
     raise TypeError(f"not of the type {kind}")

@@ -6,7 +6,6 @@ The paths of entries are compared with those of checked files, and never opened.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -16,13 +15,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config import sizes
-from devicefix.config.settings import ConfigError
+from devicefix.config.json_files import JsonFormat
 from devicefix.config.version import __version__
 from devicefix.files import write as files
 from devicefix.model import Finding, Safety
 from devicefix.runner.baseline import relative
 
-VERSION = 1
+FORMAT = JsonFormat(
+    "a coverage file",
+    version=1,
+    create="; create it with `devicefix verify --coverage-file`",
+    replace="; delete it to start over",
+    largest=sizes.size(sizes.LARGEST),
+)
 
 
 class Seen(NamedTuple):
@@ -144,42 +149,14 @@ def read(file: Path) -> dict[str, Entry]:
     Raises:
         ConfigError: the file cannot be read, or is no coverage file.
     """
-    try:
-        return _parsed(file, _content(file))
-    except OSError as problem:
-        hint = "; create it with `devicefix verify --coverage-file`" if problem.errno == errno.ENOENT else ""
-        raise ConfigError(f"{file}: {problem.strerror or problem}{hint}") from None
+    return FORMAT.parsed(file, FORMAT.content(file), _entries)
 
 
-def _content(file: Path) -> bytes:
-    return sizes.read(file, sizes.size(sizes.LARGEST))
-
-
-def _parsed(file: Path, data: bytes) -> dict[str, Entry]:
-    try:
-        document = json.loads(data)
-    except json.JSONDecodeError as problem:
-        where = f"{file}:{problem.lineno}:{problem.colno}"
-        raise ConfigError(f"{where}: not a coverage file: {problem.msg}") from None
-    except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"{file}: not a coverage file: {problem}") from None
-    try:
-        return {path: _entry(path, value) for path, value in _entries(document)}
-    except ValueError as problem:
-        raise ConfigError(f"{file}: not a coverage file: {problem}; delete it to start over") from None
-
-
-def _entries(document: Any) -> Collection[tuple[str, Any]]:
-    if not isinstance(document, dict) or "version" not in document:
-        raise ValueError('it has no "version"')
-    if document["version"] != VERSION:
-        raise ValueError(
-            f"its version is {document['version']!r}, but this devicefix supports only version {VERSION}"
-        )
+def _entries(document: dict[str, Any]) -> dict[str, Entry]:
     entries = document.get("files")
     if not isinstance(entries, dict):
         raise ValueError('"files" must be an object')
-    return entries.items()
+    return {path: _entry(path, value) for path, value in entries.items()}
 
 
 def _entry(path: str, value: Any) -> Entry:
@@ -208,7 +185,7 @@ def written(entries: Mapping[str, Entry]) -> bytes:
         head = {"devicefix": entry.devicefix, "source": entry.source, "rewrite": entry.rewrite}
         fixes = ",\n".join(f"    {json.dumps(fix)}" for fix in entry.fixes)
         blocks.append(f'  {json.dumps(path)}: {json.dumps(head)[:-1]}, "fixes": [\n{fixes}\n  ]}}')
-    text = f'{{"version": {VERSION}, "files": {{\n' + ",\n".join(blocks) + "\n}}\n"
+    text = f'{{"version": {FORMAT.version}, "files": {{\n' + ",\n".join(blocks) + "\n}}\n"
     return text.encode()
 
 
@@ -228,8 +205,8 @@ def add(file: Path, run: Mapping[str, Entry], unchanged: Collection[str]) -> Add
     """
     with _locked(file):
         files.refuse_dangling(os.fspath(file))
-        before = _content(file) if file.exists() else None
-        known = {} if before is None else _parsed(file, before)
+        before = FORMAT.content(file) if file.exists() else None
+        known = {} if before is None else FORMAT.parsed(file, before, _entries)
         added = _joined(known, run, unchanged)
         if before is None:
             with file.open("xb") as new:

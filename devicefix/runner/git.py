@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -19,10 +18,9 @@ from typing import Any
 
 from devicefix.files.differences import Differences
 from devicefix.files.discover import git, git_program
+from devicefix.files.text import LINE_END
 from devicefix.model import Finding, Result
 from devicefix.runner.worktree import name_in, top_of
-
-_LINE_END = re.compile("\r\n|\r|\n")
 
 
 class DiffBaseError(Exception):
@@ -166,9 +164,9 @@ def _lines(data: bytes) -> tuple[list[str], list[int]]:
             cells = [_source(cell) for cell in json.loads(data)["cells"]]
             starts = [0, *accumulate(map(len, cells))]
             return [line for cell in cells for line in cell], starts[:-1]
-    return _LINE_END.split(text), []
+    return LINE_END.split(text), []
 
 
 def _source(cell: Any) -> list[str]:
     source = cell["source"]
-    return _LINE_END.split(source if isinstance(source, str) else "".join(source))
+    return LINE_END.split(source if isinstance(source, str) else "".join(source))

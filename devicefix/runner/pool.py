@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import signal
 import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from devicefix.config.settings import Settings
 
@@ -15,9 +20,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from typing import TypeAlias
 
+    from devicefix.facts.project import Project
     from devicefix.runner.cluster import Cluster
 
     Pool: TypeAlias = Executor | Cluster | None
+
+R = TypeVar("R")
 
 POOL_FROM = 40  # files; for fewer, starting processes costs more than it saves
 CHUNK = 16  # files that a process takes at a time
@@ -76,3 +84,47 @@ def collect_less() -> None:
     from devicefix.rules.registry import RULES  # noqa: F401 loaded, so that `freeze` covers them
 
     gc.freeze()
+
+
+def shared(project: Project, pool: Pool, stack: ExitStack) -> Any:
+    """Return the project in a form that each process gets once: a file's name, or a cluster's value."""
+    if pool is None:
+        return project
+    project.configured_files  # noqa: B018 found here, since a worker may not see the disk
+    from devicefix.runner.cluster import Cluster
+
+    if isinstance(pool, Cluster):
+        return pool.share(project)
+    handle, name = tempfile.mkstemp(prefix="devicefix-")
+    stack.callback(os.unlink, name)
+    with os.fdopen(handle, "wb") as file:
+        pickle.dump(project, file)
+    return name
+
+
+@lru_cache(maxsize=1)
+def loaded(project: str) -> Project:
+    """Load the project, once a process and not once a file."""
+    loaded: Project = pickle.loads(Path(project).read_bytes())
+    return loaded
+
+
+def mapped(
+    function: Callable[..., R], items: Iterable[tuple[Any, ...]], pool: Pool, *shared: Any
+) -> Iterator[R]:
+    """Call a function for each item, in the pool if there is one.
+
+    Args:
+        function: called with what is shared, and an item.
+        items: the arguments of each call.
+        pool: where to call it.
+        shared: what `shared` returned, if anything.
+    """
+    if pool is None:
+        return (function(*shared, *item) for item in items)
+    from devicefix.runner.cluster import Cluster
+
+    if isinstance(pool, Cluster):
+        return pool.map(function, items, *shared)
+    columns = zip(*items, strict=True)
+    return pool.map(partial(function, *shared), *columns, chunksize=CHUNK)

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
-T = TypeVar("T")
+FROM = 200  # files; fewer are checked in about a second
 
 
-class Progress:
-    """A progress bar, which appears after a second."""
+def progress(total: int, quiet: bool, stack: ExitStack) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return a function that yields items and counts them in a progress bar, which the stack removes."""
+    if quiet or total < FROM or not sys.stderr.isatty():
+        return iter
+    from rich.console import Console
+    from rich.progress import Progress
 
-    def __init__(self, total: int, quiet: bool) -> None:
-        self.total = total
-        self.done = 0
-        self.shown_from = time.monotonic() + 1 if sys.stderr.isatty() and not quiet else float("inf")
-        self.bar: Bar | None = None
+    bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+    task = bar.add_task("devicefix", total=total)
 
-    def __call__(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items, and count them."""
+    def counted(items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
-            self.done += 1
-            if time.monotonic() > self.shown_from:
-                self._show()
+            bar.advance(task)
             yield item
 
-    def _show(self) -> None:
-        if self.bar is None:
-            from rich.console import Console
-            from rich.progress import Progress as Bar
-
-            self.bar = Bar(console=Console(stderr=True), transient=True)
-            self.bar.add_task("devicefix", total=self.total)
-            self.bar.start()
-        self.bar.update(self.bar.task_ids[0], completed=self.done)
-
-    def close(self) -> None:
-        """Remove the bar from the terminal."""
-        if self.bar:
-            self.bar.stop()
+    return counted

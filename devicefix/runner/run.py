@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import os
-import pickle
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
 from devicefix.config.sizes import read
-from devicefix.files import discover
 from devicefix.files.border import Borders
-from devicefix.files.kinds import Kind, is_python, kind_of, language_of
+from devicefix.files.kinds import Kind, kind_of
 from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
-from devicefix.runner.pool import CHUNK, POOL_FROM, pool_for
-from devicefix.runner.progress import Progress
+from devicefix.runner.find import others
+from devicefix.runner.pool import POOL_FROM, loaded, mapped, pool_for, shared
+from devicefix.runner.progress import progress
 from devicefix.runner.record import Record, Stamp
 
 if TYPE_CHECKING:
     from devicefix.facts.project import Project, ProjectFile
     from devicefix.runner.cache import Cache
-    from devicefix.runner.pool import Pool
 
 Content = tuple[bytes, tuple[str, Stamp | None]]  # a file's bytes, with their digest and stamp for the cache
 
@@ -43,63 +39,6 @@ R = TypeVar("R")
 
 _TOO_LARGE = "; exclude it, or raise the limit with --max-file-size"
 _OTHER = "not checked: the file is neither Python code nor a notebook, documentation or configuration file"
-
-
-def find_files(paths: Iterable[Path], resolver: Resolver, onerror: Callable[[OSError], None]) -> list[Path]:
-    """Return the files that paths name, and in folders those that the settings include.
-
-    Args:
-        paths: files and folders.
-        resolver: the settings: what to exclude, and whether to include configuration files and documentation.
-        onerror: called for each folder that cannot be read, and if git takes too long to list files.
-
-    Raises:
-        ConfigError: the configuration of a folder is invalid.
-    """
-    return discover.find(paths, Choice(resolver), onerror)
-
-
-class Choice(discover.Filter):
-    """The files that the settings include.
-
-    Args:
-        resolver: the settings of each file.
-    """
-
-    def __init__(self, resolver: Resolver) -> None:
-        self._resolver = resolver
-
-    def includes(self, path: str) -> bool:
-        """Return whether the settings include a file of a folder, by its name."""
-        kind = kind_of(path)
-        if kind is Kind.CONFIG:
-            return self._resolver.of(path).config_files
-        if kind is Kind.ENVIRONMENT:
-            settings = self._resolver.of(path)
-            return settings.environment or (settings.config_files and language_of(path) is not None)
-        if kind is Kind.DOCS:
-            return self._resolver.of(path).docs
-        return is_python(path) or kind is Kind.NOTEBOOK
-
-    def excludes(self, path: str) -> bool:
-        """Return whether the settings exclude a file, or a folder."""
-        return discover.is_excluded(path, self._resolver.of(path).exclusions)
-
-    def excludes_named(self, path: str) -> bool:
-        """Return whether the settings exclude a file or folder even if it is named."""
-        return self._resolver.of(path).force_exclude and discover.is_below_excluded(path, self)
-
-    def asks_git(self, folder: str) -> bool:
-        """Return whether the settings leave out what git ignores in a folder."""
-        return self._resolver.of(os.path.join(folder, "file")).respect_gitignore
-
-
-class Modules(Choice):
-    """The modules that the settings include."""
-
-    def includes(self, path: str) -> bool:
-        """Return whether to include a file of a folder."""
-        return is_python(path)
 
 
 def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = ()) -> list[Outcome]:
@@ -127,8 +66,7 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
         return known
     with ExitStack() as stack:
         pool = pool_for(settings, len(checked), stack)
-        progress = Progress(len(checked), settings.quiet)
-        stack.callback(progress.close)
+        counted = progress(len(checked), settings.quiet, stack)
         records = cache.records(tasks) if cache else {}
         contents = {path: _sent(task) for path, task in tasks.items()}
         count = 0
@@ -136,9 +74,9 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
             stale = [
                 tasks[path] for path in group if path in checked and not _holds(records.get(path), project)
             ]
-            shared = _shared(project, pool, stack) if stale else project
+            sendable = shared(project, pool, stack) if stale else project
             sent = ((task, contents[task.path]) for task in stale)
-            for task, record in zip(stale, progress(_map(_checked, sent, pool, shared)), strict=True):
+            for task, record in zip(stale, counted(mapped(_checked, sent, pool, sendable)), strict=True):
                 records[task.path] = record
                 for path, exports in record.learned.items():
                     if (file := project.file(path)) is not None:
@@ -340,25 +278,6 @@ def _projects(
         yield with_imports(files), group
 
 
-def others(paths: Iterable[str], resolver: Resolver, named: Iterable[Path] = ()) -> Iterator[Path]:
-    """Yield the other modules of the projects that files belong to, named as the files are.
-
-    Args:
-        paths: the files.
-        resolver: the settings of each file.
-        named: folders whose files are known.
-    """
-    covered = [os.path.join(os.path.realpath(path), "") for path in named if path.is_dir()]
-    for border, group in Borders().grouped(paths).items():
-        if not border or any(os.path.join(os.path.realpath(border), "").startswith(top) for top in covered):
-            continue
-        known = set(map(os.path.realpath, group))
-        start = border if any(map(os.path.isabs, group)) else os.path.relpath(border)
-        for file in discover.find([Path(start)], Modules(resolver), lambda _problem: None):
-            if os.path.realpath(file) not in known:
-                yield file
-
-
 def _holds(record: Record | None, project: Project) -> bool:
     """Return whether the result of an earlier check is that of a check with this project."""
     return record is not None and record.answers is not None and project.agrees(record.answers)
@@ -374,7 +293,7 @@ def _checked(project: Project | str, task: Task, sent: Content | OSError | None 
         if kind_of(path) is Kind.OTHER:
             return _failed(path, _OTHER)
         in_worker = isinstance(project, str)
-        project = _loaded(project) if isinstance(project, str) else project
+        project = loaded(project) if isinstance(project, str) else project
         project.forget()
         result = File(data, path, settings).check(project)
         learned = project.learned() if in_worker and settings.cache_dir is not None else {}
@@ -452,47 +371,3 @@ def _sent(task: Task) -> Content | OSError:
         return _read(*task)
     except OSError as problem:
         return OSError(problem.errno, problem.strerror)
-
-
-def _shared(project: Project, pool: Pool, stack: ExitStack) -> Any:
-    """Return the project in a form that each process gets once: a file's name, or a cluster's value."""
-    if pool is None:
-        return project
-    project.configured_files  # noqa: B018 found here, since a worker may not see the disk
-    from devicefix.runner.cluster import Cluster
-
-    if isinstance(pool, Cluster):
-        return pool.share(project)
-    handle, name = tempfile.mkstemp(prefix="devicefix-")
-    stack.callback(os.unlink, name)
-    with os.fdopen(handle, "wb") as file:
-        pickle.dump(project, file)
-    return name
-
-
-@lru_cache(maxsize=1)
-def _loaded(project: str) -> Project:
-    """Load the project, once a process and not once a file."""
-    loaded: Project = pickle.loads(Path(project).read_bytes())
-    return loaded
-
-
-def _map(
-    function: Callable[..., R], items: Iterable[tuple[Task, Content | OSError]], pool: Pool, *shared: Any
-) -> Iterator[R]:
-    """Map a function over files, in the pool if there is one.
-
-    Args:
-        function: called with what is shared, a task, and the file's content.
-        items: the files with their contents.
-        pool: where to call it.
-        shared: what `_shared` returned, if anything.
-    """
-    if pool is None:
-        return (function(*shared, *item) for item in items)
-    from devicefix.runner.cluster import Cluster
-
-    if isinstance(pool, Cluster):
-        return pool.map(function, items, *shared)
-    tasks, contents = zip(*items, strict=True) if (items := list(items)) else ((), ())
-    return pool.map(partial(function, *shared), tasks, contents, chunksize=CHUNK)

@@ -100,12 +100,31 @@ class Action:
     finding: Finding | None = None
     preferred: bool = False
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """The data that identifies the action within its document."""
+    def offered(self, part: Part, diagnostics: Iterable[types.Diagnostic]) -> types.CodeAction:
+        """Return the action as the protocol has it, without its edit.
+
+        Args:
+            part: the text.
+            diagnostics: those of the editor, some of which it resolves.
+        """
+        resolved = [each for each in diagnostics if self._resolves(each, part.text)]
+        return types.CodeAction(
+            self.title,
+            self.kind,
+            diagnostics=resolved or None,
+            is_preferred=self.preferred or None,
+            data={
+                "uri": part.uri,
+                "does": self.does,
+                "at": _place(self.finding) if self.finding else None,
+            },
+        )
+
+    def _resolves(self, diagnostic: types.Diagnostic, text: Text) -> bool:
         finding = self.finding
-        at = _place(finding) if finding else None
-        return {"does": self.does, "at": at}
+        if finding is None or self.does == "rule" or diagnostic.source != SOURCE:
+            return False
+        return diagnostic.code == finding.code and diagnostic.range == text.range(finding)
 
     def edits(self, inspection: Inspection, document: Snapshot) -> Edits:
         """Return the edits of the action.
@@ -170,14 +189,6 @@ def restored(data: Mapping[str, Any], inspection: Inspection) -> Action | None:
 
 def _place(finding: Finding) -> list[str | int | None]:
     return [finding.code, finding.line, finding.column, finding.cell]
-
-
-def resolves(action: Action, diagnostic: types.Diagnostic, text: Text) -> bool:
-    """Return whether an action resolves a diagnostic."""
-    finding = action.finding
-    if finding is None or action.does == "rule" or diagnostic.source != SOURCE:
-        return False
-    return diagnostic.code == finding.code and diagnostic.range == text.range(finding)
 
 
 _ALL = "devicefix: Apply all safe fixes in this file"

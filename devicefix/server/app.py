@@ -34,7 +34,6 @@ from devicefix.server.protocol import Frames, OneLine, Protocol
 from devicefix.server.workspace import Workspace
 
 DEBOUNCE = 0.005  # seconds to wait for further changes before checking a document
-PAUSE = 0.3  # seconds without changes before findings that were only moved are checked
 STACK_SIZE = 64 * 2**20  # bytes, for the parser: the default size of threads is too small on some systems
 GC_THRESHOLD = 500_000  # allocations; the syntax tree of a large file does not trigger a collection
 SCHEMES = ("file", "untitled")
@@ -63,9 +62,7 @@ class Server(LanguageServer):
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="devicefix")
         self._busy: set[str] = set()
         self._again: set[str] = set()
-        self._pauses: dict[str, asyncio.Event] = {}
-        self._glances: dict[str, list[Finding]] = {}
-        self._shown: dict[str, Inspection | list[Finding] | None] = {}
+        self._shown: dict[str, Inspection | None] = {}
         self._paths: dict[str, str | None] = {}
         self._notebooks: dict[str, Notebook] = {}
         self._cells: dict[str, set[str]] = {}  # of each notebook, those whose findings are shown
@@ -74,31 +71,28 @@ class Server(LanguageServer):
         self._register()
 
     def _register(self) -> None:
-        report = types.DiagnosticOptions(True, False, identifier="devicefix")
         can_do = types.CodeActionOptions(code_action_kinds=actions.KINDS, resolve_provider=True)
-        for name, handler, options in (
-            (types.INITIALIZE, self.initialize, None),
-            (types.INITIALIZED, self.initialized, None),
-            (types.SHUTDOWN, self.stop, None),
-            (types.TEXT_DOCUMENT_DID_OPEN, self.did_open, None),
-            (types.TEXT_DOCUMENT_DID_CHANGE, self.did_change, None),
-            (types.TEXT_DOCUMENT_DID_SAVE, self.did_save, None),
-            (types.TEXT_DOCUMENT_DID_CLOSE, self.did_close, None),
-            (types.NOTEBOOK_DOCUMENT_DID_OPEN, self.did_open_notebook, None),
-            (types.NOTEBOOK_DOCUMENT_DID_CHANGE, self.did_change_notebook, None),
-            (types.NOTEBOOK_DOCUMENT_DID_SAVE, self.did_save, None),
-            (types.NOTEBOOK_DOCUMENT_DID_CLOSE, self.did_close_notebook, None),
-            (types.TEXT_DOCUMENT_DIAGNOSTIC, self.diagnostic, report),
-            (types.TEXT_DOCUMENT_CODE_ACTION, self.code_action, can_do),
-            (types.CODE_ACTION_RESOLVE, self.resolve, None),
-            (types.TEXT_DOCUMENT_HOVER, self.hover, None),
-            (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, self.did_change_files, None),
-            (types.WORKSPACE_DID_CHANGE_CONFIGURATION, self.did_change_configuration, None),
-            (types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, self.did_change_folders, None),
+        for name, handler in (
+            (types.INITIALIZE, self.initialize),
+            (types.INITIALIZED, self.initialized),
+            (types.SHUTDOWN, self.stop),
+            (types.TEXT_DOCUMENT_DID_OPEN, self.did_open),
+            (types.TEXT_DOCUMENT_DID_CHANGE, self.did_change),
+            (types.TEXT_DOCUMENT_DID_SAVE, self.did_save),
+            (types.TEXT_DOCUMENT_DID_CLOSE, self.did_close),
+            (types.NOTEBOOK_DOCUMENT_DID_OPEN, self.did_open_notebook),
+            (types.NOTEBOOK_DOCUMENT_DID_CHANGE, self.did_change_notebook),
+            (types.NOTEBOOK_DOCUMENT_DID_SAVE, self.did_save),
+            (types.NOTEBOOK_DOCUMENT_DID_CLOSE, self.did_close_notebook),
+            (types.TEXT_DOCUMENT_CODE_ACTION, self.code_action),
+            (types.CODE_ACTION_RESOLVE, self.resolve),
+            (types.TEXT_DOCUMENT_HOVER, self.hover),
+            (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, self.did_change_files),
+            (types.WORKSPACE_DID_CHANGE_CONFIGURATION, self.did_change_configuration),
+            (types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, self.did_change_folders),
         ):
-            self.feature(name, options)(
-                partial(handler)
-            )  # pygls sets attributes on it, which methods do not allow
+            # pygls sets attributes on a handler, which methods do not allow.
+            self.feature(name, can_do if name == types.TEXT_DOCUMENT_CODE_ACTION else None)(partial(handler))
 
     def report_server_error(self, error: Exception, _source: Any) -> None:
         """Log an error, rather than show the user a message at every key press."""
@@ -232,12 +226,6 @@ class Server(LanguageServer):
             if source == now.source:
                 return inspection, now
 
-    async def glance(self, document: Document | Notebook) -> tuple[list[Finding] | None, Snapshot]:
-        """Return the findings of a document's current version if a glance is enough, and that version."""
-        uri, path, before = document.uri, document.file, document.snapshot
-        found = await self.work(lambda: self.known.glance(uri, path, before.source))
-        return (found if before.source == document.snapshot.source else None), before
-
     async def work(self, job: Callable[[], T]) -> T:
         """Run a function in the worker thread, and show the warnings that it causes."""
         result = await asyncio.get_running_loop().run_in_executor(self.worker, job)
@@ -246,23 +234,10 @@ class Server(LanguageServer):
             self.window_show_message(types.ShowMessageParams(types.MessageType.Warning, warning))
         return result
 
-    @property
-    def _pulls(self) -> bool:
-        """Return whether the editor requests diagnostics itself."""
-        capabilities = self.client_capabilities.text_document
-        return capabilities is not None and capabilities.diagnostic is not None
-
     def _schedule(self, uris: Iterable[str]) -> None:
-        """Check documents soon; one that is already being checked is checked again afterwards.
-
-        Editors that request diagnostics do so for texts only, not for notebooks.
-        """
+        """Check documents soon; one that is already being checked is checked again afterwards."""
         for uri in uris:
-            if self._pulls and unquote(uri) not in self._notebooks:
-                continue
             self._again.add(uri)
-            if uri in self._pauses:
-                self._pauses[uri].set()
             if uri not in self._busy:
                 self._busy.add(uri)
                 self._spawn(self._diagnose(uri))
@@ -274,32 +249,14 @@ class Server(LanguageServer):
                 await asyncio.sleep(DEBOUNCE)
                 self._again.discard(uri)
                 if document := self.document(uri):
-                    found, now = await self.glance(document)
-                    if found is not None:
-                        self._show(document, found, now)
-                        if not await self._is_left_alone(uri):
-                            continue
                     inspection, now = await self.check(document)
                     self._show(document, inspection, now)
                     self._spread(inspection)
         finally:
             self._busy.discard(uri)
 
-    async def _is_left_alone(self, uri: str) -> bool:
-        """Wait until a document changes or has not changed for a while, and return whether it has not."""
-        changed = self._pauses[uri] = asyncio.Event()
-        try:
-            await asyncio.wait_for(changed.wait(), PAUSE)
-        except asyncio.TimeoutError:
-            return True
-        finally:
-            del self._pauses[uri]
-        return False
-
-    def _show(
-        self, document: Document | Notebook, found: Inspection | list[Finding] | None, now: Snapshot
-    ) -> None:
-        """Publish the findings of a check or of a glance."""
+    def _show(self, document: Document | Notebook, found: Inspection | None, now: Snapshot) -> None:
+        """Publish the findings of a check."""
         uri = document.uri
         if self.document(uri) is not document or (uri in self._shown and self._shown[uri] is found):
             return
@@ -329,35 +286,6 @@ class Server(LanguageServer):
 
     def _check_others(self) -> None:
         self._schedule(list(self._shown))
-        if self._pulls and self._refreshes:
-            self.workspace_diagnostic_refresh(None)
-
-    @property
-    def _refreshes(self) -> bool:
-        """Return whether the server can ask the editor to request diagnostics again."""
-        workspace = self.client_capabilities.workspace
-        return bool(workspace and workspace.diagnostics and workspace.diagnostics.refresh_support)
-
-    def _confirm(self, document: Document, found: list[Finding]) -> None:
-        """Check a document soon for an editor that has got the findings of a glance."""
-        uri = document.uri
-        self._glances[uri] = found
-        if uri in self._pauses:
-            self._pauses[uri].set()
-        else:
-            self._spawn(self._check_later(document))
-
-    async def _check_later(self, document: Document) -> None:
-        uri = document.uri
-        while not await self._is_left_alone(uri):
-            pass
-        found = self._glances.pop(uri)
-        if self.document(uri) is document:
-            inspection, _ = await self.check(document)
-            self.worker.submit(self.known.tidy)
-            self._spread(inspection)
-            if [finding.portable() for finding in _findings(inspection)] != found:
-                self.workspace_diagnostic_refresh(None)
 
     async def _close(self, uri: str) -> None:
         path = self._paths.pop(uri, None)
@@ -380,21 +308,6 @@ class Server(LanguageServer):
 
     # -- requests --------------------------------------------------------------------------------------
 
-    async def diagnostic(self, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
-        """Return the findings of a document."""
-        document = self.document(params.text_document.uri)
-        if not isinstance(document, Document):  # those of notebooks are published
-            return types.RelatedFullDocumentDiagnosticReport([])
-        found, now = await self.glance(document) if self._refreshes else (None, None)
-        if found is not None and now is not None:
-            self._confirm(document, found)
-            return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(found, now.parts[0].text))
-        inspection, now = await self.check(document)
-        self.worker.submit(self.known.tidy)
-        self._spread(inspection)
-        shown = actions.diagnostics(_findings(inspection), now.parts[0].text)
-        return types.RelatedFullDocumentDiagnosticReport(shown)
-
     async def hover(self, params: types.HoverParams) -> types.Hover | None:
         """Return the pages of the rules at a position."""
         uri = params.text_document.uri
@@ -416,24 +329,11 @@ class Server(LanguageServer):
         only = params.context.only
         wanted = [str(getattr(kind, "value", kind)) for kind in only] if only is not None else None
         offers = await self.work(lambda: list(actions.actions(inspection, part, params.range, wanted)))
-        found = [(action, self._offered(action, part, params.context.diagnostics)) for action in offers]
+        found = [(action, action.offered(part, params.context.diagnostics)) for action in offers]
         if not self._resolves:
             for action, offered in found:
                 offered.edit = await self._edit(action, inspection, now)
         return [offered for _, offered in found if self._resolves or offered.edit]
-
-    def _offered(
-        self, action: Action, part: Part, diagnostics: Iterable[types.Diagnostic]
-    ) -> types.CodeAction:
-        """Return an action as the protocol has it, with the diagnostics that it resolves."""
-        resolved = [each for each in diagnostics if actions.resolves(action, each, part.text)]
-        return types.CodeAction(
-            action.title,
-            action.kind,
-            diagnostics=resolved or None,
-            is_preferred=action.preferred or None,
-            data={"uri": part.uri, **action.data},
-        )
 
     async def resolve(self, offered: types.CodeAction) -> types.CodeAction:
         """Return an action with its edit."""
@@ -478,9 +378,9 @@ def _changes(part: Part, edits: list[types.TextEdit]) -> types.TextDocumentEdit:
     return types.TextDocumentEdit(versioned, edits)
 
 
-def _findings(found: Inspection | list[Finding] | None) -> list[Finding]:
-    """Return the findings of a check or of a glance, none for an excluded document."""
-    return found.findings if isinstance(found, Inspection) else found or []
+def _findings(found: Inspection | None) -> list[Finding]:
+    """Return the findings of a check, none for an excluded document."""
+    return found.findings if found else []
 
 
 def _options(value: Any) -> dict[str, Any]:

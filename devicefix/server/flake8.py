@@ -60,7 +60,7 @@ class Plugin:
     def _findings(self) -> Iterator[Violation]:
         resolver, projects = _run(os.getcwd())
         settings = resolver.of(self.filename)
-        if is_excluded(self.filename, settings.exclusions):
+        if is_excluded(self.filename, settings):
             return
         facts = partial(projects.around, self.filename)
         outcome = check_text(_bytes("".join(self.lines)), self.filename, settings, facts)

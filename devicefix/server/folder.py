@@ -14,9 +14,10 @@ from devicefix.files.border import Borders
 from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.runner.cache import stamp
 from devicefix.runner.configurations import configurations
+from devicefix.runner.find import Choice, find_files
 from devicefix.runner.imports import imported
 from devicefix.runner.record import Stamp
-from devicefix.runner.run import Choice, find_files, shared_of
+from devicefix.runner.run import shared_of
 
 
 class _File(NamedTuple):

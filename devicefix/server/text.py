@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cached_property
-from itertools import takewhile
 
 from lsprotocol import types
 from pygls.workspace import PositionCodec
@@ -62,26 +60,10 @@ class Text:
         """Return the edits that turn this text into another one."""
         others = lines_of(new)
         return [
-            self._edit(first, "".join(self.lines[first:last]), "".join(others[start:end]))
+            types.TextEdit(
+                types.Range(self.position(first + 1, 1), self.position(last + 1, 1)),
+                "".join(others[start:end]),
+            )
             for kind, first, last, start, end in Differences(self.lines, others).get_opcodes()
             if kind != "equal"
         ]
-
-    def _edit(self, index: int, old: str, new: str) -> types.TextEdit:
-        """Return the edit of some lines, without the prefix and the suffix that stay the same."""
-        start = common_length(old, new)
-        start -= old.startswith("\r\n", start - 1)  # a position cannot be between the two characters
-        behind = common_length(old[start:][::-1], new[start:][::-1])
-        behind -= old.startswith("\r\n", len(old) - behind - 1)
-        where = types.Range(self._inside(index, old[:start]), self._inside(index, old[: len(old) - behind]))
-        return types.TextEdit(where, new[start : len(new) - behind])
-
-    def _inside(self, index: int, before: str) -> types.Position:
-        """Return the position after some text that starts at the line with this index."""
-        lines = lines_of(before)
-        return self.position(index + len(lines), len(lines[-1]) + 1)
-
-
-def common_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the length of the common prefix of two texts or lists."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -19,11 +19,9 @@ from devicefix.config.resolver import Nearest, Resolver
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import Origin
 from devicefix.files.border import Borders
-from devicefix.model import Finding
 from devicefix.rules import known_codes
 from devicefix.runner.errors import internal_error
 from devicefix.server.folder import Folder
-from devicefix.server.glance import glance
 from devicefix.server.inspect import FixError, Inspection, inspect
 
 logger = logging.getLogger(__name__)
@@ -88,25 +86,6 @@ class Workspace:
             self._past.append(known)
         self._looks[uri] = found
         return found
-
-    def glance(self, uri: str, path: str | None, text: str) -> list[Finding] | None:
-        """Return the findings of a text, without their edits, if they follow from those of the last check.
-
-        Args:
-            uri: as for `look`.
-            path: as for `look`.
-            text: as for `look`.
-
-        Returns:
-            The findings; None if only `look` can find them.
-        """
-        known = self._looks.get(uri)
-        if known is None or self.stale:
-            return None
-        folder = self._folder(path)
-        project = folder.project(uri, _place(uri, path), known.shared)
-        is_same = known.settings == folder.settings(path) and known.project is project
-        return glance(known, text) if is_same else None
 
     def tidy(self) -> None:
         """Free outdated syntax trees, which takes time that no request should wait for."""

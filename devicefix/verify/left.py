@@ -9,7 +9,7 @@ from pathlib import Path
 from devicefix.config.resolver import Everywhere
 from devicefix.files.kinds import language_of
 from devicefix.runner.configurations import selected
-from devicefix.runner.run import find_files
+from devicefix.runner.find import find_files
 from devicefix.verify.case import SHOWN, Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.places import place as shown

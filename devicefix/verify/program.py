@@ -14,7 +14,8 @@ from devicefix.files import discover as files
 from devicefix.files import text
 from devicefix.model import Finding, Outcome, Span
 from devicefix.runner.coverage import digest
-from devicefix.runner.run import Modules, check_files
+from devicefix.runner.find import Modules
+from devicefix.runner.run import check_files
 from devicefix.verify.runtime.plan import Plan, Source
 
 _BLANK = re.compile(r"(\s|#[^\r\n]*)+")

@@ -14,6 +14,7 @@ from helpers import Cli
 from devicefix.cli import COMMANDS
 from devicefix.config.load import find, load, read
 from devicefix.config.settings import KEYS, ConfigError, Key, Settings
+from devicefix.config.values import Exclusion
 from devicefix.rules import known_codes
 
 CODES = ("DF901",)
@@ -55,8 +56,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
     assert load(file, known_codes) == Settings(
         select=("DF9",),
         ignore=("DF901",),
-        exclude=("gen/",),
-        root=tmp_path,
+        exclude=(Exclusion("gen/", tmp_path),),
         unsafe_fixes=True,
         jobs=3,
         verbose=True,
@@ -199,7 +199,7 @@ def test_the_example_of_a_key_is_one(key: Key, tmp_path: Path) -> None:
     (tmp_path / "devicefix.toml").touch()  # which `extend` names
     file.write_text(f"{key.example}\n")
     assert list(read(file).table) == [key.name]
-    default, settings = Settings(root=load(file, known_codes).root), load(file, known_codes)
+    default, settings = Settings(), load(file, known_codes)
     assert [
         field.name
         for field in fields(Settings)

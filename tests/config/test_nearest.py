@@ -195,7 +195,8 @@ def test_extend(cli: Cli, project: ProjectFolder) -> None:
     assert [resolver.root.enabled(code) for code in ("DF101", "DF104", "DF201", "DF301")] == [
         False, True, True, False,
     ]  # fmt: skip
-    folders = {each.pattern: each.root.name for each in resolver.root.exclusions}
+    exclusions = resolver.root.exclude + resolver.root.extend_exclude
+    folders = {each.pattern: each.root.name for each in exclusions}
     assert folders == {"gen/": "base", "old/": "base", "new/": "app"}
 
 

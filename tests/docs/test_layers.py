@@ -28,7 +28,7 @@ LATE = {
         "devices.", "engine.", "facts", "rules.",
     ),
     "parts of files and configurations that most runs don't have": (
-        "config.globs", "config.ignore", "config.toml", "files.notebook.", "files.markdown.",
+        "config.globs", "config.ignore", "files.notebook.", "files.markdown.",
     ),
     "dask, processes, the cache, and files beside those that are checked": (
         "runner.cluster", "runner.processes", "runner.cache", "runner.configurations", "runner.imports",

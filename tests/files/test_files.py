@@ -12,9 +12,10 @@ from helpers import Cli, Git, ProjectFolder
 
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
+from devicefix.config.values import Exclusion
 from devicefix.files import discover as files
 from devicefix.files.kinds import is_python
-from devicefix.runner.run import Choice
+from devicefix.runner.find import Choice
 
 
 def make(top: Path, *names: str) -> None:
@@ -39,7 +40,8 @@ def found(project: ProjectFolder) -> Found:
     """Return a function that finds files in the project folder, and returns their names."""
 
     def found(*paths: str, exclude: Iterable[str] = ()) -> list[str]:
-        choice = Modules(Everywhere(Settings(exclude=tuple(exclude), root=project.path)))
+        exclusions = tuple(Exclusion(pattern, project.path) for pattern in exclude)
+        choice = Modules(Everywhere(Settings(exclude=exclusions)))
         return [path.as_posix() for path in files.find(map(Path, paths or (".",)), choice)]
 
     return found

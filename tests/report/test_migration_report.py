@@ -24,10 +24,9 @@ from helpers import ROOT, Cli, CliResult, Git, replaced
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
-from devicefix.files.text import Source
+from devicefix.files.text import LINE_END, Source
 from devicefix.model import Finding, Fix, Replacement
 from devicefix.report import side_by_side
-from devicefix.report.checked import LINE_END
 from devicefix.rules.base import Rule
 from devicefix.rules.categories import category
 from devicefix.rules.registry import RULES

@@ -238,7 +238,7 @@ def with_wrong_place(first: bytes, rest: bytes) -> bytes:
     entries = json.loads(rest)
     for entry in entries.values():
         for finding in entry[2] or ():
-            finding[2][0] = float("inf")
+            finding[2] = float("inf")
     return first + b"\n" + json.dumps(entries).encode()
 
 

@@ -127,13 +127,6 @@ class Editor:
 
         await asyncio.wait_for(satisfied(), TIMEOUT)
 
-    async def pulled(self, uri: str) -> Sequence[types.Diagnostic]:
-        """Request the findings of the current version."""
-        asked = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
-        report = await asyncio.wait_for(self.client.text_document_diagnostic_async(asked), TIMEOUT)
-        assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
-        return list(report.items)
-
     async def offers(
         self, uri: str, line: int, character: int = 0, only: list[str] | None = None
     ) -> dict[str, types.CodeAction]:
@@ -392,20 +385,18 @@ async def test_a_closed_file_has_no_findings(code: Editor) -> None:
     assert (found.uri, list(found.diagnostics)) == (uri, [])
 
 
-async def test_pulled_diagnostics(neovim: Editor) -> None:
+async def test_an_editor_that_could_pull_gets_diagnostics(neovim: Editor) -> None:
     folder = neovim.project("pull", net=NET.replace("cuda", "gpu"), use=USE)
     uri = neovim.open(folder / "use.py")
-    assert codes(await neovim.pulled(uri)) == [("DF101", 3)]
+    assert codes(await neovim.shown(uri)) == [("DF101", 3)]
     neovim.type(uri, 3, 0, "# ")
-    assert await neovim.pulled(uri) == []
+    assert await neovim.shown(uri) == []
     neovim.type(uri, 3, 0, "", removed=2)
+    assert codes(await neovim.shown(uri)) == [("DF101", 3)]
     (folder / "devicefix.toml").write_text('ignore = ["DF1"]\n')
     saved = types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(uri))
-    refreshes = neovim.client.diagnostic_refresh_count
     neovim.client.text_document_did_save(saved)  # it watches no files
-    assert await neovim.pulled(uri) == []
-    assert neovim.client.diagnostic_refresh_count > refreshes
-    assert uri not in neovim.client.diagnostics
+    await neovim.until(uri, lambda found: not found)
 
 
 STOPPED = """\
@@ -420,7 +411,7 @@ x = torch.ones(1).cuda()
 """
 
 
-async def test_findings_move_while_one_types_and_are_checked_in_a_pause(code: Editor) -> None:
+async def test_findings_follow_what_is_typed(code: Editor) -> None:
     uri = code.open(code.project("pause") / "a.py", STOPPED)
 
     async def end_with(
@@ -440,23 +431,12 @@ async def test_findings_move_while_one_types_and_are_checked_in_a_pause(code: Ed
     assert any("DF101" in title and "Disable" not in title for title in titles)
 
 
-async def test_pulled_findings_are_checked_in_a_pause(neovim: Editor) -> None:
-    uri = neovim.open(neovim.project("pulled_pause") / "a.py", STOPPED)
-    assert codes(await neovim.pulled(uri)) == [("DF101", 7)]
-    refreshes = neovim.client.diagnostic_refresh_count
-    neovim.type(uri, 3, 4, "raise SystemExit", removed=len('print("no")'))
-    assert codes(await neovim.pulled(uri)) == [("DF101", 7)]
-    while neovim.client.diagnostic_refresh_count == refreshes:
-        await asyncio.sleep(0.02)
-    assert codes(await neovim.pulled(uri)) == [("DF701", 5), ("DF101", 7)]
-
-
 @pytest.mark.parametrize("name", ["code", "neovim", "emacs"])
 async def test_positions_and_edits_in_the_editors_units(name: str, editors: dict[str, Editor]) -> None:
     editor = editors[name]
     text = "import torch\n\ns = 'é\N{GRINNING FACE}'; x = torch.ones(1).cuda()  # é\N{GRINNING FACE}\n"
     uri = editor.open(editor.project("units") / "a.py", text)
-    (finding,) = await (editor.pulled(uri) if name == "neovim" else editor.shown(uri))
+    (finding,) = await editor.shown(uri)
     start, end = (editor.offset(text, each) for each in (finding.range.start, finding.range.end))
     assert text[start:end] == "torch.ones(1).cuda()"
     assert finding.range.start.character == {"code": 15, "neovim": 18, "emacs": 14}[name]
@@ -465,7 +445,7 @@ async def test_positions_and_edits_in_the_editors_units(name: str, editors: dict
     assert await editor.chosen(uri, fix) == rewrite_source(text).source
     editor.type(uri, 2, finding.range.end.character - 7, ".cpu()", removed=7)
     assert editor.texts[uri] == text.replace("cuda", "cpu")
-    assert not await (editor.pulled(uri) if name == "neovim" else editor.shown(uri))
+    assert not await editor.shown(uri)
 
 
 @pytest.mark.parametrize("name", ["code", "emacs"])

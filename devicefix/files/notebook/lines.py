@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 
 from devicefix.files.notebook.json_text import Value, elements, members
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
+from devicefix.files.text import LINE_END
 
 
 def file_line(data: bytes, cell: int, line: int) -> int:
@@ -40,7 +38,7 @@ def _lines(data: bytes) -> list[list[int]]:
             if begins:
                 lines[-1] = number
             code = json.loads(text[string.start : string.end])
-            lines += [number] * len(_LINE_END.findall(code))
+            lines += [number] * len(LINE_END.findall(code))
             begins = code.endswith(("\n", "\r")) or (begins and not code)
         found.append(lines)
     return found
