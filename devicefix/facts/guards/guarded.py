@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import takewhile
 
 from devicefix.facts.guards.answers import ASKS, VERSION
-from devicefix.facts.guards.conditions import DEPTH
 from devicefix.facts.guards.decided import Decided
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import returns, skips
@@ -31,26 +31,22 @@ class Guards(Decided):
 
     def __init__(self, facts: Names) -> None:
         super().__init__(facts)
-        self.known: dict[ast.AST, bool] = {}
-        self.arms: dict[tuple[ast.AST, bool], bool] = {}
-        self.behind: dict[ast.AST, set[ast.expr]] = {}
-        self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
+        self._tails: dict[ast.BoolOp, set[ast.expr]] = {}
+        self._left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Return whether `node` is evaluated only where CUDA is available."""
         answer = False
         inside: list[ast.AST] = []
         for child, parent in self.facts.tree.ancestors(node):
-            if child in self.known:
-                answer = self.known[child]
+            if child in self._known:
+                answer = self._known[child]
                 break
             inside.append(child)
             if self._only_with_cuda(child, parent):
                 answer = True
                 break
-        if answer or not self.supposed:
-            self.known.update(dict.fromkeys(inside, answer))
-        return answer
+        return self._kept(answer, *inside)
 
     @cached_property
     def lines(self) -> frozenset[int]:
@@ -134,31 +130,27 @@ class Guards(Decided):
             child.name
         ):
             return False
-        self.known[child] = False  # also for what uses itself
+        self._known[child] = False  # also for what uses itself
         uses = (use for use in self.facts.tree.reads(child.name) if not _is_within(use, child))
         return all(map(self.is_guarded, uses))
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""
-        key = node, truth
-        answer = self.arms.get(key)
-        if answer is None:
-            # A guard against a refusal goes, with the refusal.
-            goes = isinstance(node, ast.If) and self.refusal(node) is not None
-            answer = not goes and self.implies(node.test, truth)
-            if answer or not self.supposed:
-                self.arms[key] = answer
-        return answer
+        arm = node, truth
+        if arm in self._known:
+            return self._known[arm]
+        # A guard against a refusal goes, with the refusal.
+        goes = isinstance(node, ast.If) and self.refusal(node) is not None
+        return self._kept(not goes and self.implies(node.test, truth), arm)
 
     def _behind(self, node: ast.BoolOp) -> set[ast.expr]:
         """Return the values of an `and` or `or` after the first one that implies CUDA."""
-        found = self.behind.get(node)
-        if found is None:
-            implied = (self.implies(value, isinstance(node.op, ast.And)) for value in node.values)
-            first = next((index for index, answer in enumerate(implied) if answer), len(node.values))
-            found = set(node.values[first + 1 :])
-            if not self.supposed:
-                self.behind[node] = found
+        if node in self._tails:
+            return self._tails[node]
+        before = takewhile(lambda value: not self.implies(value, isinstance(node.op, ast.And)), node.values)
+        found = set(node.values[len(list(before)) + 1 :])
+        if not self._guessed:
+            self._tails[node] = found
         return found
 
     @cached_property
@@ -210,13 +202,14 @@ class Guards(Decided):
 
     def _left_in(self, block: list[ast.stmt]) -> int:
         """Return the line of the statement that leaves a block without CUDA."""
-        line = self.left.get(id(block))
-        if line is None:
-            self.left[id(block)] = _NEVER  # a test may ask for a value in the block
-            line = next((statement.lineno for statement in block if self._leaves(statement)), _NEVER)
-            self.left[id(block)] = line
-            if self.supposed:
-                del self.left[id(block)]
+        key = id(block)
+        if key in self._left:
+            return self._left[key]
+        self._left[key] = _NEVER  # a test may ask for a value in the block
+        line = next((statement.lineno for statement in block if self._leaves(statement)), _NEVER)
+        self._left[key] = line
+        if self._guessed:
+            del self._left[key]
         return line
 
     def _leaves(self, statement: ast.stmt) -> bool:
@@ -290,19 +283,14 @@ class Guards(Decided):
 class Built(Guards):
     """The guards that imply that torch is built with CUDA: `torch.version.cuda` is not None."""
 
-    def implies(self, test: ast.expr, truth: bool = True, depth: int = DEPTH) -> bool:
-        """Return whether `test` being true (or false, with `truth=False`) means that torch has CUDA."""
+    def _of_part(self, test: ast.expr) -> bool | None:
         match test:
-            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]) if self._is_version(
-                left
-            ):
-                return truth is isinstance(op, (ast.IsNot, ast.NotEq))
-            case ast.Name() | ast.Attribute() if self._is_version(test):
-                return truth
-        return super().implies(test, truth, depth)
-
-    def _is_version(self, node: ast.expr) -> bool:
-        return self.facts.resolve(node) == VERSION
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]):
+                if self.facts.resolve(left) == VERSION:
+                    return isinstance(op, (ast.Is, ast.Eq))
+            case ast.Name() | ast.Attribute() if self.facts.resolve(test) == VERSION:
+                return False
+        return super()._of_part(test)
 
 
 def _last(path: str) -> str:
