@@ -8,6 +8,6 @@ there.
 
 from devicefix.facts.guards.answers import ASKS, AVAILABLE, COUNTS, VERSION
 from devicefix.facts.guards.guarded import Built, Guards
-from devicefix.facts.guards.truth import of_any_count
+from devicefix.facts.guards.truth import ORDERS, of_any_count, truth
 
-__all__ = ["ASKS", "AVAILABLE", "COUNTS", "VERSION", "Built", "Guards", "of_any_count"]
+__all__ = ["ASKS", "AVAILABLE", "COUNTS", "ORDERS", "VERSION", "Built", "Guards", "of_any_count", "truth"]

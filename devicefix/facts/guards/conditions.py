@@ -13,7 +13,7 @@ from devicefix.facts.fallbacks import Fallbacks
 from devicefix.facts.flow.order import own_nodes
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.guards.answers import COUNTS, IMPLYING
-from devicefix.facts.guards.truth import of_no_gpus, of_several, truth
+from devicefix.facts.guards.truth import of_no_gpus, of_several, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
@@ -201,6 +201,8 @@ class Conditions(ABC):
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool | None:
         """Return the value of a comparison where CUDA is not available."""
         match right:
+            case ast.Constant(value=bool(value)):
+                return of_truth(op, self.without_cuda(left), value)
             case ast.Constant(value=int(value)):
                 least = self.number(left)
                 return None if least is None else of_no_gpus(op, value - least)

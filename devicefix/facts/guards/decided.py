@@ -7,7 +7,7 @@ from abc import ABC
 
 from devicefix.facts.guards.answers import ASKS, COUNTS
 from devicefix.facts.guards.conditions import Conditions
-from devicefix.facts.guards.truth import of_any_count, truth
+from devicefix.facts.guards.truth import of_any_count, of_truth, truth
 
 
 class Decided(Conditions, ABC):
@@ -19,6 +19,8 @@ class Decided(Conditions, ABC):
 
     def _with_cuda(self, part: ast.expr) -> bool | None:
         match part:
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=bool(value))]):
+                return of_truth(op, self.settled(left), value)
             case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(value))]):
                 # Of a variable it may depend on more: what is refused here would be 0 later.
                 return of_any_count(op, value) if self.facts.call(left, *COUNTS) else None

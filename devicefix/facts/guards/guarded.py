@@ -11,7 +11,7 @@ from itertools import takewhile
 from devicefix.facts.guards.answers import ASKS, VERSION
 from devicefix.facts.guards.decided import Decided
 from devicefix.facts.names import Names
-from devicefix.facts.refusals import returns, skips
+from devicefix.facts.refusals import returns
 from devicefix.facts.scopes import dotted
 
 _SKIPS = re.compile(
@@ -118,21 +118,7 @@ class Guards(Decided):
             return True
         if parent in self._marked and getattr(child, "name", "").lower().startswith("test"):
             return True
-        if isinstance(child, ast.FunctionDef) and (child.name in self._waiting or self._gets_skipped(child)):
-            return True
-        if isinstance(parent, ast.Module) and self._is_called_with_cuda(child):
-            return True
         return self._left_before(child, parent)
-
-    def _is_called_with_cuda(self, child: ast.stmt) -> bool:
-        """Return whether all files that use a function or class do so only where CUDA is available."""
-        if not isinstance(child, (ast.FunctionDef, ast.ClassDef)) or not self.facts.others.is_only_guarded(
-            child.name
-        ):
-            return False
-        self._known[child] = False  # also for what uses itself
-        uses = (use for use in self.facts.tree.reads(child.name) if not _is_within(use, child))
-        return all(map(self.is_guarded, uses))
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""
@@ -152,17 +138,6 @@ class Guards(Decided):
         if not self._guessed:
             self._tails[node] = found
         return found
-
-    @cached_property
-    def _waiting(self) -> set[str]:
-        """Return the functions that torch calls only once CUDA is in use."""
-        return {
-            argument.id
-            for node in self.facts.tree.nodes_with("_lazy_call")
-            if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_lazy_call")
-            for argument in node.args
-            if isinstance(argument, ast.Name)
-        }
 
     def _skips(self, decorator: ast.expr) -> bool:
         """Return whether a decorator skips a test without CUDA."""
@@ -221,63 +196,11 @@ class Guards(Decided):
                 return returns(body) or (
                     last is not None and self._is_handled(last, self.refusals.error_of(last))
                 )
-        return self._skips_test(statement)
+        return False
 
     def _is_handled(self, refusal: ast.stmt, error: str | None) -> bool:
         """Return whether the error of a refusal leads to the program's path without CUDA."""
         return self.fallbacks.of(refusal, error) is not None
-
-    def _skips_test(self, statement: ast.stmt) -> bool:
-        """Return whether a statement skips the test around it without CUDA, by a call or itself."""
-        match statement:
-            case ast.If(test=test, body=body):
-                return self.implies(test, False) and skips(body)
-            case ast.Expr(value=ast.Call(func=function)):
-                own = self.refusals.own_function(function)
-                return own is not None and own in self._skipping
-        return False
-
-    @cached_property
-    def _skipping(self) -> set[ast.FunctionDef]:
-        """The functions of the module that skip the test that calls them without CUDA."""
-        blocks = (self.facts.tree.parents.get(node) for node in self.facts.tree.nodes_with("skip", "Skip"))
-        tests = (node for node in blocks if isinstance(node, ast.If) and self._skips_test(node))
-        functions = (self.facts.tree.parents[node] for node in tests)
-        return {node for node in functions if isinstance(node, ast.FunctionDef)}
-
-    def _gets_skipped(self, test: ast.FunctionDef) -> bool:
-        """Return whether a test gets a fixture that skips it without CUDA.
-
-        https://docs.pytest.org/en/stable/how-to/fixtures.html
-        """
-        names = {each.arg for each in test.args.args} & self._fixtures.keys()
-        if test.name.startswith("test"):
-            names |= self._automatic
-        return any(self._skips_test(each) for name in names for each in self._fixtures[name].body)
-
-    @cached_property
-    def _automatic(self) -> set[str]:
-        """The fixtures of the module that each of its tests gets."""
-        return {
-            name
-            for name, function in self._fixtures.items()
-            if isinstance(self.facts.tree.parents[function], ast.Module)
-            for decorator in function.decorator_list
-            if isinstance(decorator, ast.Call)
-            for keyword in decorator.keywords
-            if keyword.arg == "autouse" and getattr(keyword.value, "value", False) is True
-        }
-
-    @cached_property
-    def _fixtures(self) -> dict[str, ast.FunctionDef]:
-        """The fixtures of the module."""
-        return {
-            function.name: function
-            for node in self.facts.tree.nodes_with("fixture")
-            if isinstance(function := self.facts.tree.parents.get(node), ast.FunctionDef)
-            and node in function.decorator_list
-            and (dotted(node.func if isinstance(node, ast.Call) else node) or "").endswith("fixture")
-        }
 
 
 class Built(Guards):
@@ -295,7 +218,3 @@ class Built(Guards):
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
-
-
-def _is_within(use: ast.expr, definition: ast.stmt) -> bool:
-    return definition.lineno <= use.lineno <= (definition.end_lineno or definition.lineno)

@@ -19,18 +19,14 @@ def truth(test: ast.expr, of_part: Callable[[ast.expr], bool | None]) -> bool | 
 
     Args:
         test: the condition.
-        of_part: returns the value of a part that is no `not`, `and`, `or` or comparison with a truth value.
+        of_part: returns the value of a part that is no `not`, `and` or `or`.
     """
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return opposite(truth(operand, of_part))
+            inner = truth(operand, of_part)
+            return None if inner is None else not inner
         case ast.BoolOp(op=op, values=values):
             return of_several((truth(value, of_part) for value in values), isinstance(op, ast.Or))
-        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=bool(value))]):
-            if isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
-                inner = truth(left, of_part)
-                return inner if ORDERS[type(op)](True, value) else opposite(inner)
-            return None
     return of_part(test)
 
 
@@ -44,9 +40,11 @@ def of_several(values: Iterable[bool | None], decisive: bool) -> bool | None:
     return None if None in found else not decisive
 
 
-def opposite(value: bool | None) -> bool | None:
-    """Return the value of `not`."""
-    return None if value is None else not value
+def of_truth(op: ast.cmpop, left: bool | None, right: bool) -> bool | None:
+    """Return what `left op right` is for two truth values: `flag is False`."""
+    if left is None or not isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
+        return None
+    return ORDERS[type(op)](left, right)
 
 
 def of_no_gpus(op: ast.cmpop, value: int) -> bool | None:

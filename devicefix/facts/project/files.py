@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from devicefix.facts.exports import Export
-from devicefix.facts.exports.imports import guarded_names, tried_names
-from devicefix.facts.exports.shared import cuda_extensions, names_read
+from devicefix.facts.exports.imports import tried_names
+from devicefix.facts.exports.shared import cuda_extensions
 from devicefix.facts.exports.texts import attributes_set
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import Questions, remembered
@@ -92,54 +92,9 @@ class Files(Questions):
     @remembered
     def is_circular(self, path: str) -> bool:
         """Return whether a file is in a circle of imports: others may call it while it is imported."""
-        return os.path.normpath(path) in self._circular
-
-    @cached_property
-    def _circular(self) -> frozenset[str]:
-        """The files in circles of imports, and those that lead from one circle to another."""
-        return _endless(self._imported, self._importers) & _endless(self._importers, self._imported)
-
-    @remembered
-    def is_only_guarded(self, path: str, name: str) -> bool:
-        """Return whether other files use a name of the file at `path`, and only where CUDA is available.
-
-        A package that imports the name passes it on to the files that import the package.
-        """
-        todo, seen, found = [os.path.normpath(path)], set[str](), False
-        if not any(name in names for file, names in self.exporting(guarded_names, name)):
-            return False  # this is soon known of most names
-        while todo:
-            file = todo.pop()
-            if file in seen:
-                continue
-            seen.add(file)
-            for each in self._importers.get(file, ()):
-                importer = self.files[each]
-                if name not in importer.imported_names:
-                    if self._has_module(importer, file) or self._reads_by_star(importer, name):
-                        return False
-                elif name in importer.export(guarded_names):
-                    found = True
-                elif os.path.basename(each) == "__init__.py":
-                    todo.append(each)
-                else:
-                    return False
-        return found
-
-    def _has_module(self, importer: ProjectFile, file: str) -> bool:
-        """Return whether a file imports another as a whole, and may read any attribute of it."""
-        names = {_module_name(file), ""}  # `from . import x` has no last part
-        if names.isdisjoint(importer.imported_names):
-            return False  # this is soon known of most files
-        return any(
-            not any(other.startswith(f"{module}.") for other in importer.imports)
-            for module in importer.imports
-            if (found := self.find(importer.path, module)) is not None and found.normal == file
-        )
-
-    def _reads_by_star(self, importer: ProjectFile, name: str) -> bool:
-        """Return whether a file may read a name that a star import brings."""
-        return bool(importer.star_imports) and name in importer.export(names_read)
+        path = os.path.normpath(path)
+        imported = self._imported.get(path, set()) - {path}
+        return path in closure(imported, self._imported)
 
     @remembered
     def is_set_elsewhere(self, path: str, name: str) -> bool:
@@ -284,19 +239,6 @@ def _module_name(path: str) -> str:
     """Return the last part of a module's name; a package has that of its folder."""
     *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
     return folder if name == "__init__" and folder else name
-
-
-def _endless(following: Mapping[str, set[str]], previous: Mapping[str, set[str]]) -> frozenset[str]:
-    """Return what has something that follows it without end; what only follows itself has not."""
-    left = {each: len(found - {each}) for each, found in following.items()}
-    ends = [each for each, number in left.items() if not number]
-    while ends:
-        last = ends.pop()
-        for each in previous.get(last, set()) - {last}:
-            left[each] -= 1
-            if not left[each]:
-                ends.append(each)
-    return frozenset(each for each, number in left.items() if number)
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
