@@ -141,30 +141,16 @@ class Files(Questions):
         if not self._cuda_extensions:  # that is soon known of a file that is checked alone
             return {}
         file = self.file(path)
-        imports = file.imports if file is not None else ()
-        # An import begins with the first part of a module's name, a relative one with the last.
-        named = (name for name in imports if name.lstrip(".").partition(".")[0] in self._parts_of_extensions)
-        read = {name: absolute(path, name) for name in named}
         return {
             name: extension
-            for name, (whole, is_relative) in read.items()
+            for name in (file.imports if file is not None else ())
             for extension in self._cuda_extensions
-            if (
-                f".{whole}".endswith(f".{extension}")
-                if is_relative
-                else f"{whole}.".startswith(f"{extension}.")
-            )
+            if _reads_extension(path, name, extension)
         }
 
     @cached_property
     def _cuda_extensions(self) -> frozenset[str]:
         return frozenset().union(*(names for _, names in self.exporting(cuda_extensions)))
-
-    @cached_property
-    def _parts_of_extensions(self) -> frozenset[str]:
-        """The first and last parts of the names of the extensions."""
-        names = (name.split(".") for name in self._cuda_extensions)
-        return frozenset(part for parts in names for part in (parts[0], parts[-1]))
 
     def find(self, path: str, module: str) -> ProjectFile | None:
         """Return the file that an import in the file at `path` reads, if it is one of the project's."""
@@ -182,17 +168,17 @@ class Files(Questions):
         """Return the file that an import reads, of those whose names end as the module's."""
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
-        # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
+        # The nearest one, from the end of the path: that is ten times as fast as to look in each folder.
         folder = os.path.join(os.path.dirname(path), "")
         stem = module.replace(".", os.sep)
-        found = [
+        nearest = [
             (len(file) - len(end), file)
             for end in (f"{stem}.py", os.path.join(stem, "__init__.py"))
             for file in named
             if file.endswith(end) and folder.startswith(file[: len(file) - len(end)])
             if (len(file) == len(end) or file[-len(end) - 1] == os.sep) and file != path
         ]
-        return self.files[max(found, key=lambda each: each[0])[1]] if found else None
+        return self.files[max(nearest)[1]] if nearest else None
 
     @cached_property
     def _named(self) -> dict[str, list[str]]:
@@ -242,30 +228,31 @@ def _module_name(path: str) -> str:
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
-    """Return the paths where an imported module may be: in the importing file's folder, or further up."""
-    level = len(module) - len(module.lstrip("."))
-    parts = [part for part in module.split(".") if part]
-    folder = os.path.dirname(os.path.normpath(path))
-    for _ in range(level - 1):
-        folder = os.path.dirname(folder)
-    if not parts:
-        yield os.path.normpath(os.path.join(folder, "__init__.py"))
-    while parts:
-        stem = os.path.join(folder, *parts)
-        yield os.path.normpath(f"{stem}.py")
-        yield os.path.normpath(os.path.join(stem, "__init__.py"))
-        if level or not folder or folder == os.path.dirname(folder):
+    """Yield the paths where an imported module may be: in the importing file's folder, or further up."""
+    level, folders, names = _parts(path, module)
+    while True:
+        stem = os.sep.join((*folders, *names))
+        if names:
+            yield f"{stem}.py"
+        yield os.path.join(stem, "__init__.py")
+        if level or folders in ([], [""]):
             return
-        folder = os.path.dirname(folder)
+        folders.pop()
 
 
-def absolute(path: str, module: str) -> tuple[str, bool]:
-    """Return the dotted path of an import, of a relative one to its first module, and whether it is one."""
+def _parts(path: str, module: str) -> tuple[int, list[str], list[str]]:
+    """Return the number of dots before an imported module, the folders that it is in, and its names."""
     level = len(module) - len(module.lstrip("."))
+    folders = os.path.normpath(path).split(os.sep)[: -max(level, 1)]
+    return level, folders, [name for name in module.split(".") if name]
+
+
+def _reads_extension(path: str, module: str, extension: str) -> bool:
+    """Return whether an import reads a compiled module, as `module` or `.module`, or something in it."""
+    level, folders, names = _parts(path, module)
     if not level:
-        return module, False
-    folders = os.path.normpath(path).split(os.sep)[:-level]
-    return ".".join((*folders, module[level:].partition(".")[0])), True
+        return f"{module}.".startswith(f"{extension}.")
+    return f".{'.'.join((*folders, *names[:1]))}".endswith(f".{extension}")
 
 
 def closure(start: Iterable[str], following: Mapping[str, set[str]]) -> frozenset[str]:
