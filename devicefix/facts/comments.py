@@ -113,20 +113,6 @@ def _long_strings(source: Source, module: ast.Module) -> list[tuple[int, int]]:
 # -- comments ------------------------------------------------------------------------------------------
 
 
-class _Directive(NamedTuple):
-    """A `# noqa: ...` in a comment, with its span and that of its codes.
-
-    `comment` is the span of the whole comment, which may hold other text.
-    """
-
-    line: int
-    start: int
-    end: int
-    codes: tuple[str, ...]
-    codes_start: int
-    comment: tuple[int, int]
-
-
 def _comments(source: Source) -> dict[int, tuple[int, int]]:
     """Return the span of each comment, by line."""
     found = {}
@@ -143,13 +129,9 @@ def _tokens(source: Source) -> Iterator[tokenize.TokenInfo]:
     return tokenize.generate_tokens(lambda: next(lines, ""))
 
 
-def _directive(source: Source, line: int, comment: tuple[int, int]) -> _Directive | None:
+def _directive(source: Source, comment: tuple[int, int]) -> re.Match[str] | None:
     """Return the first directive in a comment that names codes."""
-    for match in _DIRECTIVE.finditer(source.text, *comment):
-        if match["codes"]:
-            codes = tuple(_split(match["codes"]))
-            return _Directive(line, *match.span(), codes, match.start("codes"), comment)
-    return None
+    return next((match for match in _DIRECTIVE.finditer(source.text, *comment) if match["codes"]), None)
 
 
 # -- add -----------------------------------------------------------------------------------------------
@@ -201,10 +183,10 @@ def _with_codes(
     source: Source, line: int, comment: tuple[int, int] | None, codes: set[str]
 ) -> tuple[int, int, str]:
     """Return the edit that gives a line's comment these codes."""
-    directive = comment and _directive(source, line, comment)
-    if directive:
-        named = ", ".join(sorted(codes.union(directive.codes)))
-        return directive.start, directive.end, f"# noqa: {named}"
+    directive = _directive(source, comment) if comment is not None else None
+    if directive is not None:
+        named = ", ".join(sorted(codes.union(_split(directive["codes"]))))
+        return *directive.span(), f"# noqa: {named}"
     start = source.line_starts[line - 1]
     end = source.line_end(start)
     kept = len(source.text[start:end].rstrip(" \t\f"))
@@ -243,14 +225,13 @@ def unused(
         return
     used = {(line, finding.code) for finding in found for line in _lines(source, finding, module)}
     for line, comment in _comments(source).items():
-        directive = _directive(source, line, comment)
-        if directive is None or UNUSED in directive.codes:
-            continue
-        idle = {code: why for code in directive.codes if (why := _idle(code, line, used, rules))}
-        if idle:
-            place = *source.position(directive.start), *source.position(directive.end)
-            message = "; ".join(idle.values())
-            yield Finding(UNUSED, f"unused `noqa`: {message}", *place, _without(source, directive, set(idle)))
+        directive = _directive(source, comment)
+        codes = _split(directive["codes"]) if directive is not None else []
+        idle = {code: why for code in codes if (why := _idle(code, line, used, rules))}
+        if directive is not None and idle and UNUSED not in codes:
+            place = *source.position(directive.start()), *source.position(directive.end())
+            fix = _without(source, directive, comment, [code for code in codes if code not in idle])
+            yield Finding(UNUSED, f"unused `noqa`: {'; '.join(idle.values())}", *place, fix)
 
 
 def _idle(code: str, line: int, used: set[tuple[int, str]], rules: Mapping[str, bool]) -> str | None:
@@ -260,18 +241,18 @@ def _idle(code: str, line: int, used: set[tuple[int, str]], rules: Mapping[str, 
     return f"no rule has the code {code!r}{nearest(code, rules)}" if _OURS.fullmatch(code) else None
 
 
-def _without(source: Source, directive: _Directive, codes: set[str]) -> Fix:
-    """Return the fix that removes codes from a comment, and the comment if nothing else is in it."""
-    kept = [code for code in directive.codes if code not in codes]
+def _without(source: Source, directive: re.Match[str], comment: tuple[int, int], kept: list[str]) -> Fix:
+    """Return the fix that leaves only some codes in a comment, or removes it if nothing else is in it."""
     if kept:
-        return Fix((Edit(directive.codes_start, directive.end, ", ".join(kept)),))
-    begin, end = directive.comment
+        return Fix((Edit(directive.start("codes"), directive.end(), ", ".join(kept)),))
+    begin, end = comment
     text = source.text
-    following = text.find("#", directive.end, end)  # up to it, words are the reason of this one
+    following = text.find("#", directive.end(), end)  # up to it, words are the reason of this one
     if following >= 0:
-        return Fix((Edit(directive.start, following, ""),))
-    line = source.line_starts[directive.line - 1]
-    start = line + len(text[line : directive.start].rstrip(" \t\f"))
-    if start == line and begin == directive.start and directive.line < len(source.line_starts):
-        return Fix((Edit(line, source.line_starts[directive.line], ""),))
+        return Fix((Edit(directive.start(), following, ""),))
+    number = source.position(begin)[0]
+    line = source.line_starts[number - 1]
+    start = line + len(text[line : directive.start()].rstrip(" \t\f"))
+    if start == line and begin == directive.start() and number < len(source.line_starts):
+        return Fix((Edit(line, source.line_starts[number], ""),))
     return Fix((Edit(start, end, ""),))

@@ -26,10 +26,6 @@ class Others:
         """Return whether an imported function returns an int, and does nothing else."""
         return False
 
-    def is_only_guarded(self, _name: str) -> bool:
-        """Return whether other files use a function or class of the module, and only with CUDA."""
-        return False
-
     def passed(self, _function: str, _parameter: str, _position: int) -> Sequence[str]:
         """Return the kinds of what the calls in other files pass to functions of a name for a parameter."""
         return ()

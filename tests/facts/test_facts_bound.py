@@ -119,23 +119,6 @@ BOUND = cases(
         d = 1
     use()
 
-    # a capture
-    match a:
-        case {'d': d}:
-            use()
-
-    # every case
-    match a:
-        case [d]:
-            pass
-        case _:
-            d = 1
-    use()
-
-    # a walrus in a test
-    if (d := f()) and b:
-        use()
-
     # an exception
     try:
         f()

@@ -371,7 +371,6 @@ GUARDED = [
     "@unittest.skipUnless(torch.cuda.is_available(), 'no')\ndef f():\n    run()\n",
     "@require_cuda\ndef f():\n    run()\n",
     "@requires_gpu()\nclass C:\n    def f(self):\n        run()\n",
-    "def f():\n    run()\ntorch.cuda._lazy_call(f)\n",
 ]
 OPEN = [
     "run()\n",

@@ -495,31 +495,6 @@ PROGRAMS = {
                     x.cuda()  # DF101
                 flag = flag and torch.cuda.is_available()
     """,
-    "a fixture that each test of the module gets": """
-        import pytest
-        import torch
-
-        KIND = "cuda"
-
-        def need_kernels():
-            if not torch.cuda.is_available():
-                pytest.skip("CUDA is required")
-            pytest.importorskip("kernels")
-
-        @pytest.fixture(scope="module", autouse=True)
-        def kernels():
-            need_kernels()
-
-        def test_it():
-            torch.ones(3, device=KIND).cuda()
-
-        def bench(n):
-            need_kernels()
-            torch.ones(n, device=KIND)
-
-        def other(n):
-            torch.ones(n).cuda()  # DF101
-    """,
     "a default that is only read with CUDA": """
         import torch
         import torch.distributed as dist

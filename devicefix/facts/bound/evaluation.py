@@ -88,15 +88,6 @@ def reads(node: ast.stmt, name: str) -> Iterator[ast.Name]:
             yield each
 
 
-def captured(pattern: ast.pattern) -> Iterator[str | None]:
-    """Yield the names that a pattern binds if it matches."""
-    for node in walk(pattern):
-        if isinstance(node, (ast.MatchAs, ast.MatchStar)):
-            yield node.name
-        elif isinstance(node, ast.MatchMapping):
-            yield node.rest
-
-
 def name_of(parent: ast.AST | None, node: ast.Lambda) -> str | None:
     """Return the name that a lambda is assigned to, None for any other lambda."""
     match parent:

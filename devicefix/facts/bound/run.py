@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from devicefix.facts.bound.evaluation import (
     DEFINITIONS,
     Function,
-    always_evaluated,
-    captured,
     is_true,
     name_of,
     reads,
 )
 from devicefix.facts.bound.mentions import EVERYTHING, Mentions
 from devicefix.facts.names import Names
+from devicefix.facts.refusals import TRIES
 from devicefix.facts.scopes import Binding, Scope
 
 Owner = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 
-_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
 _EXITS = {"sys.exit", "os._exit"}
 
 
@@ -58,7 +56,6 @@ class Run:
         self, facts: Names, mentions: Mentions, owner: Owner, goal: Goal, is_circular: Callable[[], bool]
     ) -> None:
         self._facts = facts
-        self._tree = facts.tree
         self._mentions = mentions
         self._owner = owner
         self._goal = goal
@@ -72,23 +69,21 @@ class Run:
         self._breaks: list[list[bool]] = []
         self._classes: list[ast.ClassDef] = []
         self._units = _units(facts, owner)
-        early: set[str] = set()  # what may run before the goal is reached
-        self._early = early
+        self._early: set[str] = set()  # what may run before the goal is reached
         end = self._block(owner.body, self.first) if isinstance(owner.body, list) else self.first
         if isinstance(owner, ast.Module) and not end:
-            early.update(self._units)
-        self._spread(early)
+            self._early.update(self._units)
+        self._spread()
         # A function that may run at any time unbinds a nonlocal or global name again.
-        self._is_lost = any(self._unit(node)[1] is not None for node in self._unbinders)
-        if self._is_lost:
-            self.first, self.after = False, {}
+        if any(self._unit(node)[1] is not None for node in self._unbinders):
+            self.first, self.after, self._before = False, {}, {}
 
     def reaches(self, site: ast.AST) -> bool:
         """Return whether the goal is reached whenever a node is, which is inside the owner."""
         name, unit = self._unit(site)
-        if self._is_lost or (unit is not None and self._unbinders):
+        if unit is not None and self._unbinders:
             return False
-        if self._before.get(self._tree.statement(site if unit is None else unit), False):
+        if self._before.get(self._facts.tree.statement(site if unit is None else unit), False):
             return True
         if name is None or name in self._early:
             return False
@@ -103,11 +98,11 @@ class Run:
         """
         name: str | None = None
         unit: ast.AST | None = None
-        scope: Scope | None = self._tree.scope(site)
+        scope: Scope | None = self._facts.tree.scope(site)
         while scope is not None and scope.node is not self._owner:
             node = scope.node
             if isinstance(node, ast.Lambda):
-                name, unit = name_of(self._tree.parents.get(node), node), node
+                name, unit = name_of(self._facts.tree.parents.get(node), node), node
             elif isinstance(node, Function) or (isinstance(node, ast.ClassDef) and name is not None):
                 name, unit = node.name, node
             scope = scope.parent
@@ -119,20 +114,20 @@ class Run:
             self._early.update(self._units)
         self._early.update(names & self._units.keys())
         for outer in self._classes:
-            if not names.isdisjoint(self._tree.scopes[outer].bindings):  # a method, perhaps
+            if not names.isdisjoint(self._facts.tree.scopes[outer].bindings):  # a method, perhaps
                 self._early.add(self._classes[0].name)
 
-    def _spread(self, early: set[str]) -> None:
+    def _spread(self) -> None:
         """Add what the functions that may run before the goal mention."""
-        todo = list(early)
+        todo = list(self._early)
         while todo:
             for node in self._units.get(todo.pop(), ()):
-                if self._before.get(self._tree.statement(node), False):
+                if self._before.get(self._facts.tree.statement(node), False):
                     continue  # it is defined later
                 names = self._mentions.of_definition(node)
                 more = self._units.keys() if not names.isdisjoint(EVERYTHING) else names & self._units.keys()
-                todo.extend(more - early)
-                early |= more
+                todo.extend(more - self._early)
+                self._early |= more
 
     # -- statements -----------------------------------------------------------------------------------
     # Each method takes whether the goal is reached before something, and returns whether it is after it.
@@ -164,8 +159,8 @@ class Run:
                 return self._loop(node, reached)
             case ast.With() | ast.AsyncWith():
                 return self._with(node, reached)
-            case ast.Match():
-                return self._match(node, reached)
+            case ast.Match(cases=cases):  # perhaps none of them matches
+                return all([reached, *(self._block(case.body, reached) for case in cases)])
             case ast.ClassDef():
                 return self._class(node, reached)
             case ast.Break() if self._breaks:
@@ -177,14 +172,13 @@ class Run:
                 return True
             case ast.Delete() if node in self._unbinders:
                 return False
-        if isinstance(node, _TRIES):
+        if isinstance(node, TRIES):
             return self._try(node, reached)
         return reached or self._binds(node)
 
     def _if(self, node: ast.If, reached: bool) -> bool:
         ends = []
         while True:
-            reached = reached or self._binds_inside(node.test)
             ends.append(self._block(node.body, reached))
             if is_true(node.test):
                 self._block(node.orelse, True)
@@ -200,10 +194,8 @@ class Run:
         reached = reached and not self._unbound_in(node)
         self._head(node, reached)
         if isinstance(node, ast.While):
-            reached = inside = reached or self._binds_inside(node.test)
-            ends = is_true(node.test)
+            inside, ends = reached, is_true(node.test)
         else:
-            reached = reached or self._binds_inside(node.iter)
             inside, ends = reached or self._is_target(node.target), False
         breaks: list[bool] = []
         self._breaks.append(breaks)
@@ -212,24 +204,11 @@ class Run:
         return all(breaks) and (ends or self._block(node.orelse, reached))
 
     def _with(self, node: ast.With | ast.AsyncWith, reached: bool) -> bool:
-        entered = reached or any(
-            self._binds_inside(item.context_expr) or self._is_target(item.optional_vars)
-            for item in node.items
-        )
+        entered = reached or any(self._is_target(item.optional_vars) for item in node.items)
         left = self._block(node.body, entered)
         if all(self._mentions.is_passive(item.context_expr) for item in node.items):
             return left
         return left and entered and not self._unbound_in(node)  # it may swallow an error
-
-    def _match(self, node: ast.Match, reached: bool) -> bool:
-        reached = reached or self._binds_inside(node.subject)
-        ends = []
-        for case in node.cases:
-            bound = isinstance(self._goal, str) and self._goal in captured(case.pattern)
-            ends.append(self._block(case.body, reached or bound))
-        last = node.cases[-1]
-        takes_all = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None and not last.guard
-        return all(ends) and (takes_all or reached)
 
     def _class(self, node: ast.ClassDef, reached: bool) -> bool:
         if node is not self._owner:
@@ -254,7 +233,7 @@ class Run:
 
     def _ends_program(self, function: ast.expr) -> bool:
         if isinstance(function, ast.Name) and function.id in ("exit", "quit"):
-            return self._tree.scope(function).lookup(function.id) is None
+            return self._facts.tree.scope(function).lookup(function.id) is None
         return self._facts.resolve(function) in _EXITS
 
     def _unbound_in(self, *nodes: ast.stmt | ast.ExceptHandler) -> bool:
@@ -270,14 +249,10 @@ class Run:
     def _binds(self, node: ast.stmt) -> bool:
         """Return whether a simple statement, or the definition of a function, binds the name."""
         match node:
-            case ast.Assign(targets=targets, value=value):
-                return any(map(self._is_target, targets)) or self._binds_inside(value)
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                return self._is_target(target) or self._binds_inside(value)
-            case ast.AugAssign(target=target, value=value):
-                return self._is_target(target) or self._binds_inside(value)
-            case ast.Expr(value=value):
-                return self._binds_inside(value)
+            case ast.Assign(targets=targets):
+                return any(map(self._is_target, targets))
+            case ast.AnnAssign(target=target, value=ast.expr()):
+                return self._is_target(target)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 return name == self._goal
             case ast.Import(names=names):
@@ -296,18 +271,7 @@ class Run:
                 return name == self._goal
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return any(map(self._is_target, parts))
-            case ast.Starred(value=value):
-                return self._is_target(value)
         return False
-
-    def _binds_inside(self, node: ast.expr) -> bool:
-        """Return whether an expression is `(name := …)`, alone or where it is always evaluated."""
-        if not isinstance(self._goal, str) or not self._facts.source.holds(":="):
-            return False
-        return any(
-            isinstance(each, ast.NamedExpr) and each.target.id == self._goal
-            for each in always_evaluated(node)
-        )
 
 
 def _units(facts: Names, owner: Owner) -> dict[str, list[ast.AST]]:

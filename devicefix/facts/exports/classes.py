@@ -135,26 +135,24 @@ def adds_cuda_method(facts: Facts) -> bool:
     That is an attribute (`Batch.cuda = move`, also by `setattr`), or an item of what becomes a namespace
     (`type("Batch", (), {"cuda": move})`).
     """
-    for path, bindings in facts.tree.attributes.items():
-        if path.endswith(".cuda") and any(_is_function(facts, binding.value) for binding in bindings):
-            return True
+    bound = [
+        each for path in facts.tree.paths_by_name.get("cuda", ()) for each in facts.tree.attributes[path]
+    ]
+    stored = [binding.value for binding in bound]
     for node in facts.tree.nodes_with("cuda"):
         match node:
             case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value="cuda"), value]):
-                stored: list[ast.expr | None] = [value]
-            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value="cuda"))], value=value):
-                stored = [value]
-            case ast.Assign(targets=[ast.Attribute(attr="cuda")], value=value):
-                stored = [value]
+                stored.append(value)
+            case (
+                ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value="cuda"))], value=value)
+                | ast.Assign(targets=[ast.Attribute(attr="cuda")], value=value)
+            ):
+                stored.append(value)
             case ast.Dict(keys=keys, values=values):
-                stored = [value for key, value in zip(keys, values, strict=True) if _is_cuda(key)]
+                stored += [value for key, value in zip(keys, values, strict=True) if _is_cuda(key)]
             case ast.Call(keywords=keywords):
-                stored = [keyword.value for keyword in keywords if keyword.arg == "cuda"]
-            case _:
-                continue
-        if any(_is_function(facts, value) for value in stored):
-            return True
-    return False
+                stored += [keyword.value for keyword in keywords if keyword.arg == "cuda"]
+    return any(_is_function(facts, value) for value in stored)
 
 
 def _is_cuda(key: ast.expr | None) -> bool:

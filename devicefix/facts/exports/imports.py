@@ -54,30 +54,6 @@ def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [module, *(f"{module}{joint}{alias.name}" for alias in node.names if alias.name != "*")]
 
 
-@of_facts(b"cuda", pattern=rb"if\b[^\n]*cuda")
-def guarded_names(facts: Facts) -> frozenset[str]:
-    """Return the names that a file imports from modules, and that it uses only where CUDA is available."""
-    return frozenset(_guarded(facts))
-
-
-def _guarded(facts: Facts) -> Iterable[str]:
-    guarded = "\n".join(_under_tests(facts))
-    for node in facts.tree.imports if guarded else ():
-        if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("torch"):
-            for alias in node.names:
-                reads = facts.tree.reads(alias.name) if alias.asname is None and alias.name in guarded else ()
-                if reads and all(map(facts.is_guarded, reads)):
-                    yield alias.name
-
-
-def _under_tests(facts: Facts) -> Iterable[str]:
-    """Yield the code of the `if` statements whose test names CUDA: to look only there takes less time."""
-    lines = facts.tree.text.splitlines()
-    for node in facts.tree.of_kind(ast.If):
-        if "cuda" in "".join(lines[node.lineno - 1 : node.test.end_lineno]):
-            yield "\n".join(lines[node.lineno - 1 : node.end_lineno])
-
-
 @of_facts(b"try:", b"try ", anywhere=True)
 def tried_names(facts: Facts) -> frozenset[str]:
     """Return the last names of what a `try` statement imports or calls, if it catches such errors."""

@@ -5,26 +5,30 @@ from __future__ import annotations
 import ast
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 from weakref import proxy
 
 from devicefix.facts.fallbacks import Fallbacks
 from devicefix.facts.flow.order import own_nodes
 from devicefix.facts.flow.reaching import reaching
-from devicefix.facts.guards.answers import COUNTS, IMPLYING, at_least_one, falsy
+from devicefix.facts.guards.answers import COUNTS, IMPLYING
+from devicefix.facts.guards.truth import of_no_gpus, of_several, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import backend_name, device_named, device_type, last_name
 
-DEPTH = 8  # how many bindings to follow from one flag to the next
+_DEPTH = 8  # how many bindings to follow from one number, list or device to the next
+_NESTED = 8  # how many flags and functions to follow whose values depend on others
 _BACKENDS_IN_USE = tuple(
     f"{module}.get_backend"
     for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
 )
 _PROPERTIES = ("property", "cached_property")
-_FLAGS = 8  # how many flags to follow that are set where others are true
+_EQUALITIES = (ast.Eq, ast.NotEq)
+_DEVICE_LIKE = re.compile(r"dev(ice)?s?$|device_?(type|name)$", re.I)
 
 
 class Conditions(ABC):
@@ -38,72 +42,104 @@ class Conditions(ABC):
         self.facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
         self.refusals = Refusals(facts)
         self.fallbacks = Fallbacks(facts, self.refusals)
-        self.asked: set[int] = set()  # the flags, by their bindings or site, that are being asked about
-        self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
-        self.flags: dict[tuple[int, int], bool] = {}
+        self._known: dict[object, bool] = {}
+        self._asking: set[object] = set()  # the flags and functions that are being asked about
+        self._guessed: set[object] = set()  # those of them that were taken for false meanwhile
 
     @abstractmethod
     def is_guarded(self, node: ast.AST) -> bool:
         """Return whether `node` is evaluated only where CUDA is available."""
 
-    def implies(self, test: ast.expr, truth: bool = True, depth: int = DEPTH) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind)
+    def implies(self, test: ast.expr, truth: bool = True) -> bool:
         """Return whether `test` being true (or false, with `truth=False`) means that CUDA is available."""
-        if depth == 0:
-            return False
+        return self.without_cuda(test) is (not truth)
+
+    def without_cuda(self, test: ast.expr) -> bool | None:
+        """Return the value of a test where CUDA is not available, None where it depends on more."""
+        return truth(test, self._of_part)
+
+    def _of_part(self, test: ast.expr) -> bool | None:
+        """Return the value of a part of a test where CUDA is not available."""
         match test:
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self.implies(operand, not truth, depth)
-            case ast.BoolOp(op=op, values=values):
-                answers = (self.implies(value, truth, depth) for value in values)
-                return any(answers) if isinstance(op, ast.And) is truth else all(answers)
-            case ast.NamedExpr(value=value):
-                return self.implies(value, truth, depth)
+            case ast.NamedExpr(value=value) | ast.Call(func=ast.Name(id="bool"), args=[value]):
+                return self.without_cuda(value)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self._compared(left, op, right, truth, depth)
-            case ast.IfExp(test=inner, body=body, orelse=orelse) if truth:
-                return self._both(inner, body, orelse, depth)
-            case ast.Call(func=ast.Name(id="bool"), args=[argument]):
-                return self.implies(argument, truth, depth)
-            case ast.Call(func=ast.Name(id="all" | "any" as name), args=[argument]):
-                return self._of_several(name == "all", argument, truth, depth)
+                return self._compared(left, op, right)
+            case ast.Call(func=ast.Name(id="all" | "any" as name), args=[values]):
+                return self._of_several(values, every=name == "all")
+            case ast.Attribute(attr="is_cuda" | "is_cpu" as name) if not self.facts.bindings(test):
+                return name == "is_cpu"
+        return False if self._is_false(test) else None
+
+    def _of_several(self, values: ast.expr, *, every: bool) -> bool | None:
+        match values:
+            case ast.GeneratorExp(elt=element) | ast.ListComp(elt=element):
+                answer = self.without_cuda(element)
+                return answer if answer is every else None  # there may be none
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return of_several(map(self.without_cuda, elements), decisive=not every)
+        return None
+
+    def _is_false(self, test: ast.expr) -> bool:
+        """Return whether an expression is false where CUDA is not available."""
+        match test:
+            case ast.IfExp(test=inner, body=body, orelse=orelse):
+                arms = ((body, True), (orelse, False))  # each is false, or is not taken
+                return all(self._is_falsy(arm) or self.implies(inner, taken) for arm, taken in arms)
             case ast.Call(
                 func=ast.Attribute(attr="startswith", value=value), args=[ast.Constant(value=str(text))]
             ):
-                return truth and text.startswith("cuda") and self._may_be_device(value, depth)
-            case ast.Call():
-                return truth and (self._telling(test, depth - 1) or self.lists_gpus(test, depth - 1))
+                return text.startswith("cuda") and self._may_be_device(value)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
+                name = self.facts.resolve(kind) or ""
+                return name.startswith("torch.cuda.") and name.endswith("Tensor")
+            case ast.Call(func=function):
+                return (
+                    self.facts.resolve(function) in IMPLYING
+                    or self._own_function(function)
+                    or self.lists_gpus(test)
+                )
             case ast.ListComp():
-                return truth and self.lists_gpus(test, depth - 1)
-            case ast.Attribute(attr="is_cuda") if not self.facts.bindings(test):
-                return truth
-            case ast.Attribute(attr="is_cpu") if not self.facts.bindings(test):
-                return not truth
+                return self.lists_gpus(test)
             case ast.Name() | ast.Attribute():
-                return truth and self._flag(test, depth)
+                return self._flag(test)
         return False
 
-    def _of_several(self, every: bool, values: ast.expr, truth: bool, depth: int) -> bool:
-        """Return whether `all(values)` or `any(values)` being true or false means that CUDA is available."""
-        match values:
-            case ast.GeneratorExp(elt=element) | ast.ListComp(elt=element):
-                return every is not truth and self.implies(element, truth, depth)  # there may be none
-            case ast.List(elts=elements) | ast.Tuple(elts=elements) if elements:
-                answers = (self.implies(element, truth, depth) for element in elements)
-                return any(answers) if every is truth else all(answers)
-        return False
+    def _is_falsy(self, value: ast.expr) -> bool:
+        return falsy(value) or self.implies(value)
 
-    def _telling(self, call: ast.Call, depth: int) -> bool:
-        if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
-            kind = self.facts.resolve(call.args[1]) or ""
-            return kind.startswith("torch.cuda.") and kind.endswith("Tensor")
-        return self.facts.resolve(call.func) in IMPLYING or self._own_function(call.func, depth)
+    # -- functions, properties and flags ---------------------------------------------------------------
 
-    def _own_function(self, function: ast.expr, depth: int) -> bool:
+    def _remembered(self, question: object, find: Callable[[], bool]) -> bool:
+        """Return the answer to a question; it is no while it is being asked, or if too many are.
+
+        An answer that depends on such a guess is not kept.
+        """
+        if question in self._known:
+            return self._known[question]
+        if question in self._asking or len(self._asking) == _NESTED:
+            self._guessed |= {question} & self._asking or self._asking
+            return False
+        self._asking.add(question)
+        try:
+            answer = find()
+        finally:
+            self._asking.discard(question)
+            self._guessed &= self._asking
+        return self._kept(answer, question)
+
+    def _kept(self, answer: bool, *questions: object) -> bool:
+        """Keep an answer to some questions, if no guess could change it."""
+        if answer or not self._guessed:
+            self._known.update(dict.fromkeys(questions, answer))
+        return answer
+
+    def _own_function(self, function: ast.expr) -> bool:
         """Return whether a function of the module never returns a true value without CUDA."""
         own = self.refusals.own_function(function)
-        return own is not None and not own.decorator_list and self._never_true(own, depth)
+        return own is not None and not own.decorator_list and self._never_true(own)
 
-    def _own_property(self, node: ast.Attribute, depth: int) -> bool:
+    def _own_property(self, node: ast.Attribute) -> bool:
         """Return whether a property of the class around a place is never true without CUDA."""
         scope = self.facts.tree.scope(node)
         owner = scope.parent if isinstance(scope.node, ast.FunctionDef) else None
@@ -112,78 +148,98 @@ class Conditions(ABC):
         return (
             isinstance(own, ast.FunctionDef)
             and [last_name(each) in _PROPERTIES for each in own.decorator_list] == [True]
-            and depth > 0
-            and self._never_true(own, depth - 1)
+            and self._never_true(own)
         )
 
-    def _never_true(self, own: ast.FunctionDef, depth: int) -> bool:
+    def _never_true(self, own: ast.FunctionDef) -> bool:
         """Return whether a function never returns a true value without CUDA."""
-        if any(map(_has_yield, own.body)):
+        return self._remembered(("never true", own), lambda: self._returns_only_false(own))
+
+    def _returns_only_false(self, own: ast.FunctionDef) -> bool:
+        nodes = {statement: own_nodes(statement) for statement in own.body}
+        if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for found in nodes.values() for node in found):
             return False
-        for statement in own.body:
-            if not self._returns_false(statement, depth):
+        for statement, found in nodes.items():
+            returned = ((node, node.value) for node in found if isinstance(node, ast.Return))
+            if not all(
+                value is None or self._is_falsy(value) or self.is_guarded(node) for node, value in returned
+            ):
                 return False
             if isinstance(statement, ast.If) and _ends_falsely(statement.body[-1]):
-                if self.implies(statement.test, False, depth):
+                if self.implies(statement.test, False):
                     return True
         return True
 
-    def _returns_false(self, statement: ast.stmt, depth: int) -> bool:
-        """Return whether a statement returns nothing that is true without CUDA."""
-        return all(
-            node.value is None
-            or falsy(node.value)
-            or self.implies(node.value, True, depth)
-            or self.is_guarded(node)
-            for node in own_nodes(statement)
-            if isinstance(node, ast.Return)
+    def _flag(self, node: ast.Name | ast.Attribute) -> bool:
+        """Return whether every value that a flag may have here is true only where CUDA is available."""
+        bindings = self.facts.bindings(node)
+        if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
+            return self.facts.others.is_flag(node.attr) or self._own_property(node)
+        near = self._near(node) if isinstance(node, ast.Name) else ()
+        question = ("flag", node if near else id(bindings))
+        holding = near or bindings
+        return bool(holding) and self._remembered(question, lambda: self._set_with_cuda(holding))
+
+    def _near(self, node: ast.Name) -> Sequence[Binding]:
+        """Return the bindings of a name that may hold where it is read, none if all of them may."""
+        found = self.facts.tree.scope(node).lookup(node.id)
+        near = reaching(self.facts.tree, node, found[1]) if found is not None else ()
+        return near if found is not None and len(near) < len(found[1]) else ()
+
+    def _set_with_cuda(self, bindings: Sequence[Binding]) -> bool:
+        """Return whether bindings set a flag, and to what is true only where CUDA is available."""
+        values = [(binding, binding.value) for binding in bindings]
+        return any(value is not None and not falsy(value) for _, value in values) and all(
+            isinstance(binding.node, ast.Delete)  # nothing is read after that
+            if value is None
+            else self._is_falsy(value) or self.is_guarded(binding.node)
+            for binding, value in values
         )
 
-    def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
-        """Return whether `a if t else b` is true only with CUDA: each arm is, is false, or is not taken."""
-        return all(
-            falsy(arm) or self.implies(arm, True, depth) or self.implies(test, taken, depth)
-            for arm, taken in ((body, True), (orelse, False))
-        )
+    # -- devices and backends --------------------------------------------------------------------------
 
-    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
-        value = right.value if isinstance(right, ast.Constant) else text_of(right)
-        if value is None:
-            value = device_type(self.facts, right)
-        if value is not None:
-            if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
-                same = isinstance(op, (ast.Is, ast.Eq))
-                return self.implies(left, truth is (value is same), depth)
-            if isinstance(value, int) and (least := self._least(left, depth)) is not None:
-                return at_least_one(op, value - least, truth)
-            if value == "cuda" and isinstance(op, (ast.Eq, ast.NotEq)):
-                return truth is isinstance(op, ast.Eq) and self._may_be_device(left, depth)
-            if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
-                return truth is isinstance(op, ast.NotEq) and self._type_of_device(left, depth)
-        if isinstance(op, (ast.Eq, ast.NotEq)) and (named := device_named(self.facts, right)) is not None:
-            of_cpu = named == "cpu" and isinstance(left, ast.Attribute) and not self.facts.bindings(left)
-            return (of_cpu or named.startswith("cuda")) and truth is isinstance(
-                op, ast.NotEq if of_cpu else ast.Eq
-            )
-        if isinstance(op, (ast.Eq, ast.NotEq)) and backend_name(self.facts, right) == "nccl":
-            return truth is isinstance(op, ast.Eq) and self._backend_in_use(left)
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool | None:
+        """Return the value of a comparison where CUDA is not available."""
+        match right:
+            case ast.Constant(value=bool(value)):
+                return of_truth(op, self.without_cuda(left), value)
+            case ast.Constant(value=int(value)):
+                least = self.number(left)
+                return None if least is None else of_no_gpus(op, value - least)
+        if isinstance(op, _EQUALITIES):
+            equal = self._is_equal(left, right)
+            return equal if equal is None or isinstance(op, ast.Eq) else not equal
         if isinstance(op, (ast.In, ast.NotIn)) and text_of(left) == "cuda":
-            return truth is isinstance(op, ast.In) and self._may_be_device(right, depth)
-        return False
+            return isinstance(op, ast.NotIn) if self._may_be_device(right) else None
+        return None
+
+    def _is_equal(self, left: ast.expr, right: ast.expr) -> bool | None:
+        """Return whether a device or backend is the one that a literal names, if CUDA is not available."""
+        text = text_of(right) or device_type(self.facts, right)
+        made = device_named(self.facts, right) or ""
+        if text == "cpu":
+            return True if self._type_of_device(left) else None
+        if made == "cpu" and isinstance(left, ast.Attribute) and not self.facts.bindings(left):
+            return True
+        is_false = (
+            made.startswith("cuda")
+            or (text == "cuda" and self._may_be_device(left))
+            or (backend_name(self.facts, right) == "nccl" and self._backend_in_use(left))
+        )
+        return False if is_false else None
 
     def _backend_in_use(self, node: ast.expr) -> bool:
         """Return whether a value is the backend of a process group that exists: NCCL needs CUDA."""
-        value = self.facts.value(node)
-        return self.facts.call(node if value is None else value, *_BACKENDS_IN_USE)
+        return self.facts.call(self.facts.value(node) or node, *_BACKENDS_IN_USE)
 
-    def _may_be_device(self, node: ast.expr, depth: int) -> bool:
+    def _may_be_device(self, node: ast.expr) -> bool:
         """Return whether a node that is "cuda" is so by the user's choice, or where CUDA is available.
 
         A name says so as well: where it is wrong, what other fixes make of its value is what is found.
         """
-        return self._type_of_device(node, depth) or _device_like(node) or self._chosen_outside(node, depth)
+        return self._type_of_device(node) or _device_like(node) or self._chosen_outside(node)
 
-    def _chosen_outside(self, node: ast.expr, depth: int) -> bool:
+    def _chosen_outside(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Return whether only a user says that a node is "cuda": in the environment, or as an argument."""
         match node:
             case ast.Subscript(value=items):
@@ -192,145 +248,91 @@ class Conditions(ABC):
                 return all(
                     isinstance(each, ast.Constant) and "cuda" not in str(each.value) for each in default
                 )
-        values = [binding.value for binding in self.facts.bindings(node)]
-        return (
-            depth > 0
-            and bool(values)
-            and all(value is not None and self._chosen_outside(value, depth - 1) for value in values)
-        )
+        return self._all_values(node, self._chosen_outside, depth)
 
-    def _type_of_device(self, node: ast.expr, depth: int) -> bool:
+    def _type_of_device(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Return whether a node is "cpu" wherever CUDA is not available: `x.device.type`, or a choice.
 
         A `torch.device` is no string: `torch.device("cpu") != "cpu"` is true.
         """
-        if depth == 0:
-            return False
         match node:
             case ast.Attribute(attr="type"):
                 return True
             case ast.Constant(value=str(text)):
                 return text == "cpu" or (text.startswith("cuda") and self.is_guarded(node))
             case ast.IfExp(body=body, orelse=orelse):
-                return self._type_of_device(body, depth - 1) and self._type_of_device(orelse, depth - 1)
+                return self._type_of_device(body, depth) and self._type_of_device(orelse, depth)
             case ast.Call(func=ast.Name(id="str"), args=[argument]):
-                value = self.facts.value(argument)
-                made = argument if value is None else value
-                return (
-                    isinstance(made, ast.Call)
-                    and self.facts.call(made, "torch.device")
-                    and len(made.args) == 1
-                    and self._type_of_device(made.args[0], depth - 1)
-                )
+                match self.facts.value(argument) or argument:
+                    case ast.Call(args=[made]) as call if self.facts.call(call, "torch.device"):
+                        return self._type_of_device(made, depth)
+                return False
+        return self._all_values(node, self._type_of_device, depth)
+
+    def _all_values(self, node: ast.expr, holds: Callable[[ast.expr, int], bool], depth: int) -> bool:
+        """Return whether a name is bound, and something holds for each of its values."""
         values = [binding.value for binding in self.facts.bindings(node)]
-        return bool(values) and all(
-            value is not None and self._type_of_device(value, depth - 1) for value in values
+        return (
+            depth > 0
+            and bool(values)
+            and all(value is not None and holds(value, depth - 1) for value in values)
         )
 
-    def _least(self, node: ast.expr, depth: int) -> int | None:
-        """Return what a number of GPUs is where there are none, None if it is no such number."""
-        return next((least for least in (0, 1) if self.counts_gpus(node, depth, least)), None)
+    # -- numbers of GPUs -------------------------------------------------------------------------------
 
-    def counts_gpus(self, node: ast.expr, depth: int = DEPTH, least: int = 0) -> bool:
-        """Return whether an expression is the number of GPUs, and 0, or `least`, where there are none."""
-        if depth <= 0:
-            return False
+    def counts_gpus(self, node: ast.expr) -> bool:
+        """Return whether an expression is the number of GPUs, and 0 where there are none."""
+        return self.number(node) == 0
+
+    def lists_gpus(self, node: ast.expr) -> bool:
+        """Return whether the length of a list is such a number: `[i for i in range(device_count())]`."""
+        return self.length(node) == 0
+
+    def number(self, node: ast.expr, depth: int = _DEPTH) -> int | None:
+        """Return what a number of GPUs is where there are none: 0 or 1, None if it is no such number."""
         match node:
             case ast.Call(func=ast.Name(id="len"), args=[listed]):
-                return self.lists_gpus(listed, depth - 1, least)
+                return self.length(listed, depth)
             case ast.Call(
                 func=ast.Name(id="max"),
                 args=[number, ast.Constant(value=1)] | [ast.Constant(value=1), number],
-            ) if least:
-                return self.counts_gpus(number, depth - 1)
-            case ast.Call() if least:
-                return False
+            ):
+                return None if self.number(number, depth) is None else 1
             case ast.Call():
-                return self.facts.resolve(node.func) in COUNTS
-        bindings = self.facts.bindings(node)
-        return bool(bindings) and self.facts.once(_all_count_gpus, bindings, self, depth - 1, least)
+                return 0 if self.facts.resolve(node.func) in COUNTS else None
+        return self._common(node, self.number, depth)
 
-    def lists_gpus(self, node: ast.expr, depth: int = DEPTH, least: int = 0) -> bool:
-        """Return whether the length of a list is such a number: `[i for i in range(device_count())]`."""
-        if depth <= 0:
-            return False
+    def length(self, node: ast.expr, depth: int = _DEPTH) -> int | None:
+        """Return the length of a list of GPUs where there are none, None if it is no such list."""
         match node:
-            case ast.ListComp(generators=[ast.comprehension(iter=iterated), *_]):
-                return self.lists_gpus(iterated, depth - 1, least)
-            case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted"), args=[listed]):
-                return self.lists_gpus(listed, depth - 1, least)
+            case (
+                ast.ListComp(generators=[ast.comprehension(iter=inner), *_])
+                | ast.Call(func=ast.Name(id="list" | "tuple" | "sorted"), args=[inner])
+            ):
+                return self.length(inner, depth)
             case ast.Call(func=ast.Name(id="range"), args=[count]):
-                return self.counts_gpus(count, depth - 1, least)
-            case ast.Attribute(attr="default_generators") if not least:
-                return self.facts.resolve(node) == "torch.cuda.default_generators"
-            case ast.Name() | ast.Attribute():
-                bindings = self.facts.bindings(node)
-                return bool(bindings) and self.facts.once(_all_list_gpus, bindings, self, depth - 1, least)
-        return False
+                return self.number(count, depth)
+            case ast.Attribute(attr="default_generators"):
+                return 0 if self.facts.resolve(node) == "torch.cuda.default_generators" else None
+        return self._common(node, self.length, depth)
 
-    def _flag(self, node: ast.expr, depth: int) -> bool:
-        """Return whether every value that a flag may have here is true only where CUDA is available."""
+    def _common(self, node: ast.expr, find: Callable[[ast.expr, int], int | None], depth: int) -> int | None:
+        """Return what is found for each value of a name but those that are false, None if they differ."""
         bindings = self.facts.bindings(node)
-        if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
-            return self.facts.others.is_flag(node.attr) or self._own_property(node, depth)
-        flag = id(bindings)
-        if isinstance(node, ast.Name) and (near := self._near(node)):
-            flag, bindings = id(node), near
-        if not bindings:
-            return False
-        key = flag, depth
-        if key in self.flags:
-            return self.flags[key]
-        if flag in self.asked or len(self.asked) == _FLAGS:
-            self.supposed |= {flag} & self.asked or self.asked
-            return False
-        self.asked.add(flag)
-        try:
-            answer = all(self._set_with_cuda(binding, depth - 1) for binding in bindings) and any(
-                binding.value is not None and not falsy(binding.value) for binding in bindings
-            )
-        finally:
-            self.asked.discard(flag)
-            self.supposed &= self.asked
-        if answer or not self.supposed:
-            self.flags[key] = answer
-        return answer
-
-    def _near(self, node: ast.Name) -> Sequence[Binding]:
-        """Return the bindings of a name that may hold where it is read, none if all of them may."""
-        found = self.facts.tree.scope(node).lookup(node.id)
-        near = reaching(self.facts.tree, node, found[1]) if found is not None else ()
-        return near if found is not None and len(near) < len(found[1]) else ()
-
-    def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
-        if binding.value is None:
-            return isinstance(binding.node, ast.Delete)  # nothing is read after that
-        return (
-            falsy(binding.value) or self.implies(binding.value, True, depth) or self.is_guarded(binding.node)
-        )
+        return self.facts.once(_common_answer, bindings, find, depth - 1) if bindings and depth else None
 
 
-def _all_count_gpus(
-    _facts: Names, bindings: Sequence[Binding], guards: Conditions, depth: int, least: int
-) -> bool:
-    """Return whether a name is bound to the number of GPUs, and to nothing else but what is false."""
-    counts = [binding.value for binding in bindings if binding.value is None or not falsy(binding.value)]
-    return bool(counts) and all(
-        value is not None and guards.counts_gpus(value, depth, least) for value in counts
-    )
+def _common_answer(
+    _facts: Names, bindings: Sequence[Binding], find: Callable[[Any, int], int | None], depth: int
+) -> int | None:
+    values = (binding.value for binding in bindings if binding.value is None or not falsy(binding.value))
+    found = {None if value is None else find(value, depth) for value in values}
+    return found.pop() if len(found) == 1 else None
 
 
-def _all_list_gpus(
-    _facts: Names, bindings: Sequence[Binding], guards: Conditions, depth: int, least: int
-) -> bool:
-    """Return whether a name is bound to lists whose length is the number of GPUs."""
-    return all(
-        binding.value is not None and guards.lists_gpus(binding.value, depth, least) for binding in bindings
-    )
-
-
-def _has_yield(statement: ast.stmt) -> bool:
-    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(statement))
+def falsy(node: ast.expr) -> bool:
+    """Check whether an expression is a literal that is false."""
+    return isinstance(node, ast.Constant) and not node.value
 
 
 def _ends_falsely(last: ast.stmt) -> bool:
@@ -342,7 +344,8 @@ def _ends_falsely(last: ast.stmt) -> bool:
 
 def _device_like(node: ast.expr) -> bool:
     """Return whether a node is a name or attribute that is called a device, or `str(...)` of one."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
-        return _device_like(node.args[0])
+    match node:
+        case ast.Call(func=ast.Name(id="str"), args=[inner, *_]):
+            return _device_like(inner)
     name = dotted(node)
-    return name is not None and bool(re.search(r"dev(ice)?s?$|device_?(type|name)$", name, re.I))
+    return name is not None and _DEVICE_LIKE.search(name) is not None

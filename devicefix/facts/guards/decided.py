@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from abc import ABC
 
-from devicefix.facts.guards.answers import ASKS, COUNTS, of_any_count
+from devicefix.facts.guards.answers import ASKS, COUNTS
 from devicefix.facts.guards.conditions import Conditions
+from devicefix.facts.guards.truth import of_any_count, of_truth, truth
 
 
 class Decided(Conditions, ABC):
@@ -14,28 +15,19 @@ class Decided(Conditions, ABC):
 
     def settled(self, test: ast.expr) -> bool | None:
         """Return the value of a test on every machine with CUDA, None where it depends on more."""
-        match test:
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner = self.settled(operand)
-                return None if inner is None else not inner
-            case ast.BoolOp(op=op, values=values):
-                answers = [self.settled(value) for value in values]
-                decisive = isinstance(op, ast.Or)
-                if decisive in answers:
-                    return decisive
-                return None if None in answers else not decisive
-            case ast.Compare(
-                left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool(value))]
-            ):
-                inner = self.settled(left)
-                return None if inner is None else inner is value
+        return truth(test, self._with_cuda)
+
+    def _with_cuda(self, part: ast.expr) -> bool | None:
+        match part:
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=bool(value))]):
+                return of_truth(op, self.settled(left), value)
             case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(value))]):
                 # Of a variable it may depend on more: what is refused here would be 0 later.
                 return of_any_count(op, value) if self.facts.call(left, *COUNTS) else None
             case ast.Call():
-                return True if self.facts.resolve(test.func) in (*ASKS, *COUNTS) else None
+                return True if self.facts.call(part, *ASKS, *COUNTS) else None
             case ast.Name():
-                bound = self.facts.value(test)
+                bound = self.facts.value(part)
                 return self.settled(bound) if isinstance(bound, ast.Call) else None
         return None
 

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import takewhile
 
 from devicefix.facts.guards.answers import ASKS, VERSION
-from devicefix.facts.guards.conditions import DEPTH
 from devicefix.facts.guards.decided import Decided
 from devicefix.facts.names import Names
-from devicefix.facts.refusals import returns, skips
+from devicefix.facts.refusals import returns
 from devicefix.facts.scopes import dotted
 
 _SKIPS = re.compile(
@@ -31,26 +31,22 @@ class Guards(Decided):
 
     def __init__(self, facts: Names) -> None:
         super().__init__(facts)
-        self.known: dict[ast.AST, bool] = {}
-        self.arms: dict[tuple[ast.AST, bool], bool] = {}
-        self.behind: dict[ast.AST, set[ast.expr]] = {}
-        self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
+        self._tails: dict[ast.BoolOp, set[ast.expr]] = {}
+        self._left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Return whether `node` is evaluated only where CUDA is available."""
         answer = False
         inside: list[ast.AST] = []
         for child, parent in self.facts.tree.ancestors(node):
-            if child in self.known:
-                answer = self.known[child]
+            if child in self._known:
+                answer = self._known[child]
                 break
             inside.append(child)
             if self._only_with_cuda(child, parent):
                 answer = True
                 break
-        if answer or not self.supposed:
-            self.known.update(dict.fromkeys(inside, answer))
-        return answer
+        return self._kept(answer, *inside)
 
     @cached_property
     def lines(self) -> frozenset[int]:
@@ -122,55 +118,26 @@ class Guards(Decided):
             return True
         if parent in self._marked and getattr(child, "name", "").lower().startswith("test"):
             return True
-        if isinstance(child, ast.FunctionDef) and (child.name in self._waiting or self._gets_skipped(child)):
-            return True
-        if isinstance(parent, ast.Module) and self._is_called_with_cuda(child):
-            return True
         return self._left_before(child, parent)
-
-    def _is_called_with_cuda(self, child: ast.stmt) -> bool:
-        """Return whether all files that use a function or class do so only where CUDA is available."""
-        if not isinstance(child, (ast.FunctionDef, ast.ClassDef)) or not self.facts.others.is_only_guarded(
-            child.name
-        ):
-            return False
-        self.known[child] = False  # also for what uses itself
-        uses = (use for use in self.facts.tree.reads(child.name) if not _is_within(use, child))
-        return all(map(self.is_guarded, uses))
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""
-        key = node, truth
-        answer = self.arms.get(key)
-        if answer is None:
-            # A guard against a refusal goes, with the refusal.
-            goes = isinstance(node, ast.If) and self.refusal(node) is not None
-            answer = not goes and self.implies(node.test, truth)
-            if answer or not self.supposed:
-                self.arms[key] = answer
-        return answer
+        arm = node, truth
+        if arm in self._known:
+            return self._known[arm]
+        # A guard against a refusal goes, with the refusal.
+        goes = isinstance(node, ast.If) and self.refusal(node) is not None
+        return self._kept(not goes and self.implies(node.test, truth), arm)
 
     def _behind(self, node: ast.BoolOp) -> set[ast.expr]:
         """Return the values of an `and` or `or` after the first one that implies CUDA."""
-        found = self.behind.get(node)
-        if found is None:
-            implied = (self.implies(value, isinstance(node.op, ast.And)) for value in node.values)
-            first = next((index for index, answer in enumerate(implied) if answer), len(node.values))
-            found = set(node.values[first + 1 :])
-            if not self.supposed:
-                self.behind[node] = found
+        if node in self._tails:
+            return self._tails[node]
+        before = takewhile(lambda value: not self.implies(value, isinstance(node.op, ast.And)), node.values)
+        found = set(node.values[len(list(before)) + 1 :])
+        if not self._guessed:
+            self._tails[node] = found
         return found
-
-    @cached_property
-    def _waiting(self) -> set[str]:
-        """Return the functions that torch calls only once CUDA is in use."""
-        return {
-            argument.id
-            for node in self.facts.tree.nodes_with("_lazy_call")
-            if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_lazy_call")
-            for argument in node.args
-            if isinstance(argument, ast.Name)
-        }
 
     def _skips(self, decorator: ast.expr) -> bool:
         """Return whether a decorator skips a test without CUDA."""
@@ -210,13 +177,14 @@ class Guards(Decided):
 
     def _left_in(self, block: list[ast.stmt]) -> int:
         """Return the line of the statement that leaves a block without CUDA."""
-        line = self.left.get(id(block))
-        if line is None:
-            self.left[id(block)] = _NEVER  # a test may ask for a value in the block
-            line = next((statement.lineno for statement in block if self._leaves(statement)), _NEVER)
-            self.left[id(block)] = line
-            if self.supposed:
-                del self.left[id(block)]
+        key = id(block)
+        if key in self._left:
+            return self._left[key]
+        self._left[key] = _NEVER  # a test may ask for a value in the block
+        line = next((statement.lineno for statement in block if self._leaves(statement)), _NEVER)
+        self._left[key] = line
+        if self._guessed:
+            del self._left[key]
         return line
 
     def _leaves(self, statement: ast.stmt) -> bool:
@@ -228,86 +196,25 @@ class Guards(Decided):
                 return returns(body) or (
                     last is not None and self._is_handled(last, self.refusals.error_of(last))
                 )
-        return self._skips_test(statement)
+        return False
 
     def _is_handled(self, refusal: ast.stmt, error: str | None) -> bool:
         """Return whether the error of a refusal leads to the program's path without CUDA."""
         return self.fallbacks.of(refusal, error) is not None
 
-    def _skips_test(self, statement: ast.stmt) -> bool:
-        """Return whether a statement skips the test around it without CUDA, by a call or itself."""
-        match statement:
-            case ast.If(test=test, body=body):
-                return self.implies(test, False) and skips(body)
-            case ast.Expr(value=ast.Call(func=function)):
-                own = self.refusals.own_function(function)
-                return own is not None and own in self._skipping
-        return False
-
-    @cached_property
-    def _skipping(self) -> set[ast.FunctionDef]:
-        """The functions of the module that skip the test that calls them without CUDA."""
-        blocks = (self.facts.tree.parents.get(node) for node in self.facts.tree.nodes_with("skip", "Skip"))
-        tests = (node for node in blocks if isinstance(node, ast.If) and self._skips_test(node))
-        functions = (self.facts.tree.parents[node] for node in tests)
-        return {node for node in functions if isinstance(node, ast.FunctionDef)}
-
-    def _gets_skipped(self, test: ast.FunctionDef) -> bool:
-        """Return whether a test gets a fixture that skips it without CUDA.
-
-        https://docs.pytest.org/en/stable/how-to/fixtures.html
-        """
-        names = {each.arg for each in test.args.args} & self._fixtures.keys()
-        if test.name.startswith("test"):
-            names |= self._automatic
-        return any(self._skips_test(each) for name in names for each in self._fixtures[name].body)
-
-    @cached_property
-    def _automatic(self) -> set[str]:
-        """The fixtures of the module that each of its tests gets."""
-        return {
-            name
-            for name, function in self._fixtures.items()
-            if isinstance(self.facts.tree.parents[function], ast.Module)
-            for decorator in function.decorator_list
-            if isinstance(decorator, ast.Call)
-            for keyword in decorator.keywords
-            if keyword.arg == "autouse" and getattr(keyword.value, "value", False) is True
-        }
-
-    @cached_property
-    def _fixtures(self) -> dict[str, ast.FunctionDef]:
-        """The fixtures of the module."""
-        return {
-            function.name: function
-            for node in self.facts.tree.nodes_with("fixture")
-            if isinstance(function := self.facts.tree.parents.get(node), ast.FunctionDef)
-            and node in function.decorator_list
-            and (dotted(node.func if isinstance(node, ast.Call) else node) or "").endswith("fixture")
-        }
-
 
 class Built(Guards):
     """The guards that imply that torch is built with CUDA: `torch.version.cuda` is not None."""
 
-    def implies(self, test: ast.expr, truth: bool = True, depth: int = DEPTH) -> bool:
-        """Return whether `test` being true (or false, with `truth=False`) means that torch has CUDA."""
+    def _of_part(self, test: ast.expr) -> bool | None:
         match test:
-            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]) if self._is_version(
-                left
-            ):
-                return truth is isinstance(op, (ast.IsNot, ast.NotEq))
-            case ast.Name() | ast.Attribute() if self._is_version(test):
-                return truth
-        return super().implies(test, truth, depth)
-
-    def _is_version(self, node: ast.expr) -> bool:
-        return self.facts.resolve(node) == VERSION
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]):
+                if self.facts.resolve(left) == VERSION:
+                    return isinstance(op, (ast.Is, ast.Eq))
+            case ast.Name() | ast.Attribute() if self.facts.resolve(test) == VERSION:
+                return False
+        return super()._of_part(test)
 
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
-
-
-def _is_within(use: ast.expr, definition: ast.stmt) -> bool:
-    return definition.lineno <= use.lineno <= (definition.end_lineno or definition.lineno)

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from devicefix.facts.exports import Export
-from devicefix.facts.exports.imports import guarded_names, tried_names
-from devicefix.facts.exports.shared import cuda_extensions, names_read
+from devicefix.facts.exports.imports import tried_names
+from devicefix.facts.exports.shared import cuda_extensions
 from devicefix.facts.exports.texts import attributes_set
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import Questions, remembered
@@ -92,54 +92,9 @@ class Files(Questions):
     @remembered
     def is_circular(self, path: str) -> bool:
         """Return whether a file is in a circle of imports: others may call it while it is imported."""
-        return os.path.normpath(path) in self._circular
-
-    @cached_property
-    def _circular(self) -> frozenset[str]:
-        """The files in circles of imports, and those that lead from one circle to another."""
-        return _endless(self._imported, self._importers) & _endless(self._importers, self._imported)
-
-    @remembered
-    def is_only_guarded(self, path: str, name: str) -> bool:
-        """Return whether other files use a name of the file at `path`, and only where CUDA is available.
-
-        A package that imports the name passes it on to the files that import the package.
-        """
-        todo, seen, found = [os.path.normpath(path)], set[str](), False
-        if not any(name in names for file, names in self.exporting(guarded_names, name)):
-            return False  # this is soon known of most names
-        while todo:
-            file = todo.pop()
-            if file in seen:
-                continue
-            seen.add(file)
-            for each in self._importers.get(file, ()):
-                importer = self.files[each]
-                if name not in importer.imported_names:
-                    if self._has_module(importer, file) or self._reads_by_star(importer, name):
-                        return False
-                elif name in importer.export(guarded_names):
-                    found = True
-                elif os.path.basename(each) == "__init__.py":
-                    todo.append(each)
-                else:
-                    return False
-        return found
-
-    def _has_module(self, importer: ProjectFile, file: str) -> bool:
-        """Return whether a file imports another as a whole, and may read any attribute of it."""
-        names = {_module_name(file), ""}  # `from . import x` has no last part
-        if names.isdisjoint(importer.imported_names):
-            return False  # this is soon known of most files
-        return any(
-            not any(other.startswith(f"{module}.") for other in importer.imports)
-            for module in importer.imports
-            if (found := self.find(importer.path, module)) is not None and found.normal == file
-        )
-
-    def _reads_by_star(self, importer: ProjectFile, name: str) -> bool:
-        """Return whether a file may read a name that a star import brings."""
-        return bool(importer.star_imports) and name in importer.export(names_read)
+        path = os.path.normpath(path)
+        imported = self._imported.get(path, set()) - {path}
+        return path in closure(imported, self._imported)
 
     @remembered
     def is_set_elsewhere(self, path: str, name: str) -> bool:
@@ -186,30 +141,16 @@ class Files(Questions):
         if not self._cuda_extensions:  # that is soon known of a file that is checked alone
             return {}
         file = self.file(path)
-        imports = file.imports if file is not None else ()
-        # An import begins with the first part of a module's name, a relative one with the last.
-        named = (name for name in imports if name.lstrip(".").partition(".")[0] in self._parts_of_extensions)
-        read = {name: absolute(path, name) for name in named}
         return {
             name: extension
-            for name, (whole, is_relative) in read.items()
+            for name in (file.imports if file is not None else ())
             for extension in self._cuda_extensions
-            if (
-                f".{whole}".endswith(f".{extension}")
-                if is_relative
-                else f"{whole}.".startswith(f"{extension}.")
-            )
+            if _reads_extension(path, name, extension)
         }
 
     @cached_property
     def _cuda_extensions(self) -> frozenset[str]:
         return frozenset().union(*(names for _, names in self.exporting(cuda_extensions)))
-
-    @cached_property
-    def _parts_of_extensions(self) -> frozenset[str]:
-        """The first and last parts of the names of the extensions."""
-        names = (name.split(".") for name in self._cuda_extensions)
-        return frozenset(part for parts in names for part in (parts[0], parts[-1]))
 
     def find(self, path: str, module: str) -> ProjectFile | None:
         """Return the file that an import in the file at `path` reads, if it is one of the project's."""
@@ -227,17 +168,17 @@ class Files(Questions):
         """Return the file that an import reads, of those whose names end as the module's."""
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
-        # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
+        # The nearest one, from the end of the path: that is ten times as fast as to look in each folder.
         folder = os.path.join(os.path.dirname(path), "")
         stem = module.replace(".", os.sep)
-        found = [
+        nearest = [
             (len(file) - len(end), file)
             for end in (f"{stem}.py", os.path.join(stem, "__init__.py"))
             for file in named
             if file.endswith(end) and folder.startswith(file[: len(file) - len(end)])
             if (len(file) == len(end) or file[-len(end) - 1] == os.sep) and file != path
         ]
-        return self.files[max(found, key=lambda each: each[0])[1]] if found else None
+        return self.files[max(nearest)[1]] if nearest else None
 
     @cached_property
     def _named(self) -> dict[str, list[str]]:
@@ -286,44 +227,32 @@ def _module_name(path: str) -> str:
     return folder if name == "__init__" and folder else name
 
 
-def _endless(following: Mapping[str, set[str]], previous: Mapping[str, set[str]]) -> frozenset[str]:
-    """Return what has something that follows it without end; what only follows itself has not."""
-    left = {each: len(found - {each}) for each, found in following.items()}
-    ends = [each for each, number in left.items() if not number]
-    while ends:
-        last = ends.pop()
-        for each in previous.get(last, set()) - {last}:
-            left[each] -= 1
-            if not left[each]:
-                ends.append(each)
-    return frozenset(each for each, number in left.items() if number)
-
-
 def candidates(path: str, module: str) -> Iterator[str]:
-    """Return the paths where an imported module may be: in the importing file's folder, or further up."""
-    level = len(module) - len(module.lstrip("."))
-    parts = [part for part in module.split(".") if part]
-    folder = os.path.dirname(os.path.normpath(path))
-    for _ in range(level - 1):
-        folder = os.path.dirname(folder)
-    if not parts:
-        yield os.path.normpath(os.path.join(folder, "__init__.py"))
-    while parts:
-        stem = os.path.join(folder, *parts)
-        yield os.path.normpath(f"{stem}.py")
-        yield os.path.normpath(os.path.join(stem, "__init__.py"))
-        if level or not folder or folder == os.path.dirname(folder):
+    """Yield the paths where an imported module may be: in the importing file's folder, or further up."""
+    level, folders, names = _parts(path, module)
+    while True:
+        stem = os.sep.join((*folders, *names))
+        if names:
+            yield f"{stem}.py"
+        yield os.path.join(stem, "__init__.py")
+        if level or folders in ([], [""]):
             return
-        folder = os.path.dirname(folder)
+        folders.pop()
 
 
-def absolute(path: str, module: str) -> tuple[str, bool]:
-    """Return the dotted path of an import, of a relative one to its first module, and whether it is one."""
+def _parts(path: str, module: str) -> tuple[int, list[str], list[str]]:
+    """Return the number of dots before an imported module, the folders that it is in, and its names."""
     level = len(module) - len(module.lstrip("."))
+    folders = os.path.normpath(path).split(os.sep)[: -max(level, 1)]
+    return level, folders, [name for name in module.split(".") if name]
+
+
+def _reads_extension(path: str, module: str, extension: str) -> bool:
+    """Return whether an import reads a compiled module, as `module` or `.module`, or something in it."""
+    level, folders, names = _parts(path, module)
     if not level:
-        return module, False
-    folders = os.path.normpath(path).split(os.sep)[:-level]
-    return ".".join((*folders, module[level:].partition(".")[0])), True
+        return f"{module}.".startswith(f"{extension}.")
+    return f".{'.'.join((*folders, *names[:1]))}".endswith(f".{extension}")
 
 
 def closure(start: Iterable[str], following: Mapping[str, set[str]]) -> frozenset[str]:

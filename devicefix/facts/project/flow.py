@@ -294,9 +294,6 @@ class View(Others):
     def is_pure(self, name: str) -> bool:  # noqa: D102
         return self._project.is_pure(self.path, name)
 
-    def is_only_guarded(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_only_guarded(self.path, name)
-
     def passed(self, function: str, parameter: str, position: int) -> Sequence[str]:  # noqa: D102
         return self._project.passed(self.path, function, parameter, position)
 
