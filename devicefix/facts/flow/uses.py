@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from devicefix.facts.copies.binding import Pair, bound_by
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
 from devicefix.facts.flow.kinds.objects import names_of_fields
+from devicefix.facts.flow.parameters import positional
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
@@ -336,12 +337,9 @@ class Uses:
         function = self._function(call.func)
         if function is None or any(isinstance(argument, ast.Starred) for argument in call.args):
             return
-        arguments = function.args
-        plain = [*arguments.posonlyargs, *arguments.args]
-        if isinstance(self.tree.parents[function], ast.ClassDef) and not function.decorator_list:
-            plain = plain[1:]  # self
+        plain = positional(self.tree, function)
         if isinstance(position, str):
-            named = (arg for arg in (*plain, *arguments.kwonlyargs) if arg.arg == position)
+            named = (arg for arg in (*plain, *function.args.kwonlyargs) if arg.arg == position)
             yield from (each for arg in named for each in self._argument(function, arg))
         elif position < len(plain):
             yield from self._argument(function, plain[position])

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from devicefix.facts.flow.destinations.places import SHOWS, Function, Layers, Use, text_of_literal
 from devicefix.facts.flow.destinations.stores import Stores
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
+from devicefix.facts.flow.parameters import positional
 from devicefix.facts.flow.sinks import Place, load_location, maps_to_cuda, takes_device
 from devicefix.facts.names import option_names
-from devicefix.facts.scopes import dotted
+from devicefix.facts.scopes import dotted, with_defaults
 from devicefix.facts.values import last_name
 
 _SAME = {
@@ -179,9 +180,7 @@ class Arguments(Stores, ABC):
             self._constructor(function, place, layers)
             return
         arguments = function.args
-        parameters = [*arguments.posonlyargs, *arguments.args]
-        if isinstance(self.tree.parents.get(function), ast.ClassDef) and not _is_static(function):
-            parameters = parameters[1:]
+        parameters = positional(self.tree, function)
         scope = self.tree.scopes.get(function) or self.tree.scope(
             function.body if isinstance(function, ast.Lambda) else function.body[0]
         )
@@ -216,11 +215,7 @@ class Arguments(Stores, ABC):
         """Follow the default of a parameter into the function."""
         owner = self.tree.parents[arguments]
         assert isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        plain = [*arguments.posonlyargs, *arguments.args]
-        if node in arguments.defaults:
-            parameter = plain[arguments.defaults.index(node) - len(arguments.defaults)]
-        else:
-            parameter = arguments.kwonlyargs[arguments.kw_defaults.index(node)]
+        parameter = next(arg for arg, default in with_defaults(arguments) if default is node)
         scope = self.tree.scopes.get(owner) or self.tree.scope(owner.body)  # type: ignore[arg-type]
         self._name(scope, parameter.arg, layers)
 
@@ -263,11 +258,6 @@ class Arguments(Stores, ABC):
             self._reach_place(("call", name), self.destinations.calls(name), layers)
         else:
             self.use |= Use.UNKNOWN
-
-
-def _is_static(function: Function) -> bool:
-    decorators = [] if isinstance(function, ast.Lambda) else function.decorator_list
-    return any(last_name(decorator) == "staticmethod" for decorator in decorators)
 
 
 def _applied(call: ast.Call, place: Place | None) -> tuple[ast.expr, Place | None]:
