@@ -129,11 +129,14 @@ def _arguments(facts: Facts) -> Iterator[ast.expr]:
 
 def _name_of(value: ast.expr) -> str:
     """Return the name, attribute, key or function that a value is read from; empty for anything else."""
+    return key_read(value) or last_name(value.func if isinstance(value, ast.Call) else value)
+
+
+def key_read(value: ast.expr) -> str:
+    """Return the attribute or key that an expression reads, empty if it reads none."""
     match value:
-        case ast.Subscript(slice=ast.Constant(value=str(key))):
+        case ast.Subscript(slice=ast.Constant(value=str(key))) | ast.Attribute(attr=key):
             return key
         case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
             return key
-        case ast.Call(func=function):
-            return last_name(function)
-    return last_name(value)
+    return ""
