@@ -13,7 +13,8 @@ from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.destinations import Destinations
-from devicefix.facts.flow.uses import Uses, Variable
+from devicefix.facts.flow.steps import Variable
+from devicefix.facts.flow.uses import Uses
 from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.values import literal_index

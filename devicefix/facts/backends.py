@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.flow.sinks import Place
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.values import backend_name, last_name
-
-Place = int | str  # the position of an argument, or its keyword
 
 # The functions that take a backend, each with its position among the arguments and its keyword:
 # https://docs.pytorch.org/docs/stable/distributed.html, https://deepspeed.readthedocs.io/en/latest/initialize.html,

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.facts.flow.sinks import device_values
+from devicefix.facts.flow.sinks import device_values, key_read
 from devicefix.facts.flow.sources import How, Source, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
@@ -19,8 +19,6 @@ _LOADERS = {
 }  # fmt: skip
 _MAIN = "hydra.main"
 _LOADING = re.compile(r"yaml|json\.load|toml|OmegaConf|hydra")
-_LOADING_NAMES = {*_LOADERS, _MAIN}
-_LIBRARIES = {name.partition(".")[0] for name in _LOADING_NAMES}
 _CHANGING = re.compile("update|merge|setdefault|__setitem__")
 _STEPS = 12  # bindings, calls and keys between a value and the file that it is read from
 
@@ -31,37 +29,18 @@ def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:
     Yields:
         The expression, the key, and whether the user may give the value in another way than by the file.
     """
-    if not _LOADING.search(facts.source.text) or not _loads(facts):
+    if not _LOADING.search(facts.source.text):
         return
     seen: set[ast.expr] = set()
     configurations = _Configurations(facts)
     for passed in device_values(facts):
         for value in _origins(facts, passed):
-            key = _key(value)
+            key = key_read(value)
             if key and value not in seen and not facts.is_guarded(passed):
                 seen.add(value)
                 way = configurations.way(value)
                 if way is not None:
                     yield value, key, configurations.is_mixed(way)
-
-
-def _loads(facts: Facts) -> bool:
-    """Return whether a module imports what loads a configuration, and names it."""
-    for statement in facts.tree.imports:
-        module = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
-        for alias in statement.names:
-            name = f"{module}{alias.name}" if alias.name != "*" else module
-            if not (module or alias.asname):
-                name = name.partition(".")[0]  # `import yaml.loader` binds `yaml`
-            if name.partition(".")[0] in _LIBRARIES and any(
-                each.startswith(name) and _last(each) in facts.tree.text for each in _LOADING_NAMES
-            ):
-                return True
-    return False
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
@@ -71,16 +50,6 @@ def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
     if any(cpu(facts, value) for value in values):
         return []
     return [passed, *values]
-
-
-def _key(value: ast.expr) -> str:
-    """Return the key that an expression reads, empty if it reads none."""
-    match value:
-        case ast.Subscript(slice=ast.Constant(value=str(key))) | ast.Attribute(attr=key):
-            return key
-        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
-            return key
-    return ""
 
 
 class _Configurations:

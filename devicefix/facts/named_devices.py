@@ -6,6 +6,7 @@ import ast
 from itertools import islice
 
 from devicefix.facts.flow.sinks import turns_off
+from devicefix.facts.flow.steps import text_of_literal
 from devicefix.facts.module import Facts
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import with_defaults
@@ -47,7 +48,7 @@ def names_device(facts: Facts, value: ast.expr) -> bool:  # noqa: C901, PLR0911 
         case ast.arguments():
             return any(value is default and device_name(arg.arg) for arg, default in with_defaults(parent))
         case ast.Dict(keys=keys, values=values) if values[place := facts.tree.place(value)] is value:
-            return device_name(_text(keys[place]))
+            return device_name(text_of_literal(keys[place]))
         case ast.Return():
             function = facts.tree.scope(parent).node
             return isinstance(function, ast.FunctionDef) and device_name(function.name)
@@ -80,18 +81,22 @@ def _in_list(facts: Facts, items: ast.AST, value: ast.expr) -> bool:
 
 
 def _is_named(target: ast.expr) -> bool:
-    return device_name(_text(target.slice) if isinstance(target, ast.Subscript) else last_name(target))
+    return device_name(
+        text_of_literal(target.slice) if isinstance(target, ast.Subscript) else last_name(target)
+    )
 
 
 def _mentions_device(call: ast.Call) -> bool:
     """Return whether an argument of a call is the name of a device option, such as `"--device"`."""
-    return any(device_name(_text(argument).lstrip("-")) for argument in call.args)
+    return any(device_name(text_of_literal(argument).lstrip("-")) for argument in call.args)
 
 
 def _offers_both(call: ast.Call) -> bool:
     """Return whether an argument of a call is a list of choices with `"cuda"` and `"cpu"`."""
     arguments = (*call.args, *(keyword.value for keyword in call.keywords))
-    lists = (set(map(_text, node.elts)) for node in arguments if isinstance(node, (ast.List, ast.Tuple)))
+    lists = (
+        set(map(text_of_literal, node.elts)) for node in arguments if isinstance(node, (ast.List, ast.Tuple))
+    )
     return any(items >= {"cuda", "cpu"} for items in lists)
 
 
@@ -140,7 +145,3 @@ def collapses(facts: Facts, value: ast.expr) -> str | None:
 
 def _holds_cpu(facts: Names, elements: list[ast.expr]) -> bool:
     return any(cpu(facts, each) for each in elements)
-
-
-def _text(node: ast.expr | None) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

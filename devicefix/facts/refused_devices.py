@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.parameters import Parameter
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.values import backend_name, cpu, device_type, last_name
 
@@ -18,33 +20,14 @@ _MAY_BE_CPU = {Kind.CPU, Kind.DEVICE}
 _REFUSING = ("raise", "assert", "exit(")
 _NAMES = ('"cpu', "'cpu", '"cuda', "'cuda")
 _COMPARED = re.compile(r"[=!]=| in\b")
-_STEPS = 4  # from a value to the parameter that it is
-_CALLS = 3  # functions of the module that pass on a parameter
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-_Parameter = tuple[_Function, str]
+_STEPS = 7  # from a value to a parameter, also one of a function that passes it on
 
 
-def refused_parameters(facts: Facts) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield the functions that end the program where a parameter is the CPU, perhaps by a call of another.
-
-    Yields:
-        The name of the function, or of the class for `__init__`; the name of the parameter and its position.
-    """
-    text = facts.tree.text
-    if not any(word in text for word in _REFUSING):
-        return
-    found: dict[_Parameter, None] = {}
-    for value in _checked(facts):
-        parameter = _parameter(facts, value, _STEPS)
-        if parameter is not None:
-            found[parameter] = None
-    new = list(found)
-    for _ in range(_CALLS):
-        new = [each for parameter in new for each in _passed_to(facts, *parameter) if each not in found]
-        found.update(dict.fromkeys(new))
-    for parameter in found:
-        yield from _place(facts, *parameter)
+def refused_parameters(facts: Facts) -> frozenset[Parameter]:
+    """Return the parameters with which functions end the program on the CPU, perhaps by a call of another."""
+    if not any(word in facts.tree.text for word in _REFUSING):
+        return frozenset()
+    return Sources(facts, How.BOUND | How.PASSED | How.NAMED, _STEPS).parameters(_checked(facts))
 
 
 def _checked(facts: Facts) -> Iterator[ast.expr]:
@@ -58,58 +41,6 @@ def _checked(facts: Facts) -> Iterator[ast.expr]:
                 for part in ast.walk(side):
                     if isinstance(part, ast.Name | ast.Attribute) and is_refused(facts, part):
                         yield part
-
-
-def _parameter(facts: Facts, value: ast.expr, steps: int) -> _Parameter | None:
-    """Return the function and the parameter that an expression gets its value from, or None."""
-    found = facts.tree.scope(value).lookup(value.id) if isinstance(value, ast.Name) else None
-    if found is not None and any(binding.parameter for binding in found[1]):
-        function = found[0].node
-        return (function, value.id) if isinstance(function, _Function) else None  # type: ignore[attr-defined]
-    match value:
-        case ast.Name() | ast.Attribute() if (origin := facts.value(value)) is not None:
-            pass
-        case ast.Attribute(attr="type", value=origin):
-            pass
-        case ast.Call(args=[origin]) if facts.call(value, "torch.device") or last_name(value.func) == "str":
-            pass
-        case _:
-            return None
-    return _parameter(facts, origin, steps - 1) if steps else None
-
-
-def _place(facts: Facts, function: _Function, name: str) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield the name by which a function is called, with a parameter and its position."""
-    called, parameters = _called(facts, function)
-    for position, parameter in enumerate(parameters):
-        if parameter.arg == name:
-            yield called, (name, position)
-    if any(parameter.arg == name for parameter in function.args.kwonlyargs):
-        yield called, (name, -1)
-
-
-def _called(facts: Facts, function: _Function) -> tuple[str, Sequence[ast.arg]]:
-    """Return the name by which a function is called, and its parameters by position."""
-    owner = facts.tree.parents.get(function)
-    parameters = [*function.args.posonlyargs, *function.args.args]
-    if not isinstance(owner, ast.ClassDef):
-        return function.name, parameters
-    return owner.name if function.name == "__init__" else function.name, parameters[1:]
-
-
-def _passed_to(facts: Facts, function: _Function, name: str) -> Iterator[_Parameter]:
-    """Yield the parameters that functions of the module pass on as a parameter of another."""
-    called, parameters = _called(facts, function)
-    names = [parameter.arg for parameter in parameters]
-    for node in facts.tree.nodes_with(f"{called}("):
-        if isinstance(node, ast.Call) and last_name(node.func) == called:
-            given = [keyword.value for keyword in node.keywords if keyword.arg == name]
-            if name in names:
-                given += node.args[names.index(name) :][:1]
-            for value in given:
-                parameter = _parameter(facts, value, _STEPS)
-                if parameter is not None:
-                    yield parameter
 
 
 def is_refused(facts: Facts, use: ast.expr) -> bool:

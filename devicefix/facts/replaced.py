@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
+
+_STEPS = 3  # from a variable to the call that parses the command line, perhaps in a function
 
 
 def is_replaced(facts: Facts, value: ast.expr) -> bool:
@@ -94,27 +97,13 @@ def _reads(facts: Facts, node: ast.AST, option: str) -> bool:
     """Return whether a node reads an option from the arguments that a parser has returned."""
     match node:
         case ast.Attribute(value=ast.Name() as owner, attr=name, ctx=ast.Load()) if name == option:
-            found = [binding.value for binding in facts.bindings(owner)]
-            return any(isinstance(each, ast.Call) and _parses(facts, each) for each in found)
+            return Sources(facts, How.BOUND | How.RETURNED, _STEPS).first(owner, _parses) is not None
     return False
 
 
-def _parses(facts: Facts, call: ast.Call) -> bool:
-    """Return whether a call returns the arguments of the command line: `parser.parse_args()`."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "parse_args":
-        return True
-    own = facts.guards.refusals.own_function(call.func)
-    returned = (
-        (node.value for node in ast.walk(own) if isinstance(node, ast.Return)) if own is not None else ()
-    )
-    return any(_is_parsed(facts, value) for value in returned)
-
-
-def _is_parsed(facts: Facts, value: ast.expr | None) -> bool:
-    """Return whether a value is what `parse_args` has returned, perhaps by the name of a variable."""
-    if isinstance(value, ast.Name):
-        value = facts.value(value)
-    return isinstance(value, ast.Call) and last_name(value.func) == "parse_args"
+def _parses(node: ast.expr) -> bool:
+    """Return whether an expression returns the arguments of the command line: `parser.parse_args()`."""
+    return isinstance(node, ast.Call) and last_name(node.func) == "parse_args"
 
 
 def _passed(facts: Facts, owner: str) -> Iterator[ast.AST]:

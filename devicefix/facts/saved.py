@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from devicefix.facts.flow.order import own_nodes
+from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.reaching import blocks_around, position, reaching
+from devicefix.facts.flow.steps import Steps
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
@@ -123,26 +124,11 @@ def _on_cpu(facts: Facts, node: ast.expr | None, hops: int = _HOPS) -> bool:
             return True
         case ast.Call(func=ast.Attribute(attr="cpu" | "numpy" | "tolist" | "item"), args=[]):
             return True
-        case ast.Call(func=function) if hops and (own := _own(facts, function)) is not None:
-            nodes = (each for statement in own.body for each in own_nodes(statement))
-            returns = [each for each in nodes if isinstance(each, ast.Return)]
-            return bool(returns) and all(_on_cpu(facts, each.value, hops - 1) for each in returns)
+        case ast.Call(func=function) if hops and (own := Steps(facts).function(function)) is not None:
+            returned, _ = facts.once(results, facts.tree.scopes[own])
+            plain = bool(returned) and not own.decorator_list
+            return plain and all(_on_cpu(facts, each, hops - 1) for each in returned)
     return False
-
-
-def _own(facts: Facts, function: ast.expr) -> ast.FunctionDef | None:
-    """Return the function of the module, or the method of the class around a place, that is called."""
-    scope = facts.tree.scope(function)
-    match function:
-        case ast.Name(id=name):
-            found = scope.lookup(name)
-            bindings = found[1] if found is not None else []
-        case ast.Attribute(value=ast.Name(id="self"), attr=name) if scope.parent is not None:
-            bindings = scope.parent.bindings.get(name, [])
-        case _:
-            return None
-    node = bindings[0].node if len(bindings) == 1 else None
-    return node if isinstance(node, ast.FunctionDef) and not node.decorator_list else None
 
 
 def _target(save: ast.Call) -> ast.expr | None:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.flow.destinations.places import SHOWS
+from devicefix.facts.flow.destinations.stores import SHOWS
 from devicefix.facts.flow.uses import Uses
 from devicefix.facts.scopes import dotted
 from devicefix.facts.tree import walk

@@ -11,19 +11,22 @@ from devicefix.facts.backends import compared_backends as compared
 from devicefix.facts.backends import passed_backends as passed
 from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_bytes, of_facts
-from devicefix.facts.flow.sinks import device_names, device_values, receivers
+from devicefix.facts.flow.parameters import Parameter
+from devicefix.facts.flow.sinks import device_names, device_values
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.namespaces import namespace_functions as returning_namespaces
 from devicefix.facts.passed import passed_kinds as kinds_passed
 from devicefix.facts.precision import Precision
-from devicefix.facts.refused_devices import refused_parameters as refused
+from devicefix.facts.refused_devices import refused_parameters
 from devicefix.facts.torchscript import TorchScript
 
 _OF_CUDA = re.compile("cuda|gpu")
 _GROUPS = (b"process_group", b"new_group", b"new_subgroups", b"init_distributed", b"Backend")
 _DEVICES = (b".to(", b"device", b"map_location")
 
-Parameters = frozenset[tuple[str, tuple[str, int]]]  # functions, each with a parameter and its position
+Parameters = frozenset[Parameter]
+_STEPS = 3  # bindings and calls between a value and a parameter
 
 
 @of_facts()
@@ -73,13 +76,13 @@ def device_places(facts: Facts) -> frozenset[str]:
 @of_facts(*_DEVICES, anywhere=True)
 def device_receivers(facts: Facts) -> Parameters:
     """Return the functions that pass on a parameter as a device, each with the parameter and its position."""
-    return frozenset(receivers(facts, device_values(facts)))
+    return Sources(facts, How.BOUND | How.PASSED, _STEPS).parameters(device_values(facts))
 
 
 @of_facts(b"raise", b"assert", b"exit(")
 def refusing(facts: Facts) -> Parameters:
     """Return the functions with a parameter that must not be the CPU."""
-    return frozenset(refused(facts))
+    return refused_parameters(facts)
 
 
 @of_bytes(b"torch.", b"mps", b"multiprocessing")
@@ -97,7 +100,7 @@ def backends(facts: Facts) -> frozenset[str]:
 @of_facts(*_GROUPS)
 def backend_receivers(facts: Facts) -> Parameters:
     """Return the functions with a parameter that becomes a backend of process groups."""
-    return frozenset(receivers(facts, backend_values(facts)))
+    return Sources(facts, How.BOUND | How.PASSED, _STEPS).parameters(backend_values(facts))
 
 
 @of_facts(b"backend")

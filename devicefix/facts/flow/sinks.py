@@ -115,37 +115,6 @@ def is_of_tensor(facts: Facts, value: ast.expr) -> bool:
     return facts.kinds.of(value.value).are({Kind.TENSOR})
 
 
-def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield the functions that pass on a parameter as a device.
-
-    Args:
-        facts: the facts of the module.
-        values: the expressions that it passes on as devices.
-
-    Yields:
-        The name of the function, or of the class for `__init__`; the name of the parameter and its position.
-    """
-    passed = {_owner(facts, value) for value in values if isinstance(value, ast.Name)}
-    kept = set(map(_name_of, values))
-    for node in facts.tree.scopes if kept else ():
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        owner = facts.tree.parents.get(node)
-        called, parameters = node.name, [*node.args.posonlyargs, *node.args.args]
-        if isinstance(owner, ast.ClassDef):
-            called, parameters = owner.name if called == "__init__" else called, parameters[1:]
-        for position, parameter in enumerate(parameters):
-            name = parameter.arg
-            if (node, name) in passed or (node.name == "__init__" and name in kept):
-                yield called, (name, position)
-
-
-def _owner(facts: Facts, value: ast.Name) -> tuple[ast.AST | None, str]:
-    """Return the node of the scope that binds a name, and the name."""
-    found = facts.tree.scope(value).lookup(value.id)
-    return found and found[0].node, value.id
-
-
 def _arguments(facts: Facts) -> Iterator[ast.expr]:
     """Yield the arguments of the module's calls that are devices."""
     for node in facts.tree.nodes_with(".to(", "device", "map_location"):
@@ -160,11 +129,14 @@ def _arguments(facts: Facts) -> Iterator[ast.expr]:
 
 def _name_of(value: ast.expr) -> str:
     """Return the name, attribute, key or function that a value is read from; empty for anything else."""
+    return key_read(value) or last_name(value.func if isinstance(value, ast.Call) else value)
+
+
+def key_read(value: ast.expr) -> str:
+    """Return the attribute or key that an expression reads, empty if it reads none."""
     match value:
-        case ast.Subscript(slice=ast.Constant(value=str(key))):
+        case ast.Subscript(slice=ast.Constant(value=str(key))) | ast.Attribute(attr=key):
             return key
         case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
             return key
-        case ast.Call(func=function):
-            return last_name(function)
-    return last_name(value)
+    return ""

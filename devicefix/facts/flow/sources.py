@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
 
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.parameters import Parameter, described
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
@@ -36,6 +37,7 @@ class How(Flag):
     PART = auto()  # it holds the value: in an attribute, or under a key
     ELEMENT = auto()  # it holds the value among others
     ARGUMENT = auto()  # a call makes the value of it
+    NAMED = auto()  # it is the device of which the value is the type or the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,21 @@ class Sources:
         function = found[0].node
         return (function, found[1][0]) if isinstance(function, _Function) else None
 
+    def parameters(self, values: Iterable[ast.expr]) -> frozenset[Parameter]:
+        """Return the parameters of functions that some expressions may get their values from."""
+        found = set()
+        for source in (source.node for value in values for source in self.of(value)):
+            scope = self._facts.tree.scope(source).lookup(source.id) if isinstance(source, ast.Name) else None
+            if scope is not None and isinstance(scope[0].node, _Function):
+                if any(binding.parameter for binding in scope[1]):
+                    found.add(described(self._facts.tree, scope[0].node, source.id))  # type: ignore[attr-defined]
+        return frozenset(found)
+
     def _before(self, node: ast.expr) -> Iterator[ast.expr]:
         """Yield the expressions that one gets its value from in one step."""
         match node:
+            case ast.Attribute(attr="type", value=device) if How.NAMED in self._how:
+                yield device
             case ast.Name() | ast.Attribute():
                 yield from self._of_path(node)
             case ast.IfExp(test=test, body=body, orelse=orelse) if How.CHOICE in self._how:
@@ -159,15 +173,9 @@ class Sources:
             yield from self._known_calls[key]
 
     def _passed(self, function: _Function, parameter: ast.arg) -> Iterator[ast.expr]:
-        owner = self._facts.tree.parents.get(function)
-        of_class = isinstance(owner, ast.ClassDef)
-        called = (
-            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
-        )
-        positional = [*function.args.posonlyargs, *function.args.args]
-        place = positional.index(parameter) - of_class if parameter in positional else -1
-        found = self._facts.tree.nodes_with_name(called)
-        calls = [each for each in found if isinstance(each, ast.Call) and last_name(each.func) == called]
+        name, (_, place) = described(self._facts.tree, function, parameter.arg)
+        found = self._facts.tree.nodes_with_name(name)
+        calls = [each for each in found if isinstance(each, ast.Call) and last_name(each.func) == name]
         for call in calls[:_CALLS]:
             value = argument_of(call, parameter.arg, place)
             if value is not None and self._runs(call):
@@ -182,6 +190,9 @@ class Sources:
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         name = last_name(call.func)
         own = self._facts.guards.refusals.own_function(call.func)
+        is_device = self._facts.call(call, "torch.device")
+        if How.NAMED in self._how and (is_device or name == "str"):
+            yield from call.args[:1]
         if (owner is not None and name == "get" and How.PART in self._how) or (
             owner is not None and name in _OF_ITEMS and How.ELEMENT in self._how
         ):
@@ -190,7 +201,7 @@ class Sources:
             yield from call.args
         elif own is not None and How.RETURNED in self._how:
             yield from self._facts.once(results, self._facts.tree.scopes[own])[0]
-        elif How.ARGUMENT in self._how and self._facts.resolve(call.func) != "torch.device":
+        elif How.ARGUMENT in self._how and not is_device:
             passed = (*call.args, *(keyword.value for keyword in call.keywords))
             yield from (each.value if isinstance(each, ast.Starred) else each for each in passed)
 

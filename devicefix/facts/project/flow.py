@@ -18,7 +18,6 @@ from devicefix.facts.exports.number_calls import number_calls
 from devicefix.facts.exports.shared import device_receivers, passed_kinds
 from devicefix.facts.exports.texts import moved_imports
 from devicefix.facts.flow.destinations import Destinations, Use
-from devicefix.facts.flow.destinations.expressions import Trail
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
@@ -224,7 +223,7 @@ class Flow(SharedNames, Values):
         node, facts = self._function(found)
         if node is None or facts is None:
             return 0
-        return Trail(Destinations(facts)).follow_parameter(node, place).value
+        return Destinations(facts).of_parameter(node, place).value
 
     @remembered
     def use_of_result(self, path: str, function: str) -> int:

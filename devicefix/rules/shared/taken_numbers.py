@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from devicefix.devices.context import Context
+from devicefix.facts.flow.steps import Variable
 from devicefix.facts.flow.taken_numbers import number_taken
-from devicefix.facts.flow.uses import Variable
 from devicefix.model import Finding
 from devicefix.rules.shared.refusals import passed_to, refusing, refusing_function
 

@@ -3,12 +3,11 @@
 A value is followed forward from the expression that makes it: through the variables, attributes, keys,
 containers, choices, parameters and returned values of the module.
 
-In the order in which they need one another: `places` finds what is read under a name, `stores` follows a
-value into variables, attributes and keys, `arguments` into functions and back, and `expressions` through
-expressions of every form.
+In the order in which they need one another: `stores` follows a value into variables, attributes and keys,
+`arguments` into functions and back, and `expressions` through expressions of every form.
 """
 
 from devicefix.facts.flow.destinations.expressions import Destinations
-from devicefix.facts.flow.destinations.places import Use
+from devicefix.facts.flow.destinations.stores import Use
 
 __all__ = ["Destinations", "Use"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from abc import ABC
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from devicefix.facts.flow.destinations.places import SHOWS, Function, Layers, Use, text_of_literal
-from devicefix.facts.flow.destinations.stores import Stores
+from devicefix.facts.flow.destinations.stores import SHOWS, Stores, Use
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
+from devicefix.facts.flow.parameters import Function
 from devicefix.facts.flow.sinks import Place, load_location, maps_to_cuda, takes_device
+from devicefix.facts.flow.steps import Layers, fields_of, text_of_literal
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
@@ -19,7 +20,6 @@ _SAME = {
     "cast", "field", "Field", "ib", "attrib", "Option", "Argument",
 }  # fmt: skip
 _DEFAULTS = {"get", "pop", "setdefault", "getenv", "next"}
-_HOPS = 4  # how many names of a function to follow from one to the next
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig", "HParams"}
 
 
@@ -56,7 +56,7 @@ class Arguments(Stores, ABC):
             return
         elif use := self._harmless(call, function, layers):
             self.use |= use
-        elif functions := list(self._functions(function)):
+        elif functions := list(self.steps.functions(function)):
             for each in functions:
                 self._parameter(each, place, layers)
             if self._delegates(call, functions):
@@ -154,75 +154,28 @@ class Arguments(Stores, ABC):
         else:
             self.use |= Use.UNKNOWN
 
-    def _functions(self, callee: ast.expr, hops: int = _HOPS) -> Iterator[Function | ast.ClassDef]:
-        """Yield the functions and classes of the module that a call may reach, also by another name."""
-        match callee:
-            case ast.Lambda():
-                yield callee
-            case ast.Name(id=name):
-                found = self.tree.scope(callee).lookup(name)
-                for binding in found[1] if found is not None else ():
-                    if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                        yield binding.node
-                    elif isinstance(binding.value, ast.Lambda):
-                        yield binding.value
-                    elif isinstance(binding.value, ast.Name) and hops:
-                        yield from self._functions(binding.value, hops - 1)
-            case ast.Attribute(value=owner, attr=name) if name not in ("to", "cuda"):
-                is_super = isinstance(owner, ast.Call) and last_name(owner.func) == "super"
-                own = self.tree.scope(callee).node if is_super else None
-                yield from (each for each in self.destinations.methods.get(name, ()) if each is not own)
-
     def _parameter(self, function: Function | ast.ClassDef, place: Place, layers: Layers) -> None:
         """Follow a value into the parameter of a function, or of the constructor of a class."""
         if isinstance(function, ast.ClassDef):
             self._constructor(function, place, layers)
-            return
-        arguments = function.args
-        parameters = [*arguments.posonlyargs, *arguments.args]
-        if isinstance(self.tree.parents.get(function), ast.ClassDef) and not _is_static(function):
-            parameters = parameters[1:]
-        scope = self.tree.scopes.get(function) or self.tree.scope(
-            function.body if isinstance(function, ast.Lambda) else function.body[0]
-        )
-        names = {parameter.arg for parameter in (*parameters, *arguments.kwonlyargs)}
-        if isinstance(place, str) and place in names:
-            self._name(scope, place, layers)
-        elif isinstance(place, int) and place < len(parameters):
-            self._name(scope, parameters[place].arg, layers)
-        elif isinstance(place, str) and arguments.kwarg is not None:
-            self._name(scope, arguments.kwarg.arg, (place, *layers))
-        elif isinstance(place, int) and arguments.vararg is not None:
-            self._name(scope, arguments.vararg.arg, (str(place - len(parameters)), *layers))
+        elif (found := self.steps.parameter(function, place)) is not None:
+            scope, name, around = found
+            self._name(scope, name, (*around, *layers))
         else:
             self.use |= Use.UNKNOWN
 
     def _constructor(self, node: ast.ClassDef, place: Place, layers: Layers) -> None:
-        fields: list[str] = []
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
                 self._parameter(statement, place, layers)
                 return
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                fields.append(statement.target.id)
+        fields = fields_of(node)
         if isinstance(place, str):
             self._attribute(place, layers)
         elif place < len(fields):
             self._attribute(fields[place], layers)
         else:
             self.use |= Use.UNKNOWN
-
-    def _default(self, arguments: ast.arguments, node: ast.expr, layers: Layers) -> None:
-        """Follow the default of a parameter into the function."""
-        owner = self.tree.parents[arguments]
-        assert isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        plain = [*arguments.posonlyargs, *arguments.args]
-        if node in arguments.defaults:
-            parameter = plain[arguments.defaults.index(node) - len(arguments.defaults)]
-        else:
-            parameter = arguments.kwonlyargs[arguments.kw_defaults.index(node)]
-        scope = self.tree.scopes.get(owner) or self.tree.scope(owner.body)  # type: ignore[arg-type]
-        self._name(scope, parameter.arg, layers)
 
     def _returned(self, function: ast.AST, layers: Layers) -> None:
         """Follow a value that a function returns to its calls."""
@@ -235,7 +188,7 @@ class Arguments(Stores, ABC):
         if any(last_name(decorator) in PROPERTIES for decorator in function.decorator_list):
             self._attribute(name, layers)
             return
-        self._reach_place(("call", name), self.destinations.calls(name), layers)
+        self._reach_place(("call", name), self.steps.calls(name), layers)
         for read in self.tree.reads(name):
             self._made_by_factory(self.tree.parents.get(read), layers)
 
@@ -260,14 +213,9 @@ class Arguments(Stores, ABC):
         elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
             name = parent.targets[0].id
             self._leave(name)
-            self._reach_place(("call", name), self.destinations.calls(name), layers)
+            self._reach_place(("call", name), self.steps.calls(name), layers)
         else:
             self.use |= Use.UNKNOWN
-
-
-def _is_static(function: Function) -> bool:
-    decorators = [] if isinstance(function, ast.Lambda) else function.decorator_list
-    return any(last_name(decorator) == "staticmethod" for decorator in decorators)
 
 
 def _applied(call: ast.Call, place: Place | None) -> tuple[ast.expr, Place | None]:

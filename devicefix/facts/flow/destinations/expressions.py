@@ -5,16 +5,11 @@ from __future__ import annotations
 import ast
 
 from devicefix.facts.flow.destinations.arguments import Arguments
-from devicefix.facts.flow.destinations.places import (
-    SHOWS,
-    Function,
-    Layers,
-    Places,
-    Use,
-    position_of,
-    text_of_literal,
-)
+from devicefix.facts.flow.destinations.stores import SHOWS, Use
+from devicefix.facts.flow.parameters import Function
 from devicefix.facts.flow.sinks import Place
+from devicefix.facts.flow.steps import Layers, Steps, text_of_literal
+from devicefix.facts.module import Facts
 from devicefix.facts.scopes import captures
 
 
@@ -78,7 +73,7 @@ class Trail(Arguments):
             case ast.Lambda():
                 self._result_of(parent, layers)
             case ast.arguments():
-                self._default(parent, node, layers)
+                self._name(*self.steps.with_default(parent, node), layers)
             case ast.Compare() if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                 self.use |= Use.SHOWN  # what another value is compared with
             case ast.Compare():
@@ -152,9 +147,27 @@ def _key_of(index: ast.expr) -> str:
     return ""
 
 
-class Destinations(Places):
-    """The destinations of the values of a module; see `Places` for the arguments."""
+class Destinations:
+    """The destinations of the values of a module.
+
+    Args:
+        facts: the facts of the module, with what the other files show.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self._steps = Steps(facts)
+        self._known: dict[tuple[object, Layers], Use] = {}
 
     def of(self, node: ast.expr) -> Use:
         """Return what becomes of the value of an expression."""
-        return Trail(self).follow(node, ())
+        return Trail(self._steps, self._known).follow(node, ())
+
+    def of_parameter(self, function: Function, place: Place) -> Use:
+        """Return what becomes of what a function gets for a parameter."""
+        return Trail(self._steps, self._known).follow_parameter(function, place)
+
+
+def position_of(call: ast.Call, node: ast.expr) -> int | None:
+    """Return the position of an argument, None behind `*arguments`."""
+    position = call.args.index(node)
+    return None if any(isinstance(before, ast.Starred) for before in call.args[:position]) else position

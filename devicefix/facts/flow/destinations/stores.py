@@ -6,9 +6,10 @@ import ast
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from enum import Flag, auto
 from itertools import islice
 
-from devicefix.facts.flow.destinations.places import Layers, Places, Use
+from devicefix.facts.flow.steps import Layers, Steps
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 
@@ -19,19 +20,42 @@ _NEEDS_CUDA = re.compile(
 )
 
 
+SHOWS = {
+    "print", "debug", "info", "warning", "error", "critical", "exception", "log", "write", "echo", "len",
+    "bool", "repr", "type", "isinstance", "hasattr", "startswith", "endswith",
+}  # fmt: skip
+
+
+class Use(Flag):
+    """The uses of a value."""
+
+    NOTHING = 0
+    DEVICE = auto()  # it is taken for a device somewhere
+    SHOWN = auto()  # it is compared or printed
+    NUMBERED = auto()  # it gets a number: `torch.device(name, 1)`
+    UNPACKED = auto()  # a function of torch, or `to`, gets it among the options of a dictionary
+    REFUSED = auto()  # with it, the program ends without CUDA
+    OF_CUDA = auto()  # a call with a fix of its own takes it: of torch.cuda, or one that loads
+    UNKNOWN = auto()  # it leaves the module, or is used in a way that is not known
+
+
 class Stores(ABC):
     """The places that one value reaches.
 
     Args:
-        destinations: where the values of the module are read.
+        steps: the steps of the values of the module.
+        known: what becomes of a value in a place that many may be stored in, by what is around it there.
         nested: whether it is a part of another trail.
     """
 
-    def __init__(self, destinations: Places, *, nested: bool = False) -> None:
-        self.destinations = destinations
-        self.facts = destinations.facts
-        self.tree = destinations.facts.tree
-        self.others = destinations.facts.others
+    def __init__(
+        self, steps: Steps, known: dict[tuple[object, Layers], Use], *, nested: bool = False
+    ) -> None:
+        self.steps = steps
+        self.facts = steps.facts
+        self.tree = steps.tree
+        self.others = steps.facts.others
+        self.known = known
         self.use = Use.NOTHING
         self._nested = nested
         self._seen: set[tuple[object, Layers]] = set()
@@ -66,11 +90,11 @@ class Stores(ABC):
 
     def _reach_place(self, place: object, reads: Iterable[ast.expr], layers: Layers) -> None:
         """Follow the value on from a place that many values may be stored in, such as an attribute."""
-        known = self.destinations.known
-        if (place, layers) not in known and not self._nested:
-            known[place, layers] = type(self)(self.destinations, nested=True).follow_all(reads, layers)
-        if (place, layers) in known:
-            self.use |= known[place, layers]
+        if (place, layers) not in self.known and not self._nested:
+            trail = type(self)(self.steps, self.known, nested=True)
+            self.known[place, layers] = trail.follow_all(reads, layers)
+        if (place, layers) in self.known:
+            self.use |= self.known[place, layers]
         elif (place, layers) not in self._seen:
             self._seen.add((place, layers))
             for node in islice(reads, STEPS):
@@ -117,11 +141,11 @@ class Stores(ABC):
     def _attribute(self, name: str, layers: Layers, *, shared: bool = True) -> None:
         """Follow a value that is stored in an attribute, of any object of the module."""
         self._leave(name, shared)
-        self._reach_place(("attribute", name), self.destinations.attribute_reads(name), layers)
+        self._reach_place(("attribute", name), self.steps.attribute_reads(name), layers)
 
     def _key(self, key: str, layers: Layers) -> None:
         """Follow a value that is stored under a key, or in an option."""
-        self._reach_place(("key", key), self.destinations.key_reads(key), layers)
+        self._reach_place(("key", key), self.steps.key_reads(key), layers)
         self._attribute(key, layers)
 
     def _leave(self, name: str, shared: bool = True) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from devicefix.facts.flow.kinds.annotations import Annotations
 from devicefix.facts.flow.kinds.inference import Function
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
+from devicefix.facts.flow.parameters import called, described
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.values import last_name
 
@@ -46,24 +47,15 @@ class Parameters(Annotations):
 
     def _passed(self, function: Function, parameter: ast.arg) -> Kinds:
         """Return the kinds of what the calls in other files pass for a parameter."""
-        owner = self._facts.tree.parents.get(function)
-        method = isinstance(owner, ast.ClassDef)
-        name = (
-            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
-        )
-        positional = [*function.args.posonlyargs, *function.args.args]
-        position = positional.index(parameter) - method if parameter in positional else -1
-        found = self._facts.others.passed(name, parameter.arg, position)
+        name, place = described(self._facts.tree, function, parameter.arg)
+        found = self._facts.others.passed(name, *place)
         return Kinds({Kind[kind]: parameter for kind in found})
 
     def _arguments(self, function: Function, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
         """Yield the kinds of what the calls in the module pass for a parameter."""
         tree = self._facts.tree
-        owner = tree.parents.get(function)
-        method = isinstance(owner, ast.ClassDef)
-        name = (
-            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
-        )
+        method = isinstance(tree.parents.get(function), ast.ClassDef)
+        name = called(tree, function)
         parameters = [arg for arg, _ in with_defaults(function.args)]
         positional = [*function.args.posonlyargs, *function.args.args]
         found = tree.nodes_with_name(name)
