@@ -15,7 +15,6 @@ from devicefix.facts.flow.sinks import device_names, device_values, receivers, s
 from devicefix.facts.module import Facts
 from devicefix.facts.namespaces import namespace_functions as returning_namespaces
 from devicefix.facts.passed import passed_kinds as kinds_passed
-from devicefix.facts.precision import Precision
 from devicefix.facts.refused_devices import refused_parameters as refused
 from devicefix.facts.torchscript import TorchScript
 
@@ -56,12 +55,6 @@ def public_names(facts: Facts) -> frozenset[str]:
 def scripted(facts: Facts) -> frozenset[str]:
     """Return what TorchScript compiles of other files; see `TorchScript.imported`."""
     return frozenset(TorchScript(facts).imported)
-
-
-@of_facts(b"loat16", b"alf", anywhere=True)
-def mixing_classes(facts: Facts) -> frozenset[str]:
-    """Return the classes of modules in which low precision meets float32, whatever they are given."""
-    return frozenset(Precision(facts).mixing_classes())
 
 
 @of_facts(*_DEVICES)
