@@ -13,7 +13,6 @@ from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.flow.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.module import Facts
-from devicefix.facts.namespaces import namespace_functions as returning_namespaces
 from devicefix.facts.passed import passed_kinds as kinds_passed
 from devicefix.facts.refused_devices import refused_parameters as refused
 from devicefix.facts.torchscript import TorchScript
@@ -115,12 +114,6 @@ def passed_backends(facts: Facts) -> frozenset[tuple[str, tuple[str, int | str]]
 def compared_backends(facts: Facts) -> frozenset[tuple[str, str]]:
     """Return the names that are compared with "nccl" or "gloo", each with the text."""
     return frozenset(compared(facts))
-
-
-@of_facts(b"getattr(torch,", b"get_device_module(", anywhere=True)
-def namespace_functions(facts: Facts) -> frozenset[str]:
-    """Return the functions that return `torch.cuda` or the like by the type of a device."""
-    return frozenset(returning_namespaces(facts))
 
 
 @of_facts(b"CUDAExtension(")
