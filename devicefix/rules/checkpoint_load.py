@@ -20,18 +20,8 @@ _LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
 # Methods of a tensor whose result is on the same device.
 _SAME_DEVICE = {
-    "detach",
-    "float",
-    "double",
-    "half",
-    "int",
-    "long",
-    "squeeze",
-    "flatten",
-    "reshape",
-    "view",
-    "t",
-}
+    "detach", "float", "double", "half", "int", "long", "squeeze", "flatten", "reshape", "view", "t",
+}  # fmt: skip
 
 
 class CheckpointLoad(Rule):

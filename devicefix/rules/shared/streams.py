@@ -16,17 +16,9 @@ from devicefix.model import Fix
 from devicefix.rules.shared.event_statements import EventStatements
 
 _MAKERS = {
-    f"torch.cuda.{name}"
-    for name in (
-        "Stream",
-        "Event",
-        "ExternalStream",
-        "current_stream",
-        "default_stream",
-        "streams.Stream",
-        "streams.Event",
-    )
-}
+    "torch.cuda.Stream", "torch.cuda.Event", "torch.cuda.ExternalStream", "torch.cuda.current_stream",
+    "torch.cuda.default_stream", "torch.cuda.streams.Stream", "torch.cuda.streams.Event",
+}  # fmt: skip
 # Methods of streams, events and tensors that only order the work of a GPU, and return None; a CPU needs none.
 _ORDERING = {"wait_stream", "wait_event", "record_stream", "record", "wait", "synchronize"}
 _RECORDS = "record_event"  # returns an event
