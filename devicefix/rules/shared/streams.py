@@ -105,9 +105,6 @@ class Streams:
             return None
         method = last_name(node.func)
         if method in _ANSWERS:
-            timing = self._statements.timing(node)
-            if timing:
-                return self._under_guard(*timing)
             answer = _ANSWERS[method]
             if answer == _NAN and not self.context.has_builtin(node, "float"):
                 answer = f"{self.context.devices.torch(node).text}.nan"
@@ -135,13 +132,12 @@ class Streams:
     def _needs_fix(self, node: ast.expr) -> bool:
         return node in self._followed and not self.is_maker(node) and not self._is_tested(node)
 
-    def _under_guard(self, *statements: ast.stmt) -> Fix:
-        """Return the fix that puts statements under a guard: one serves all streams in it."""
-        new = [statement for statement in statements if statement not in self._guarded]
-        self._guarded.update(new)
-        fixes = [self.context.put_under_guard(statement) for statement in new]
-        edits = tuple(edit for fix in fixes for edit in fix.edits)
-        return replace(fixes[0], edits=edits) if fixes else Fix(())
+    def _under_guard(self, statement: ast.stmt) -> Fix:
+        """Return the fix that puts a statement under a guard: one serves all streams in it."""
+        if statement in self._guarded:
+            return Fix(())
+        self._guarded.add(statement)
+        return self.context.put_under_guard(statement)
 
     def _ordering(self, node: ast.expr) -> ast.Expr | None:
         """Return the statement around a stream if it only orders the work of the GPU, or None."""
