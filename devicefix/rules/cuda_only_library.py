@@ -406,26 +406,6 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
-            "a library that is the default of a parameter which every call passes",
-            """
-                import torch
-
-                try:
-                    from flash_attn import flash_attn_func
-                except ImportError:
-                    flash_attn_func = None
-
-
-                def attend(q, k, v, mode="flash"):
-                    if mode == "flash":
-                        return flash_attn_func(q, k, v)
-                    return q
-
-
-                y = attend(q, k, v, mode=mode)
-            """,
-        ),
-        Example(
             "a backend that is not the default",
             """
                 BACKEND = "sdpa"
