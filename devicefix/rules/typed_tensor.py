@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix

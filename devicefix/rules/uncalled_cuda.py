@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
 from devicefix.facts.bound import Bound

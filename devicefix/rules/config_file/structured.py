@@ -146,6 +146,6 @@ def _pair(key: yaml.Node, value: yaml.Node) -> Pair | None:
     are_plain = (isinstance(each, yaml.ScalarNode) and each.style not in ("|", ">") for each in (key, *nodes))
     if not nodes or not all(are_plain):
         return None
-    last = nodes[-1] if is_list and not value.flow_style else value
+    last = nodes[-1] if isinstance(value, yaml.SequenceNode) and not value.flow_style else value
     start, end = key.start_mark.index, last.end_mark.index
     return Pair(key.value, tuple(each.value for each in nodes), start, end, is_list) if start < end else None
