@@ -4,8 +4,8 @@ These names, and what docs/plugins.md says about them, stay as they are. Anythin
 with every version.
 """
 
-from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
+from devicefix.devices.expression import DeviceExpr
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Changed, Example, Rule

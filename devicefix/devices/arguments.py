@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from devicefix.devices.choose import DeviceExpr, is_never_none
 from devicefix.devices.context import Context
+from devicefix.devices.expression import DeviceExpr
+from devicefix.devices.variables import is_never_none
 from devicefix.facts import Facts, dotted
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import NUMBERS, Kind

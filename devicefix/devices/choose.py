@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import ast
-import re
-import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from weakref import proxy
 
 from devicefix.devices.accelerator import Accelerator
+from devicefix.devices.constants import Constants
 from devicefix.devices.define import Definitions
+from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.known import KnownDevices
-from devicefix.devices.places import InsertionPoint, Places, is_main
-from devicefix.facts import ASKS, Binding, Facts, Scope, dotted
+from devicefix.devices.places import InsertionPoint, Places
+from devicefix.devices.torch_names import TorchNames
+from devicefix.devices.variables import Variables
+from devicefix.facts import ASKS, Facts, dotted
 from devicefix.facts.bound import Bound
-from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.project import Project
-from devicefix.model import Definition, Edit, Form, Import, Need, Refused
+from devicefix.model import Definition, Edit, Form, Need
 from devicefix.rewrite.placement import Layout
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-# The end of a variable's name that its device does not need.
-_NUMBERED = re.compile(r"_?(id|ids|idx|index|num|number)\Z")
-_SHARED = 2  # uses of a constant
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
 _SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceExpr:
-    """The code of an expression, and the imports and definitions that it needs."""
-
-    text: str
-    needs: frozenset[Need] = frozenset()
 
 
 class Devices:
@@ -67,6 +55,9 @@ class Devices:
             partial(project.is_set_elsewhere, path),
         )
         self._definitions = Definitions(facts, project, path, self._layout, self._known)
+        self._names = TorchNames(facts, self._bound, self._places, self._layout)
+        self._constants = Constants(facts, self._bound, self._places, self._names, self._definitions)
+        self._variables = Variables(facts, self._places, self._names, self._definitions)
 
     def is_circular(self) -> bool:
         """Return whether the module is in a circle of imports."""
@@ -162,59 +153,7 @@ class Devices:
             site: The node that the code is for.
             index: The code of the index.
         """
-        return self.either(site, f"{self.torch(site).text}.device({self.device_type(site)}, {index})")
-
-    def of_variable(
-        self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True
-    ) -> DeviceExpr | None:
-        """Return the device of a variable to which a function moves several times: `rank_device`.
-
-        The fix defines it where the variable gets its value. A parameter may be an index, a device, its
-        name, or None. The definition is right for all of them, and raises no error that the moves do not.
-
-        Args:
-            site: The call that moves.
-            target: Its device argument.
-            none_is_current: Whether None is the current device for the call, as it is for `.cuda`.
-
-        Returns:
-            None where the argument is no such variable, or the definition can't be placed.
-        """
-        found = self.facts.tree.scope(site).lookup(target.id) if isinstance(target, ast.Name) else None
-        if found is None or not self.facts.once(is_moved_to_often, found[0], target.id):  # type: ignore[attr-defined]
-            return None
-        name = target.id  # type: ignore[attr-defined]
-        place = self._place_of_variable(site, *found)
-        if place is None or place.function is None:
-            return None
-        new_name = _name_of_device(name)
-        if not self._definitions.is_free_in(place.function, new_name):
-            return None
-        torch = self._torch_at(place)
-        plain = not none_is_current or is_never_none(self.facts, target)
-        index = name if plain else f'("cuda" if {name} is None else {name})'
-        value = self.facts.source.quoted(f'{index} if {torch.text}.cuda.is_available() else "cpu"')
-        new = self._definitions.add(Definition(new_name, value, place.after, place.function))
-        if new.value != value:
-            return None  # another variable has a device of this name
-        return DeviceExpr(new_name, torch.needs | {new})
-
-    def _place_of_variable(
-        self, site: ast.AST, scope: Scope, bindings: list[Binding]
-    ) -> InsertionPoint | None:
-        """Return where a function can define the device of its variable in front of a site."""
-        if self.accelerator is not None or self._places.sets_devices_late:
-            return None
-        if self.facts.tree.scope(site).function is not scope:
-            return None
-        places = self._places.of_function(site)
-        binding = bindings[0].node
-        if isinstance(binding, ast.Assign):
-            function = scope.node
-            assert isinstance(function, _FUNCTIONS)
-            below = InsertionPoint(binding, function)
-            places = iter([below] if any(places) and self._places.precedes(below, site) else [])
-        return next(filter(self._has_torch, places), None)
+        return self.either(site, f"{self._names.of(site).text}.device({self.device_type(site)}, {index})")
 
     def flagged(self, site: ast.AST, flag: ast.expr) -> DeviceExpr | None:
         """Return the device that a flag such as `use_gpu` chooses, which is defined below the flag.
@@ -241,36 +180,12 @@ class Devices:
         """Return the code of the type of the current device, which is `"cuda"` or the accelerator's."""
         if self.accelerator is None:
             return self.facts.source.quoted('"cuda"')
-        return f"{self.torch(site).text}.accelerator.current_accelerator().type"
-
-    def eventual(self, site: ast.AST, otherwise: Callable[[str], str]) -> Callable[[str], str]:
-        """Return the rewrite of code as the name of a device that other fixes define, or else as other code.
-
-        Args:
-            site: The node that the code is for.
-            otherwise: The rewrite where no other fix defines a device that the site can use.
-        """
-        candidates: list[Definition] = []
-
-        def kept(new: Definition) -> Definition:
-            candidates.append(new)
-            return new
-
-        self._defined(site, kept)
-        definitions = self._definitions
-
-        def new(text: str) -> str:
-            shared = (each.name for each in candidates if definitions.is_shared(each))
-            return next(shared, None) or otherwise(text)
-
-        return new
+        return f"{self._names.of(site).text}.accelerator.current_accelerator().type"
 
     def constant(
         self, site: ast.AST, names: Sequence[str], value: DeviceExpr
     ) -> tuple[Callable[[], str], DeviceExpr]:
         """Return the name of a new constant, or its value where too few fixes need it.
-
-        It is one of the module, or of the function if no fix outside of the function needs it.
 
         Args:
             site: The node that the code is for.
@@ -280,71 +195,17 @@ class Devices:
         Returns:
             A function that returns the code once it is known which fixes are made, and what the code needs.
         """
-        of_module = self._constant(site, names, value.text)
-        of_function = self._constant_of_function(site, names, value.text, of_module)
-        new = [each for each in (of_function, of_module) if each is not None]
-        definitions = self._definitions
+        if self._sends_functions:
+            return lambda: value.text, value
+        return self._constants.shared(site, names, value)
 
-        def code() -> str:
-            return next((each.name for each in new if definitions.is_shared(each)), value.text)
-
-        return code, DeviceExpr(value.text, value.needs | {*new})
-
-    def _constant(self, site: ast.AST, names: Iterable[str], value: str) -> Definition | None:
-        """Return the definition of a constant of the module, None where a site can't use one."""
-        place = self._module_place
-        if place is None and self._is_default_on_import(site):
-            place = next(filter(self._has_torch, self._places.of_import), None)
-        if self._sends_functions or place is None or not self._places.precedes(place, site):
+    def of_variable(
+        self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True
+    ) -> DeviceExpr | None:
+        """Return the device of a variable to which a function moves several times; see `Variables.device`."""
+        if self.accelerator is not None:
             return None
-        if not all(self._is_same_at(place, name, site) for name in _names_in(value)):
-            return None
-        value = self.facts.source.quoted(value.replace("'", '"'))
-        name = next((name for name in names if self._definitions.is_free_at(name, site)), None)
-        if name is None:
-            return None
-        new = self._definitions.add(Definition(name, value, place.after, least=_SHARED))
-        return new if new.value == value else None
-
-    def _is_default_on_import(self, site: ast.AST) -> bool:
-        """Return whether a site is the default of a parameter that the import of the module evaluates."""
-        parents = self.facts.tree.parents
-        arguments = parents.get(site)
-        if not isinstance(arguments, ast.arguments):
-            return False
-        owner = parents.get(parents[arguments])
-        while isinstance(owner, ast.ClassDef):
-            owner = parents.get(owner)
-        return owner is self.facts.tree.module and not isinstance(parents[arguments], ast.Lambda)
-
-    def _constant_of_function(
-        self, site: ast.AST, names: Iterable[str], value: str, of_module: Definition | None
-    ) -> Definition | None:
-        """Return the definition of a constant of the function around a site, None where it can't have one."""
-        place = next(filter(self._has_torch, self._places.of_function(site)), None)
-        if self._sends_functions or place is None or place.function is None:
-            return None
-        if _names_in(value) != {self._torch_at(place).text}:
-            return None
-        function = place.function
-        name = next(
-            (name.lower() for name in names if self._definitions.is_free_in(function, name.lower())), None
-        )
-        if name is None:
-            return None
-        value = self.facts.source.quoted(value.replace("'", '"'))
-        new = Definition(name, value, place.after, function, least=_SHARED, others=of_module)
-        new = self._definitions.add(new)
-        return new if new.value == value else None
-
-    def _is_same_at(self, place: InsertionPoint, name: str, site: ast.AST) -> bool:
-        """Return whether a name of the module has at a new line the only value that it ever has."""
-        if name == self._torch_at(place).text:
-            return name == self.torch(site).text
-        bindings = self.facts.tree.root.bindings.get(name, ())
-        imported = len(bindings) == 1 and bindings[0].imported is not None
-        above = self._places.above(place)
-        return imported and self.facts.shadowed(name, site) is None and self._bound.name_after(name, above)
+        return self._variables.device(site, target, none_is_current=none_is_current)
 
     # -- questions ------------------------------------------------------------------------------------
 
@@ -374,7 +235,7 @@ class Devices:
         """
         if self.accelerator is None:
             return None
-        change = self.accelerator.translation(node, self.torch(node).text)
+        change = self.accelerator.translation(node, self._names.of(node).text)
         return (self._target_available(node), change) if change else None
 
     def are_bound(self, names: Collection[ast.Name]) -> bool:
@@ -388,8 +249,7 @@ class Devices:
 
     def _may_ask(self, site: ast.AST) -> bool:
         """Return whether a fix that asks for CUDA at a site is made, and safe."""
-        refused = any(isinstance(need, Refused) for need in self.available(site).needs)
-        return not self.why_unsafe(site) and not refused
+        return not self.why_unsafe(site) and not self.available(site).is_refused
 
     def _target_available(self, site: ast.AST) -> DeviceExpr:
         return self._is_available(site, self._target)
@@ -399,77 +259,16 @@ class Devices:
         return "cuda" if self.accelerator is None else "accelerator"
 
     def _is_available(self, site: ast.AST, module: str) -> DeviceExpr:
-        torch = self.torch(site)
+        torch = self._names.of(site)
         return DeviceExpr(f"{torch.text}.{module}.is_available()", torch.needs)
-
-    # -- imports --------------------------------------------------------------------------------------
 
     def torch(self, site: ast.AST) -> DeviceExpr:
         """Return the name of the module torch."""
-        scope = self.facts.tree.scope(site)
-        name = self._bound_torch(scope, lambda name: self._bound.name(name, site))
-        return DeviceExpr(name) if name else self._imported("torch", scope, site)
-
-    def _torch_at(self, place: InsertionPoint) -> DeviceExpr:
-        """Return the name of the module torch at a new line."""
-        above, function = self._places.above(place), place.function
-        scope = self.facts.tree.root if function is None else self.facts.tree.scopes[function]
-        name = self._bound_torch(scope, lambda name: self._bound.name_after(name, above, function))
-        if name is not None:
-            return DeviceExpr(name)
-        return self._imported("torch", scope, above if function is None else function.body[0])
-
-    def _bound_torch(self, scope: Scope, is_bound: Callable[[str], bool]) -> str | None:
-        if self._layout.torch_comes_late:
-            return None
-        return next(filter(is_bound, self.facts.torch_names(scope)), None)
+        return self._names.of(site)
 
     def imports(self, module: str, site: ast.AST) -> frozenset[Need]:
         """Return what code at a site needs that uses a module by its name: an import, unless it is bound."""
-        found = self.facts.tree.scope(site).lookup(module)
-        if found is not None and all(binding.imported == module for binding in found[1]):
-            if self._bound.name(module, site):
-                return frozenset()
-        new = self._imported(module, self.facts.tree.scope(site), site)
-        return (
-            new.needs
-            if new.text == module
-            else frozenset({Refused(f"because `{module}` means something else here")})
-        )
-
-    def _imported(self, module: str, scope: Scope, site: ast.AST | None) -> DeviceExpr:
-        """Return the name of a module that a fix imports at the top.
-
-        Args:
-            module: The module.
-            scope: The scope that uses it.
-            site: What uses it; None for the beginning of the module.
-        """
-        bound = scope.lookup(module)
-        same = bound is None or (
-            bound[0].is_module
-            and all((binding.imported or "").rpartition(".")[2] == module for binding in bound[1])
-        )
-        new = Import(module) if same else Import(module, f"_{module}")
-        above = self._layout.above_import(new)
-        if self._is_optional(module) or not (
-            above is None or (site is not None and (site is above or self._bound.ran(above, site)))
-        ):
-            return DeviceExpr(
-                module,
-                frozenset({Refused(f"because `{module}` may not be imported here: import it at the top")}),
-            )
-        return DeviceExpr(new.alias or module, frozenset({new}))
-
-    def _is_optional(self, module: str) -> bool:
-        """Return whether the module imports another one only where it can, or where it is wanted."""
-        bindings = self.facts.tree.root.bindings.get(module, ())
-        return module not in sys.stdlib_module_names and any(
-            isinstance(parent, (ast.Try, ast.If)) and not is_main(parent)
-            for binding in bindings
-            if binding.imported
-            for _, parent in self.facts.tree.ancestors(binding.node)
-        )
+        return self._names.imports(module, site)
 
     def insertions(self, *needs: frozenset[Need]) -> list[Edit]:
         """Return the edits that insert the imports and definitions that fixes need, given for each fix."""
@@ -485,13 +284,11 @@ class Devices:
         self, site: ast.AST, add: Callable[[Definition], Definition | None], index: int | None = None
     ) -> DeviceExpr | None:
         """Return the name of a device that a fix defines, None where it can't or where nothing is added."""
-        place = self._place_on_the_same_machine(site) if self._sends_functions else self._place(site)
-        if place is None and not self._sends_functions:
-            place = self._places.of_main(site)
-        name = self._name(site, place, "" if index is None else str(index)) if place else None
+        place = self._place(site)
+        name = self._name(site, place, "" if index is None else str(index)) if place is not None else None
         if place is None or name is None:
             return None
-        torch = self.torch(place.before) if place.before is not None else self._torch_at(place)
+        torch = self._names.of(place.before) if place.before is not None else self._names.at(place)
         value = self._value(torch.text, index)
         text = self._text(torch.text, index) if self.accelerator is None else None
         new = add(Definition(name, value, place.after, place.function, text=text))
@@ -509,24 +306,14 @@ class Devices:
 
     def _place(self, site: ast.AST) -> InsertionPoint | None:
         """Return where to define a device, in front of a site and below what binds torch; None if nowhere."""
-        if self._module_place is not None and self._places.precedes(self._module_place, site):
-            return self._module_place
-        return next(filter(self._has_torch, self._places.of_function(site)), None)
-
-    def _place_on_the_same_machine(self, site: ast.AST) -> InsertionPoint | None:
-        """Return where to define a device in the function around a site, which runs both."""
-        scope = self.facts.tree.scope(site)
-        if scope is not scope.function:
-            return None  # a function inside it may take the device to another machine
-        return next(filter(self._has_torch, self._places.of_function(site)), None)
-
-    @cached_property
-    def _module_place(self) -> InsertionPoint | None:
-        """Return the place where the module can define a device, if there is one."""
-        return next(filter(self._has_torch, self._places.of_module), None)
-
-    def _has_torch(self, place: InsertionPoint) -> bool:
-        return not any(isinstance(need, Refused) for need in self._torch_at(place).needs)
+        if self._sends_functions:
+            scope = self.facts.tree.scope(site)
+            # A function inside this one may take the device to another machine.
+            return self._names.place_in_function(site) if scope is scope.function else None
+        place = self._names.place_in_module
+        if place is not None and self._places.precedes(place, site):
+            return place
+        return self._names.place_in_function(site) or self._places.of_main(site)
 
     def _name(self, site: ast.AST, place: InsertionPoint, number: str) -> str | None:
         """Return a name with a number for a device that is defined at a place and used at a site."""
@@ -573,7 +360,7 @@ class Devices:
             return None
         if any(definition.flag != code for definition in self._definitions.of_name(name)):
             return None
-        torch = self._torch_at(place)
+        torch = self._names.at(place)
         value = self.facts.source.quoted(self._value_of_flag(torch.text, code))
         new = self._definitions.add(Definition(name, value, statement, flag=code))
         return DeviceExpr(name, torch.needs | {new})
@@ -602,54 +389,3 @@ def _as_object(new: DeviceExpr) -> DeviceExpr:
     """Return a device of which a definition must be an object of `torch.device`."""
     forms = {Form(need, text=False) for need in new.needs if isinstance(need, Definition)}
     return DeviceExpr(new.text, new.needs | forms)
-
-
-def _names_in(code: str) -> set[str]:
-    """Return the variables that the code of an expression reads."""
-    return {node.id for node in ast.walk(ast.parse(code, mode="eval")) if isinstance(node, ast.Name)}
-
-
-def is_never_none(facts: Facts, target: ast.expr) -> bool:
-    """Return whether an expression is the number of a GPU or a device, and not None, as a default may be."""
-    found = facts.tree.scope(target).lookup(target.id) if isinstance(target, ast.Name) else None
-    defaults = [binding.default for binding in found[1]] if found is not None else []
-    if any(isinstance(default, ast.Constant) and default.value is None for default in defaults):
-        return False
-    return facts.kinds.of(target).are({*NUMBERS, Kind.DEVICE, Kind.CUDA})
-
-
-def _name_of_device(variable: str) -> str:
-    """Return a name for the device of a variable: `rank_device` for `rank`, `gpu_device` for `gpu_id`."""
-    stem = _NUMBERED.sub("", variable)
-    return "target_device" if not stem or "device" in stem else f"{stem}_device"
-
-
-def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
-    """Return whether a name is a variable of a function that moves to it several times, as by `x.cuda(name)`.
-
-    It is a parameter, or gets its value in a statement of the function's body, and never another one.
-    """
-    binding, *others = scope.bindings[name]
-    if others or name in facts.tree.declared_elsewhere or not isinstance(scope.node, _FUNCTIONS):
-        return False
-    match binding.node:
-        case ast.Assign(targets=[ast.Name()]) as statement if facts.tree.parents.get(statement) is scope.node:
-            pass
-        case _ if not binding.parameter:
-            return False
-    if any(facts.tree.scope(read).function is scope for read in facts.tree.reads("locals")):
-        return False
-    moves = (read for read in facts.reads_in(scope, name) if facts.tree.scope(read).function is scope)
-    return sum(_is_moved_to(facts, read) for read in moves) > 1
-
-
-def _is_moved_to(facts: Facts, target: ast.expr) -> bool:
-    """Return whether an expression is the device argument of a call that moves, which no guard protects."""
-    parent = facts.tree.parents.get(target)
-    call = facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-    if isinstance(parent, ast.keyword):
-        return parent.arg == "device" and not facts.is_guarded(target)
-    match call:
-        case ast.Call(func=ast.Attribute(attr="cuda" | "to"), args=[first, *_]):
-            return first is target and not facts.is_guarded(call)
-    return False

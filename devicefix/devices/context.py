@@ -9,7 +9,8 @@ from functools import cached_property
 
 from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
-from devicefix.devices.choose import DeviceExpr, Devices
+from devicefix.devices.choose import Devices
+from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.destinations import Destinations

@@ -138,29 +138,6 @@ class AsyncName(Rule):
             """,
         ),
         Example(
-            "an argument that a function hands on",
-            before="""
-                import torch
-
-
-                def put(x, **kwargs):
-                    return x.copy_(y, **kwargs)
-
-
-                put(torch.zeros(3), async=True)
-            """,
-            after="""
-                import torch
-
-
-                def put(x, **kwargs):
-                    return x.copy_(y, **kwargs)
-
-
-                put(torch.zeros(3), non_blocking=True)
-            """,
-        ),
-        Example(
             "an argument that a function reads",
             before="""
                 import torch
@@ -273,37 +250,12 @@ class AsyncName(Rule):
         if not isinstance(call, ast.Call) or any(other.arg == _NEW for other in call.keywords):
             return self.finding(node, f"{_BROKEN}; use another name")
         function = last_name(call.func)
-        if function in _METHODS | functions or self._hands_on(function):
+        if function in _METHODS | functions:
             message = f"{_BROKEN}; use `{_NEW}`, its name since PyTorch 0.4"
             return self.finding(node, message, self._edited([node]))
         message = f"{_BROKEN}; use the argument's new name, which is `{_NEW}` in PyTorch 0.4 and later"
         return self.finding(
             node, message, self._edited([node], "the function may have its own parameter `async`")
-        )
-
-    def _hands_on(self, name: str) -> bool:
-        """Return whether a function of the module hands what is not a parameter to a method of tensors alone."""
-        for binding in self.facts.tree.root.bindings.get(name, ()):
-            function = binding.node
-            extra = function.args.kwarg if isinstance(function, ast.FunctionDef) else None
-            reads = self.facts.tree.reads(extra.arg) if extra else ()
-            uses = [
-                node
-                for node in reads
-                if self.facts.tree.scope(node).function is self.facts.tree.scopes[function]
-            ]
-            if not uses or not all(map(self._is_handed_on, uses)):
-                return False
-        return name in self.facts.tree.root.bindings
-
-    def _is_handed_on(self, node: ast.expr) -> bool:
-        keyword = self.facts.tree.parents[node]
-        call = self.facts.tree.parents[keyword]
-        return (
-            isinstance(keyword, ast.keyword)
-            and keyword.arg is None
-            and isinstance(call, ast.Call)
-            and last_name(call.func) in _METHODS
         )
 
     def _scope(self, node: ast.Name | ast.arg) -> Scope | None:

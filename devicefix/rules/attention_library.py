@@ -9,7 +9,7 @@ from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Effect, Finding, Fix, Import
 from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.attention import MASK, Counterpart, Names, is_attention
+from devicefix.rules.shared.attention import definition, is_attention
 from devicefix.rules.shared.attention_imports import AttentionImport
 from devicefix.rules.shared.libraries import CudaLibraries, full_names
 
@@ -19,9 +19,8 @@ _PACKAGES = ("flash_attn", "xformers")
 class AttentionLibrary(Rule):
     """
     ## What it does
-    Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func`,
-    `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func` and `memory_efficient_attention` (with or without a
-    `LowerTriangularMask`). The `cuda-only-library` rule reports other imports from these libraries, such as
+    Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func` and
+    `memory_efficient_attention`. The `cuda-only-library` rule reports other imports from these libraries, such as
     `flash_attn_varlen_func` for variable-length sequences.
 
     ## Why it matters
@@ -55,12 +54,12 @@ class AttentionLibrary(Rule):
 
     The new function accounts for the differences between torch and the libraries. Both libraries expect the sequence
     dimension before the head dimension; torch expects the opposite order. flash-attn allows fewer key heads than query
-    heads, and aligns a causal mask with the last query and key. xformers aligns the mask with the first query and key.
+    heads, and aligns a causal mask with the last query and key.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
-    the mask may be anything other than `None` or a `LowerTriangularMask`. There is no fix if a call uses a feature that
-    torch lacks (such as `alibi_slopes`, `softcap` or `return_attn_probs`), if the program passes a library function as
-    a value, or if another file imports a library function from this file.
+    the mask may be anything other than `None`. There is no fix if a call has another argument (such as `window_size`,
+    `alibi_slopes` or `return_attn_probs`), if the program uses a packed function or an xformers mask, if it passes a
+    library function as a value, or if another file imports a library function from this file.
     """
 
     code = "DF417"
@@ -163,125 +162,31 @@ class AttentionLibrary(Rule):
             """,
         ),
         Example(
-            "packed tensors, through the module",
-            before="""
-                import torch
-                import torch.nn.functional as F
-                import flash_attn
-
-                x = flash_attn.flash_attn_qkvpacked_func(qkv, causal=True, window_size=(-1, -1))
-                y = flash_attn.flash_attn_kvpacked_func(q, kv, deterministic=deterministic)
-            """,
-            after="""
-                import torch
-                import torch.nn.functional as F
-
-                if torch.cuda.is_available():
-                    from flash_attn import flash_attn_kvpacked_func, flash_attn_qkvpacked_func
-                else:
-
-                    def flash_attn_kvpacked_func(q, kv, deterministic=False):
-                        q, k, v = (x.transpose(1, 2) for x in (q, *kv.unbind(2)))
-                        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-                        out = F.scaled_dot_product_attention(q, k, v)
-                        return out.transpose(1, 2).contiguous()
-
-                    def flash_attn_qkvpacked_func(qkv, causal=False, window_size=(-1, -1)):
-                        q, k, v = (x.transpose(1, 2) for x in qkv.unbind(2))
-                        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-                        return out.transpose(1, 2).contiguous()
-
-                x = flash_attn_qkvpacked_func(qkv, causal=True, window_size=(-1, -1))
-                y = flash_attn_kvpacked_func(q, kv, deterministic=deterministic)
-            """,
-        ),
-        Example(
-            "a window",
-            before="""
-                import torch
-                import torch.nn.functional as F
-                from flash_attn import flash_attn_func
-
-                y = flash_attn_func(q, k, v, causal=True, window_size=(size - 1, 0))
-            """,
-            after="""
-                import torch
-                import torch.nn.functional as F
-
-                if torch.cuda.is_available():
-                    from flash_attn import flash_attn_func
-                else:
-
-                    def flash_attn_func(q, k, v, causal=False, window_size=(-1, -1)):
-                        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-                        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-                        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
-                        shift = k.shape[2] - q.shape[2]
-                        left, right = window_size[0], 0 if causal else window_size[1]
-                        seen = seen.tril(shift + right) if right >= 0 else seen
-                        mask = seen.triu(shift - left) if left >= 0 else seen
-                        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-                        return out.transpose(1, 2).contiguous()
-
-                y = flash_attn_func(q, k, v, causal=True, window_size=(size - 1, 0))
-            """,
-        ),
-        Example(
             "dropout, in a function",
             before="""
                 import torch
 
-                def attend(q, kv):
-                    from flash_attn import flash_attn_kvpacked_func
-                    return flash_attn_kvpacked_func(q, kv, dropout_p=0.1)
+                def attend(q, k, v):
+                    from flash_attn import flash_attn_func
+                    return flash_attn_func(q, k, v, dropout_p=0.1)
             """,
             after="""
                 import torch
 
-                def attend(q, kv):
+                def attend(q, k, v):
                     if torch.cuda.is_available():
-                        from flash_attn import flash_attn_kvpacked_func
+                        from flash_attn import flash_attn_func
                     else:
 
-                        def flash_attn_kvpacked_func(q, kv, dropout_p=0.0):
-                            q, k, v = (x.transpose(1, 2) for x in (q, *kv.unbind(2)))
+                        def flash_attn_func(q, k, v, dropout_p=0.0):
+                            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
                             k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
                             out = torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout_p)
                             return out.transpose(1, 2).contiguous()
 
-                    return flash_attn_kvpacked_func(q, kv, dropout_p=0.1)
+                    return flash_attn_func(q, k, v, dropout_p=0.1)
             """,
             unsafe=True,
-        ),
-        Example(
-            "xformers, with its causal mask",
-            before="""
-                import torch
-                import torch.nn.functional as F
-                import xformers.ops as xops
-
-                y = xops.memory_efficient_attention(q, k, v, attn_bias=xops.LowerTriangularMask() if causal else None)
-            """,
-            after="""
-                import torch
-                import torch.nn.functional as F
-
-                if torch.cuda.is_available():
-                    from xformers.ops import LowerTriangularMask, memory_efficient_attention
-                else:
-
-                    class LowerTriangularMask:
-                        pass
-
-                    def memory_efficient_attention(query, key, value, attn_bias=None):
-                        query, key, value = (x.movedim(1, -2) for x in (query, key, value))
-                        causal = isinstance(attn_bias, LowerTriangularMask)
-                        attn_mask = None if causal else attn_bias
-                        out = F.scaled_dot_product_attention(query, key, value, attn_mask, is_causal=causal)
-                        return out.movedim(-2, 1).contiguous()
-
-                y = memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask() if causal else None)
-            """,
         ),
         Example(
             "xformers, with a mask that may be anything",
@@ -291,7 +196,7 @@ class AttentionLibrary(Rule):
 
                 def attend(self, qkv, bias):
                     q, k, v = unbind(qkv, 2)
-                    return memory_efficient_attention(q, k, v, bias, scale=self.scale, op=self.op)
+                    return memory_efficient_attention(q, k, v, bias, scale=self.scale)
             """,
             after="""
                 import torch.nn.functional as F
@@ -302,14 +207,14 @@ class AttentionLibrary(Rule):
                 else:
                     unbind = torch.unbind
 
-                    def memory_efficient_attention(query, key, value, attn_bias=None, scale=None, op=None):
+                    def memory_efficient_attention(query, key, value, attn_bias=None, scale=None):
                         query, key, value = (x.movedim(1, -2) for x in (query, key, value))
                         out = F.scaled_dot_product_attention(query, key, value, attn_bias, scale=scale)
                         return out.movedim(-2, 1).contiguous()
 
                 def attend(self, qkv, bias):
                     q, k, v = unbind(qkv, 2)
-                    return memory_efficient_attention(q, k, v, bias, scale=self.scale, op=self.op)
+                    return memory_efficient_attention(q, k, v, bias, scale=self.scale)
             """,
             unsafe=True,
         ),
@@ -380,16 +285,6 @@ class AttentionLibrary(Rule):
             """,
         ),
         Example(
-            "a mask that another import brings",
-            """
-                import torch
-                from xformers.ops import memory_efficient_attention
-                from xformers.ops.fmha.attn_bias import LowerTriangularMask
-
-                y = memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask())
-            """,
-        ),
-        Example(
             "a module whose function has a name that is taken",
             """
                 import torch
@@ -427,7 +322,7 @@ class AttentionLibrary(Rule):
                 if not self._libraries.copes(statement, found.package):
                     by_package.setdefault(found.package, []).append(found)
         for imports in by_package.values():
-            if all(each.can_be_replaced() and each.has_versions() for each in imports) and _fit(imports):
+            if all(each.can_be_replaced() and each.has_versions() for each in imports):
                 self._found |= {each.statement: each for each in imports}
         self.context.mark_handled(*self._found)
         yield from ()
@@ -511,12 +406,10 @@ class AttentionLibrary(Rule):
         """Return the lines of the branch without CUDA, indented by four spaces."""
         lines = ["else:"] if found.names else []
         functional = self._functional(found.statement) or f"{torch}.nn.functional"
-        names = Names(torch, functional, found.names.get(MASK))
         for function in sorted(found.names, key=is_attention):
-            name, given = found.names[function], found.given(function)
-            definition = Counterpart(name, given, found.has_windows(function), names).lines(function)
-            lines += [""] if len(definition) > 1 else []
-            lines += [f"    {line}" for line in definition]
+            new = definition(function, found.names[function], found.given(function), torch, functional)
+            lines += [""] if len(new) > 1 else []
+            lines += [f"    {line}" for line in new]
         return lines
 
     def _functional(self, statement: ast.stmt) -> str | None:
@@ -530,11 +423,6 @@ class AttentionLibrary(Rule):
                 if name != "torch" and found is not None and found[0].is_module:
                     return name
         return None
-
-
-def _fit(imports: list[AttentionImport]) -> bool:
-    """Return whether each import that is used for a mask is used for attention as well."""
-    return all(any(map(is_attention, each.names)) for each in imports if MASK in each.names)
 
 
 def _line(source: Source, number: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
-from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.sinks import load_location, maps_to_cuda
 from devicefix.facts.saved import cached_from_cpu, saved_before, saved_by_test
 from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
@@ -20,18 +20,8 @@ _LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
 # Methods of a tensor whose result is on the same device.
 _SAME_DEVICE = {
-    "detach",
-    "float",
-    "double",
-    "half",
-    "int",
-    "long",
-    "squeeze",
-    "flatten",
-    "reshape",
-    "view",
-    "t",
-}
+    "detach", "float", "double", "half", "int", "long", "squeeze", "flatten", "reshape", "view", "t",
+}  # fmt: skip
 
 
 class CheckpointLoad(Rule):
@@ -167,9 +157,10 @@ class CheckpointLoad(Rule):
             after="""
                 import torch
 
+                map_location = None if torch.cuda.is_available() else "cpu"
+
 
                 def load(path):
-                    map_location = None if torch.cuda.is_available() else "cpu"
                     return torch.load(path, map_location=map_location), torch.load(path + ".ema", map_location)
             """,
         ),
@@ -201,7 +192,7 @@ class CheckpointLoad(Rule):
 
                 def load(path):
                     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-                    model = torch.jit.load(path, map_location=device)
+                    model = torch.jit.load(path, map_location="cuda" if torch.cuda.is_available() else "cpu")
                     return model(torch.ones(1).to(device))
 
 
@@ -489,12 +480,7 @@ class CheckpointLoad(Rule):
         ):
             return None
         known = self.devices.shared(given, may_be_text=True)
-        if known is not None:
-            return self.context.replace(given, known)
-        question = self.devices.available(given, of_cuda=True)
-        cpu = self.context.source.quoted('"cpu"', self.context.source.code(given))
-        new = self.devices.eventual(given, lambda text: f"{text} if {question.text} else {cpu}")
-        return self.context.edit(given, new, question)
+        return None if known is None else self.context.replace(given, known)
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         if any(keyword.arg is None for keyword in node.keywords):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.configurations import asked_elsewhere, device_reads
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule

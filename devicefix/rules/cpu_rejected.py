@@ -19,8 +19,7 @@ class CpuRejected(Rule):
 
     The rule ignores a check that applies only if the user requests a GPU, as in
     `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check if a handler in the same
-    function catches the error and continues on a CPU. Finally, it ignores a check before a call to a Triton kernel,
-    because `cuda-only-library` already reports the Triton import.
+    function catches the error and continues on a CPU.
 
     ## Why it matters
     The check stops the program on a CPU, even if the code after the check would run there.
@@ -277,24 +276,6 @@ class CpuRejected(Rule):
             """,
         ),
         Example(
-            "a kernel",
-            """
-                import torch
-
-                import triton
-
-
-                @triton.jit
-                def kernel(x):
-                    pass
-
-
-                def double(x):
-                    assert x.is_cuda
-                    kernel[(1,)](x)
-            """,
-        ),
-        Example(
             "a backend among others",
             """
                 assert backend in ("nccl", "gloo")
@@ -367,9 +348,8 @@ class CpuRejected(Rule):
         """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""
         if self.facts.is_guarded(node) or self._refusals.is_requested(node):
             return
-        if not self._before_kernel(node):
-            in_test = self._refusals.in_test(node)
-            yield self.finding(place, f"{message}, or skip this test" if in_test else message)
+        in_test = self._refusals.in_test(node)
+        yield self.finding(place, f"{message}, or skip this test" if in_test else message)
 
     def _needed(self, test: ast.expr) -> str:
         """Return the message for a check that is false wherever CUDA is not available."""
@@ -378,21 +358,3 @@ class CpuRejected(Rule):
         if asks_tensor(test):
             return "rejects CPU tensors; add a CPU path"
         return f"{MESSAGE}; add a CPU path"
-
-    def _before_kernel(self, node: ast.stmt) -> bool:
-        """Return whether the function of a check starts a kernel below it: its library is reported."""
-        function = self._refusals.function(node)
-        if isinstance(function, ast.Module):
-            return False
-        calls = (
-            each for each in ast.walk(function) if isinstance(each, ast.Call) and each.lineno > node.lineno
-        )
-        return any(self._is_launch(call.func) for call in calls)
-
-    def _is_launch(self, function: ast.expr) -> bool:
-        """Return whether a function is a kernel of Triton with its grid, as in `kernel[(1,)]`."""
-        if not isinstance(function, ast.Subscript):
-            return False
-        bindings = self.facts.bindings(function.value)
-        defined = [getattr(binding.node, "decorator_list", ()) for binding in bindings]
-        return all(defined) if defined else self.facts.resolve(function.value) is not None

@@ -3,8 +3,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
+from devicefix.devices.expression import DeviceExpr
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries

@@ -492,8 +492,7 @@ class CudaFunction(Rule):
             before="""
                 import torch
 
-                q7 = torch.cuda.memory_stats()
-                print(q7["num_ooms"], torch.cuda.default_generators[0].seed())
+                print(torch.cuda.memory_stats()["num_ooms"])
             """,
         ),
         Example(
@@ -600,14 +599,6 @@ class CudaFunction(Rule):
                 "call it only if CUDA is available" if fix else "put it under a guard, and add a CPU path"
             )
             yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix)
-
-    def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
-        if self.facts.resolve(node.value) == "torch.cuda.default_generators" and not self.facts.is_guarded(
-            node
-        ):
-            yield self.finding(
-                node, "`torch.cuda.default_generators` is empty without CUDA; use `torch.default_generator`"
-            )
 
     def _statistics(self, node: ast.Call) -> Iterator[Finding]:
         """Check the items of `torch.cuda.memory_stats()`, which has none without CUDA."""

@@ -15,13 +15,6 @@ _BUILT = "torch.utils.cpp_extension."
 # Running a program that does not exist raises an error. A shell prints one, and the output is empty.
 _RAISING = ("subprocess.check_call", "subprocess.check_output")
 _RAISING_WITHOUT_SHELL = ("subprocess.run", "subprocess.call", "subprocess.Popen")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_IN_TORCH = {"pytorch", "torch", "ref", "reference", "naive", "native"}  # usual names beside a kernel
-_ATTENTION = {"attn", "attention"}
-_OF_ATTENTION = ("flash_attn", "xformers", "sageattention")
-_SDPA = "scaled_dot_product_attention"
-_IN_TORCH_TOO = _IN_TORCH | {"sdpa", "eager", "math", "vanilla", "plain"}  # and beside one of attention
-_BENCHMARK = "triton.testing.do_bench"  # it asks for the driver of a GPU, also for a function without kernels
 _IMPORT = "importlib.import_module"
 _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 
@@ -284,21 +277,6 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
-            "a benchmark of Triton",
-            before="""
-                try:  # cuda
-                    import triton
-
-                    WITH_TRITON = True
-                except ImportError:
-                    WITH_TRITON = False
-
-
-                def check():
-                    print(triton.testing.do_bench(run), triton.testing.do_bench(train))
-            """,
-        ),
-        Example(
             "a library that a parameter of the module switches off",
             before="""
                 import torch
@@ -421,26 +399,6 @@ class CudaOnlyLibrary(Rule):
                     if FAST and use_xformers:
                         return memory_efficient_attention(q, k, v)
                     return SwiGLU(2, 2)(unbind(q, 2)[0]) if FAST else q
-            """,
-        ),
-        Example(
-            "a library that is the default of a parameter which every call passes",
-            """
-                import torch
-
-                try:
-                    from flash_attn import flash_attn_func
-                except ImportError:
-                    flash_attn_func = None
-
-
-                def attend(q, k, v, mode="flash"):
-                    if mode == "flash":
-                        return flash_attn_func(q, k, v)
-                    return q
-
-
-                y = attend(q, k, v, mode=mode)
             """,
         ),
         Example(
@@ -700,29 +658,8 @@ class CudaOnlyLibrary(Rule):
         return self.finding(call, message, fix)
 
     def _missing(self, node: ast.expr | ast.stmt, library: str, how: str, advice: str) -> Finding:
-        """Return the finding for a library, with what the module itself may have for a CPU."""
-        own = next(self._alternatives(library), "")
-        hint = f"; this file's {own} may also help" if own else ""
-        return self.finding(node, f"`{library}` needs CUDA{how}; {advice}{hint}")
-
-    def _alternatives(self, library: str) -> Iterator[str]:
-        """Yield switches such as `use_flash_attn=False`, functions such as `scan_ref`, and attention in plain torch."""
-        switch = f"use_{'flash' if 'flash' in library else library.partition('.')[0]}"
-        functions = [scope for scope in self.facts.tree.scopes if isinstance(scope, _FUNCTIONS)]
-        for function in functions:
-            for each in (*function.args.args, *function.args.kwonlyargs):
-                if each.arg.startswith(switch):
-                    yield f"`{each.arg}=False`"
-        of_attention = library.startswith(_OF_ATTENTION)
-        if of_attention:
-            calls = (node for node in self.facts.tree.nodes_with(_SDPA) if isinstance(node, ast.Call))
-            yield from (f"`{_SDPA}` on line {call.lineno}" for call in calls if last_name(call.func) == _SDPA)
-        for function in functions:
-            stem, _, kind = function.name.rpartition("_")
-            words = {*function.name.lower().split("_")}
-            attends = of_attention and words & _ATTENTION and words & _IN_TORCH_TOO
-            if attends or (kind in _IN_TORCH and stem and stem in library):
-                yield f"`{function.name}`"
+        """Return the finding for a library."""
+        return self.finding(node, f"`{library}` needs CUDA{how}; {advice}")
 
     def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
         """Check the backend of the functions of KeOps: https://www.kernel-operations.io/keops/python/api/."""
@@ -745,11 +682,6 @@ class CudaOnlyLibrary(Rule):
                 node, "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
             )
         yield from self._check_import(node, name)
-        if name.startswith(_BENCHMARK) and "triton" not in self._reported and not self.facts.is_guarded(node):
-            self._reported.add("triton")
-            yield self.finding(
-                node, f"`{last_name(node.func)}` needs a GPU; call it only if CUDA is available"
-            )
         if not name.startswith(_BUILT) or self._libraries.copes(node, "cuda"):
             return
         kind = name.removeprefix(_BUILT)

@@ -262,16 +262,6 @@ class DeviceArgument(Rule):
             """,
         ),
         Example(
-            "the number of a GPU among options",
-            before="""
-                import torch
-
-                options = {"device": 0}
-                x = torch.zeros(3, **options)
-                y = y.to(**dict(device=int(1)))
-            """,
-        ),
-        Example(
             "the number of a GPU for a library",
             before="""
                 import argparse
@@ -502,7 +492,6 @@ class DeviceArgument(Rule):
             finding = checked_for_uses(self.context, value, finding)
             numbered = finding.fix and not of_torch and self._gets_number(value)
             yield finding.unsafe(_NUMBERED) if numbered else finding
-        yield from self._check_options(node)
 
     def _otherwise_cpu(self, node: ast.Call, value: ast.expr, literal: bool) -> Fix:
         """Return the fix that passes the CPU without CUDA: unsafe if the number may be of another device."""
@@ -522,20 +511,6 @@ class DeviceArgument(Rule):
                 self.facts.resolve(value.func) if isinstance(value, ast.Call) else None for value in made
             ]
         return bool(names) and all(name is not None and brings_torch(name) for name in names)
-
-    def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
-        yield from self._check_options(node)
-
-    def _check_options(self, options: ast.Dict | ast.Call) -> Iterator[Finding]:
-        """Check the number of a GPU in a dictionary that is unpacked: `torch.zeros(3, **options)`."""
-        value = _entry(options, "device")
-        if value is None or value in self.context.handled or self.facts.is_guarded(value):
-            return
-        if gpu_number(self.context, value) is None:
-            return
-        if Use.UNPACKED in self.context.destinations.of(value):
-            code = self.context.source.code(value)
-            yield self.finding(value, f"`{code}` is the index of a GPU, which may not exist; use a device")
 
     def _gets_number(self, value: ast.expr) -> bool:
         """Return whether the name of a device without a number gets one: `torch.device(name, 1)`."""
@@ -597,18 +572,3 @@ class DeviceArgument(Rule):
 def takes_device(keyword: str) -> bool:
     """Return whether an argument of this name is a device."""
     return keyword == "map_location" or device_name(keyword)
-
-
-def _entry(options: ast.expr, key: str) -> ast.expr | None:
-    """Return the value of a key in a dictionary, None where it has none, or is not one."""
-    match options:
-        case ast.Dict(keys=keys, values=values):
-            pairs = zip(keys, values, strict=True)
-            return next((value for name, value in pairs if _is_text(name, key)), None)
-        case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
-            return next((keyword.value for keyword in keywords if keyword.arg == key), None)
-    return None
-
-
-def _is_text(node: ast.expr | None, text: str) -> bool:
-    return isinstance(node, ast.Constant) and node.value == text

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from devicefix.devices.arguments import name_fix
-from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.destinations import Use
 from devicefix.facts.named_devices import collapses, composed, is_passed_on, names_device
 from devicefix.facts.replaced import is_replaced

@@ -128,18 +128,6 @@ class DisabledScaler(Rule):
                 print(q7.state_dict()["growth_factor"], q7._growth_tracker, q7.get_backoff_factor())
             """,
         ),
-        Example(
-            "a class of scalers",
-            before="""
-                import torch
-                from torch.cuda.amp import GradScaler
-
-
-                class Logged(GradScaler):
-                    def log(self):
-                        print(self._scale.item(), self._get_scale_async())
-            """,
-        ),
     )
     VALID = (
         Example(
@@ -214,29 +202,11 @@ class DisabledScaler(Rule):
         item = self.facts.tree.parents.get(state)
         match item:
             case ast.Subscript(value=value, slice=ast.Constant(value=str(key)), ctx=ast.Load()) if (
-                value is state
-                and key in _KEYS
-                and not self._is_on(item)
-                and not self._is_asked_for(item, key)
+                value is state and key in _KEYS and not self._is_on(item, f'"{key}"', f"'{key}'")
             ):
                 advice = "use 1.0 instead" if key == "scale" else "check `is_enabled()` first"
                 message = f"the state of a `GradScaler` is empty without CUDA, so it has no `{key}`; {advice}"
                 yield self.finding(item, message, self._get(item) if key == "scale" else None)
-
-    def _is_asked_for(self, item: ast.Subscript, key: str) -> bool:
-        """Return whether a key is read only under a condition that asks for it: `"scale" in state`."""
-        return any(
-            isinstance(parent, (ast.If, ast.IfExp, ast.BoolOp))
-            and any(
-                isinstance(part, ast.Compare)
-                and isinstance(part.ops[0], (ast.In, ast.NotIn))
-                and isinstance(part.left, ast.Constant)
-                and part.left.value == key
-                for test in (parent.values if isinstance(parent, ast.BoolOp) else [parent.test])
-                for part in (() if test is child else ast.walk(test))
-            )
-            for child, parent in self.facts.tree.ancestors(item)
-        )
 
     def _get(self, item: ast.Subscript) -> Fix | None:
         """Return the fix that gets the scale, or 1.0 if there is none."""
@@ -259,29 +229,22 @@ class DisabledScaler(Rule):
         known = [value for value in made if self.facts.resolve(value.func) in _SCALERS]
         if known:
             return any(not _of_cpu(value) for value in known)
-        if isinstance(node, ast.Name) and node.id == "self":
-            return self._is_of_scaler(node)
         kinds = self.facts.kinds.of(node)
         names = [name.rpartition(".")[2] for name in kinds.classes] or [last_name(node)]
         return any("scaler" in name.lower() for name in names)
 
-    def _is_of_scaler(self, node: ast.Name) -> bool:
-        """Return whether the class around a node is a scaler."""
-        parents = (parent for _, parent in self.facts.tree.ancestors(node))
-        owner = next((parent for parent in parents if isinstance(parent, ast.ClassDef)), None)
-        return owner is not None and any(self.facts.resolve(base) in _SCALERS for base in owner.bases)
-
-    def _is_on(self, node: ast.expr) -> bool:
-        """Return whether a node is evaluated only with CUDA, or where a scaler is enabled."""
-        return self.facts.is_guarded(node) or any(
-            isinstance(parent, (ast.If, ast.IfExp))
-            and child is not parent.test
-            and any(
-                isinstance(part, ast.Attribute) and part.attr == "is_enabled"
-                for part in ast.walk(parent.test)
+    def _is_on(self, node: ast.expr, *words: str) -> bool:
+        """Return whether a node is evaluated only with CUDA, or after a question that holds one of some words."""
+        code = self.context.source.code
+        for child, parent in self.facts.tree.ancestors(node):
+            test = getattr(parent, "test", None)
+            tests = parent.values if isinstance(parent, ast.BoolOp) else [] if test is None else [test]
+            asked = (
+                word in code(each) for each in tests if each is not child for word in ("is_enabled", *words)
             )
-            for child, parent in self.facts.tree.ancestors(node)
-        )
+            if any(asked):
+                return True
+        return self.facts.is_guarded(node)
 
 
 def _of_cpu(call: ast.Call) -> bool:

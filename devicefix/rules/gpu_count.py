@@ -13,7 +13,7 @@ from devicefix.rules.shared.counts import Counts, Harm, Refused, is_zero
 from devicefix.rules.shared.counts.ranges import made_of
 
 # They ask about a function, or replace it.
-_SEVERAL = "the code for several GPUs may run"
+_NOT_COUNTED = "the number may be one that the user chose"
 _ONE_OF_SEVERAL = "the number of a GPU becomes 0"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
@@ -49,8 +49,7 @@ class GpuCount(Rule):
     elsewhere, for example from a user who chose 0 on a machine with CUDA. If the check for 0 always stops the program,
     the fix removes the check and makes the count at least 1.
 
-    The fix is also unsafe if the program computes a GPU index from the count and passes the index to other code, or if
-    the count only decides between one GPU and several.
+    The fix is also unsafe if the program computes a GPU index from the count and passes the index to other code.
     """
 
     code = "DF402"
@@ -648,46 +647,6 @@ class GpuCount(Rule):
             """,
         ),
         Example(
-            "a choice between one GPU and several",
-            before="""
-                import torch
-
-                n = torch.cuda.device_count()
-                kind = OneGpu if n == 1 else SeveralGpus
-                if n > 1:
-                    start(n)
-            """,
-            after="""
-                import torch
-
-                n = max(torch.cuda.device_count(), 1)
-                kind = OneGpu if n == 1 else SeveralGpus
-                if n > 1:
-                    start(n)
-            """,
-            unsafe=True,
-        ),
-        Example(
-            "a choice between one GPU and several, by statements",
-            before="""
-                import torch
-
-                def open_all():
-                    if torch.cuda.device_count() == 1:
-                        return OneGpu()
-                    return SeveralGpus()
-            """,
-            after="""
-                import torch
-
-                def open_all():
-                    if max(torch.cuda.device_count(), 1) == 1:
-                        return OneGpu()
-                    return SeveralGpus()
-            """,
-            unsafe=True,
-        ),
-        Example(
             "the function that counts, for a configuration file",
             before="""
                 import torch
@@ -744,33 +703,6 @@ class GpuCount(Rule):
 
                 if torch.cuda.device_count() > 1:
                     net = torch.nn.DataParallel(net)
-            """,
-        ),
-        Example(
-            "a choice between one GPU and several, with a question for none",
-            """
-                import torch
-
-                n = torch.cuda.device_count()
-                if n == 0:
-                    kind = None
-                else:
-                    kind = OneGpu if n == 1 else SeveralGpus
-            """,
-        ),
-        Example(
-            "one GPU, several or none",
-            """
-                import torch
-
-                n = torch.cuda.device_count()
-                if n == 1:
-                    kind = OneGpu
-                elif n > 1:
-                    kind = SeveralGpus
-                else:
-                    kind = Plain
-                name = "cuda" if n == 1 else "cpu"
             """,
         ),
         Example(
@@ -857,15 +789,13 @@ class GpuCount(Rule):
             )
             return
         if whole:
-            sure = not harmed or any(harm is not Harm.SEVERAL for harm in harmed.values())
-            yield self._found(count, "" if sure else _SEVERAL)
+            yield self._found(count)
             return
         for use, harm in harmed.items():
             if use not in self._reported:
                 self._reported.add(use)
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
-                sure = harm is not Harm.SEVERAL and known(use)
-                yield self._found(use, "" if sure else _SEVERAL)
+                yield self._found(use, "" if known(use) else _NOT_COUNTED)
         if any(self._counts.escapes(use) for use in self._counts.follow(count).uses if use not in harmed):
             message = "the number of GPUs is 0 without CUDA; check that the code using it works without a GPU"
             yield self.finding(count, message)

@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.copies.moves import method_called, moves
-from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.guarded_moves import GuardedMoves
@@ -37,7 +35,6 @@ class GuardedMove(Rule):
     ## Fix safety
     The fix is safe: on a CPU, the move does nothing. The fix also removes a guard around the definition of a name that
     the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. The rule ignores guards around any other code.
-    There is no fix for `use_cuda and x.cuda()`, because the program may use the value of this expression.
     """
 
     code = "DF702"
@@ -123,35 +120,8 @@ class GuardedMove(Rule):
                     step(x, y)
             """,
         ),
-        Example(
-            "a value that is false without CUDA",
-            before="""
-                import torch
-
-                y = torch.cuda.is_available() and x.cuda()
-                print(y.sum())
-            """,
-        ),
-        Example(
-            "the method as an attribute by its name",
-            """
-                import torch
-
-                y = torch.cuda.is_available() and getattr(x, "cuda")()
-                print(y.sum())
-            """,
-        ),
     )
     VALID = (
-        Example(
-            "a statement, and a value with another one",
-            """
-                import torch
-
-                torch.cuda.is_available() and net.cuda()
-                y = torch.cuda.is_available() and x.cuda() or x
-            """,
-        ),
         Example(
             "a guard with another statement",
             """
@@ -232,23 +202,3 @@ class GuardedMove(Rule):
         fix = self._moves.of_choice(node)
         if fix is not None:
             yield self.finding(node, "this condition guards only a move; use `.to(device)`", fix)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
-        """Check the value of `torch.cuda.is_available() and x.cuda()`, which is False without CUDA."""
-        *tests, last = node.values
-        if not isinstance(last, ast.Call) or not isinstance(node.op, ast.And) or self._is_asked(node):
-            return
-        call = method_called(self.facts, last)
-        if call is None or last_name(call.func) not in ("cuda", "to") or not moves(self.facts, last):
-            return
-        if any(map(self.facts.guards.implies, tests)):
-            yield self.finding(
-                node, "without CUDA, this value is false instead of a tensor; use `.to(device)`"
-            )
-
-    def _is_asked(self, node: ast.expr) -> bool:
-        """Return whether an expression is only a statement or a test, or has another value if it is false."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, (ast.BoolOp, ast.UnaryOp, ast.Expr)):
-            return True
-        return isinstance(parent, (ast.If, ast.IfExp, ast.While, ast.Assert)) and parent.test is node

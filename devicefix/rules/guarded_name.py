@@ -16,12 +16,10 @@ class GuardedName(Rule):
     ## What it does
     Finds names that are defined only if CUDA is available, but used even if it is not. The definition may be an
     assignment, an import, a loop or a function. A flag from the user also counts as a check for CUDA if the code under
-    it moves something to CUDA. The rule also finds uses of a model's `module` attribute if the program wraps the model
-    in `DataParallel` only with CUDA.
+    it moves something to CUDA.
 
     ## Why it matters
-    On a CPU, using the name raises a `NameError` or an `UnboundLocalError`, and using the attribute raises an
-    `AttributeError`.
+    On a CPU, using the name raises a `NameError` or an `UnboundLocalError`.
 
     ## Example
     ```python
@@ -93,31 +91,6 @@ class GuardedName(Rule):
 
                 def move(x):
                     return x.to(q7)
-            """,
-        ),
-        Example(
-            "the module in a wrapper",
-            before="""
-                import torch
-
-                net = build()
-                if torch.cuda.device_count() > 1:
-                    net = torch.nn.DataParallel(net)
-                torch.save(net.module.state_dict(), "net.pt")
-            """,
-        ),
-        Example(
-            "the module in a wrapper, under the same condition as the guard",
-            before="""
-                import torch
-
-                if __name__ == "__main__":
-                    net = build()
-                    if torch.cuda.is_available():
-                        if torch.cuda.device_count() > 1:
-                            net = torch.nn.DataParallel(net)
-                        net.cuda()
-                    torch.save(net.module.state_dict(), "net.pt")
             """,
         ),
         Example(
@@ -223,17 +196,6 @@ class GuardedName(Rule):
                         if number:
                             print(q7.to(q8))
                         q8 = torch.device("cpu")
-            """,
-        ),
-        Example(
-            "the module in a wrapper that is asked for",
-            """
-                import torch
-
-                net = build()
-                if torch.cuda.device_count() > 1:
-                    net = torch.nn.DataParallel(net)
-                plain = net.module if hasattr(net, "module") else net
             """,
         ),
         Example(
@@ -343,13 +305,6 @@ class GuardedName(Rule):
                 )
                 where = place if self.facts.tree.statement(place) in assigned else node.test
                 yield self.finding(where, f"{message}; define it for the CPU, too")
-        inside = (each for statement in node.body for each in ast.walk(statement))
-        for statement in (each for each in inside if isinstance(each, ast.Assign)):
-            use = self._names.unwrapped(statement, node)
-            if use is not None:
-                code = self.context.source.code(use)
-                message = f"`{code}` exists only with CUDA, but line {use.lineno} also uses it without CUDA"
-                yield self.finding(node.test, f"{message}; check for the wrapper first")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         """Check a name that is moved to CUDA under a flag of the user's."""

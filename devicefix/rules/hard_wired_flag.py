@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
@@ -318,19 +317,6 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
-            "an actor of ray that asks for a GPU",
-            before="""
-                import ray
-                import torch
-
-                @ray.remote(num_gpus=1)
-                class Worker:
-                    pass
-
-                other = ray.remote(Other).options(num_gpus=0.5).remote()
-            """,
-        ),
-        Example(
             "the older switch for an implementation of attention",
             before="""
                 from transformers import AutoModel  # with torch
@@ -521,6 +507,19 @@ class HardWiredFlag(Rule):
                 from allennlp.predictors import Predictor  # cuda
 
                 predictor = Predictor.from_path(path, cuda_device=0)
+            """,
+        ),
+        Example(
+            "an actor of ray that asks for a GPU",
+            before="""
+                import ray
+                import torch
+
+                @ray.remote(num_gpus=1)
+                class Worker:
+                    pass
+
+                other = ray.remote(Other).options(num_gpus=0.5).remote()
             """,
         ),
     )
@@ -743,7 +742,6 @@ class HardWiredFlag(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         yield from self._check_method(node)
-        yield from self._check_ray(node)
         name = self.facts.resolve(node.func)
         full_name = name or self._method(node)
         if full_name is None:
@@ -776,26 +774,6 @@ class HardWiredFlag(Rule):
         why = self.devices.why_unsafe(value) if (name, keyword.arg) in SWITCHES else _BY_NAME
         return self.context.replace(value, self.devices.available(value, of_cuda=True), why)
 
-    def _check_ray(self, node: ast.Call) -> Iterator[Finding]:
-        """Check the GPUs that an actor or task of ray asks for: https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html."""
-        for keyword in node.keywords:
-            asks = (
-                keyword.arg == "num_gpus" and isinstance(keyword.value, ast.Constant) and keyword.value.value
-            )
-            if asks and self._uses_ray and not self.facts.is_guarded(node):
-                if last_name(node.func) == "options" or self.facts.resolve(node.func) == "ray.remote":
-                    code = self.context.source.code(keyword.value)
-                    yield self.finding(
-                        keyword.value,
-                        f"`num_gpus={code}` waits forever if no machine in the cluster has a GPU; request no GPU in that case",
-                    )
-
-    @cached_property
-    def _uses_ray(self) -> bool:
-        names = (alias.name for node in self.facts.tree.imports for alias in node.names)
-        modules = (node.module or "" for node in self.facts.tree.imports if isinstance(node, ast.ImportFrom))
-        return any(name.partition(".")[0] == "ray" for name in (*names, *modules))
-
     def _method(self, call: ast.Call) -> str | None:
         """Return the full name of a method of an object that a library's class makes, if that may matter."""
         function = call.func
@@ -809,6 +787,9 @@ class HardWiredFlag(Rule):
         call = self.facts.tree.parents[node]
         is_default = node.arg == "default" and isinstance(call, ast.Call)
         name = self._option(call) if is_default else node.arg or ""  # type: ignore[arg-type]  # is a call
+        if node.arg == "num_gpus" and self._requests(call, node.value):
+            advice = "waits forever if no machine in the cluster has a GPU; request no GPU in that case"
+            yield self.finding(node.value, f"`num_gpus={self.context.source.code(node.value)}` {advice}")
         if (
             node.arg == "accelerator"
             and isinstance(call, ast.Call)
@@ -816,6 +797,12 @@ class HardWiredFlag(Rule):
         ):
             return  # it is checked with the other arguments
         yield from self._check_setting(name, node.value)
+
+    def _requests(self, call: ast.AST, number: ast.expr) -> bool:
+        """Return whether an actor or task of ray requests GPUs: https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html."""
+        is_request = isinstance(call, ast.Call) and last_name(call.func) in ("options", "remote")
+        is_request = is_request and self.context.source.holds("ray") and not self.facts.is_guarded(number)
+        return is_request and isinstance(number, ast.Constant) and bool(number.value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
         if node.value is not None:

@@ -3,18 +3,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from operator import attrgetter
 
+from devicefix.devices.context import Context
+from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 
-_FUNCTIONS = re.compile(
-    r"torch\.nn\.parallel\.((replicate|parallel_apply|data_parallel)(\.\w+)?|scatter|gather"
-    r"|scatter_gather\.(scatter|gather|scatter_kwargs)|scatter_kwargs|_functions\.\w+\.apply|comm\.\w+)"
-)
-_WORDS = (
-    "replicate", "parallel_apply", "data_parallel", "scatter", "gather", "scatter_kwargs", "_functions", "comm",
-)  # fmt: skip
+_PARALLEL = "torch.nn.parallel"
+_NAMES = ("replicate", "parallel_apply", "data_parallel", "scatter", "gather", "scatter_kwargs")
+_COMM = ("broadcast", "broadcast_coalesced", "reduce_add", "scatter", "gather")
 _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
 
 
@@ -54,7 +51,11 @@ class ManualParallel(Rule):
     name = "manual-parallel"
     summary = "Work is distributed over several GPUs manually"
     words = (b"data_parallel", b"parallel_apply", b"nn.parallel")
-    common_words = (b"replicate", b"scatter", b"gather")
+    common_words = (b"parallel", b"replicate", b"scatter", b"gather")
+    references = (
+        *(f"{_PARALLEL}.{module}{name}" for name in _NAMES for module in ("", f"{name}.", "scatter_gather.")),
+        *(f"{_PARALLEL}.comm.{name}" for name in _COMM),
+    )
     INVALID = (
         Example(
             "replicate, scatter, parallel_apply and gather",
@@ -129,74 +130,38 @@ class ManualParallel(Rule):
         ),
     )
 
-    def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
-        if "parallel" not in self.context.source.text:
-            return
-        names = [*_WORDS, *self._renamed()]
-        reported: set[ast.AST] = set()
-        calls = (call for call in self.facts.tree.nodes_with(*names) if isinstance(call, ast.Call))
-        for call in sorted(calls, key=attrgetter("lineno")):
-            if not _FUNCTIONS.fullmatch(self.facts.resolve(call.func) or ""):
-                continue
-            function = self._function(call)
-            if function not in reported and not self._chosen(call):
-                reported.add(function)
-                called = self.context.source.code(call.func)
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._reported: set[ast.AST] = set()
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        call = self.facts.tree.parents[node]
+        function = self.facts.tree.scope(node).node
+        if isinstance(call, ast.Call) and call.func is node and function not in self._reported:
+            if not self._is_chosen(node):
+                self._reported.add(function)  # one finding for what belongs together
+                called = self.context.source.code(node)
                 yield self.finding(
                     call,
                     f"`{called}(...)` distributes work over GPUs and raises an error without CUDA; call the model"
                     " directly if there are fewer than two GPUs, or use `DataParallel`, which does this automatically",
                 )
 
-    def _renamed(self) -> Iterator[str]:
-        """Yield the names under which such functions are imported with `as`."""
-        aliases = (alias for statement in self.facts.tree.imports for alias in statement.names)
-        yield from (alias.asname for alias in aliases if alias.asname and alias.name in _WORDS)
+    def _is_chosen(self, node: ast.expr) -> bool:
+        """Return whether the program checks the number of GPUs first, or is part of a `DataParallel`."""
+        around = self.facts.tree.ancestors(node)
+        return self.facts.is_guarded(node) or any(self._chooses(*each, node.lineno) for each in around)
 
-    def _function(self, node: ast.AST) -> ast.AST:
-        """Return the function that a node is part of, or the module."""
-        for _, parent in self.facts.tree.ancestors(node):
-            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                return parent
-        return self.facts.tree.module
-
-    def _chosen(self, node: ast.AST) -> bool:
-        """Return whether the program checks the number of GPUs first."""
-        if self.facts.is_guarded(node):
-            return True
-        for child, parent in self.facts.tree.ancestors(node):
-            if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-                if _CHOSEN.search(self.context.source.code(parent.test)):
-                    return True
-            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)) and self._leaves_first(
-                parent, node
-            ):
-                return True
-            if isinstance(parent, ast.ClassDef) and self._passes_through(parent):
-                return True
+    def _chooses(self, child: ast.AST, parent: ast.AST, line: int) -> bool:
+        match parent:
+            case ast.If(test=test) | ast.IfExp(test=test):
+                return child is not test and self._asks(test)
+            case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+                left = (each for each in body if isinstance(each, ast.If) and each.lineno < line)
+                return any(isinstance(each.body[-1], ast.Return) and self._asks(each.test) for each in left)
+            case ast.ClassDef(bases=bases):
+                return any(last_name(base).endswith("DataParallel") for base in bases)
         return False
 
-    def _leaves_first(self, function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.AST) -> bool:
-        """Return whether a function returns before it reaches a node if there are no GPUs."""
-        return any(
-            isinstance(statement, ast.If)
-            and isinstance(statement.body[-1], ast.Return)
-            and statement.lineno < getattr(node, "lineno", 0)
-            and _CHOSEN.search(self.context.source.code(statement.test))
-            and isinstance(statement.test, (ast.UnaryOp, ast.Compare, ast.BoolOp))
-            for statement in function.body
-        )
-
-    def _passes_through(self, node: ast.ClassDef) -> bool:
-        """Return whether a class calls its module directly without GPUs, as DataParallel does."""
-        forward = next(
-            (
-                statement
-                for statement in node.body
-                if isinstance(statement, ast.FunctionDef) and statement.name == "forward"
-            ),
-            None,
-        )
-        if forward is None:
-            return any("DataParallel" in ast.unparse(base) for base in node.bases)
-        return self._leaves_first(forward, forward.body[-1])
+    def _asks(self, test: ast.expr) -> bool:
+        return _CHOSEN.search(self.context.source.code(test)) is not None

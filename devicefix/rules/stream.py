@@ -39,8 +39,7 @@ class CudaStream(Rule):
 
     ## Fix safety
     The fix is safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is no work to
-    synchronize. On a CPU, a time measured with events becomes `nan`, and statements that only measure and print the
-    time are skipped.
+    synchronize. On a CPU, a time measured with events becomes `nan`.
 
     The fix changes all uses of a stream or event together, along with any other streams or events that are used with
     it. There is no fix if some uses are unknown, for example because the stream is passed to a function, is stored in a
@@ -261,55 +260,6 @@ class CudaStream(Rule):
             """,
         ),
         Example(
-            "times that are only printed",
-            before="""
-                import torch
-
-
-                def run(f, times):
-                    start = torch.cuda.Event(enable_timing=True)
-                    middle, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                    start.record()
-                    f()
-                    middle.record()
-                    torch.cuda.synchronize()
-                    passed = start.elapsed_time(middle)
-                    print(f"{passed} ms")
-                    f()
-                    end.record()
-                    torch.cuda.synchronize()
-                    passed = middle.elapsed_time(end) / 1000
-                    # again
-                    print(round(passed, 2), "seconds", flush=True)
-                    print("{}".format(start.elapsed_time(end)), start.elapsed_time(end) / 1000)
-            """,
-            after="""
-                import torch
-
-
-                def run(f, times):
-                    if torch.cuda.is_available():
-                        start = torch.cuda.Event(enable_timing=True)
-                        middle, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                        start.record()
-                    f()
-                    if torch.cuda.is_available():
-                        middle.record()
-                        torch.cuda.synchronize()
-                        passed = start.elapsed_time(middle)
-                        print(f"{passed} ms")
-                    f()
-                    if torch.cuda.is_available():
-                        end.record()
-                        torch.cuda.synchronize()
-                        passed = middle.elapsed_time(end) / 1000
-                    # again
-                    if torch.cuda.is_available():
-                        print(round(passed, 2), "seconds", flush=True)
-                        print("{}".format(start.elapsed_time(end)), start.elapsed_time(end) / 1000)
-            """,
-        ),
-        Example(
             "times that are kept, or printed with other values",
             before="""
                 import torch
@@ -344,39 +294,6 @@ class CudaStream(Rule):
                     print(passed)
                     print(n / passed)
                     return passed
-            """,
-        ),
-        Example(
-            "times where the function reads any of its variables",
-            before="""
-                import torch
-
-
-                def run(f):
-                    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                    start.record()
-                    f()
-                    end.record()
-                    torch.cuda.synchronize()
-                    passed = start.elapsed_time(end)
-                    print(passed)
-                    print("{passed}".format(**locals()))
-            """,
-            after="""
-                import torch
-
-
-                def run(f):
-                    if torch.cuda.is_available():
-                        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                        start.record()
-                    f()
-                    if torch.cuda.is_available():
-                        end.record()
-                        torch.cuda.synchronize()
-                    passed = start.elapsed_time(end) if torch.cuda.is_available() else float("nan")
-                    print(passed)
-                    print("{passed}".format(**locals()))
             """,
         ),
         Example(

@@ -3,10 +3,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts
-from devicefix.facts.copies.binding import bound_by
-from devicefix.facts.copies.moves import method_called
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import with_function, with_keyword
@@ -178,18 +176,6 @@ class TypedTensor(Rule):
                 y = torch.tensor([1], dtype=torch.int64, device=device)
             """,
         ),
-        Example(
-            "a question about a tensor that is moved",
-            before="""
-                import torch
-
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-                x = x.to(device)
-                if isinstance(x, torch.cuda.FloatTensor):
-                    x = x.double()
-            """,
-        ),
     )
     VALID = (
         Example(
@@ -267,11 +253,7 @@ class TypedTensor(Rule):
     def _check(self, node: ast.expr, name: str) -> Iterator[Finding]:
         """Check an expression that resolves to a tensor type of CUDA."""
         kind = name.removeprefix("torch.cuda.")
-        if self.facts.is_guarded(node):
-            return
-        if self._asked_for(node, kind):
-            if asks_about_moved(self.facts, node):
-                yield self.finding(node, f"a CPU tensor is never a `{name}`; compare the dtype")
+        if self.facts.is_guarded(node) or self._asked_for(node, kind):
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
@@ -376,48 +358,6 @@ def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
     if isinstance(parent, ast.Compare):
         return True
     return isinstance(parent, ast.Call) and last_name(parent.func) == "isinstance" and parent.func is not node
-
-
-def asks_about_moved(facts: Facts, node: ast.expr) -> bool:
-    """Return whether a test compares a type with that of a tensor that the module moves to the device.
-
-    With CUDA, its answer is always the same, and on a CPU it is the other one.
-    """
-    parent = facts.tree.parents.get(node)
-    match parent:
-        case ast.Call(args=[asked, kind]) if kind is node:
-            return _is_moved(facts, asked)
-        case ast.Compare(left=left, comparators=[right]):
-            asked = right if left is node else left
-            return isinstance(asked, ast.Call) and _is_moved(facts, asked.func)
-    return False
-
-
-def _is_moved(facts: Facts, node: ast.expr) -> bool:
-    """Return whether the module moves a tensor, or all that a name is bound to, unless under a guard."""
-    if isinstance(node, ast.Attribute) and node.attr == "type":
-        node = node.value
-    found = facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
-    made = [binding.node for binding in found[1]] if found is not None else [node]
-    values = (value for each in made for value in _bound_to(facts, each))
-    calls = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Call))
-    return any(
-        last_name((method_called(facts, call) or call).func) in ("cuda", "to") and not facts.is_guarded(call)
-        for call in calls
-    )
-
-
-def _bound_to(facts: Facts, node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions that a node binds a name to, or to a part of; the node itself if it is one."""
-    value = next(
-        filter(None, (getattr(node, part, None) for part in ("iter", "value", "context_expr"))), node
-    )
-    if isinstance(node, ast.pattern):
-        yield next(each.subject for _, each in facts.tree.ancestors(node) if isinstance(each, ast.Match))
-    elif isinstance(value, ast.expr):
-        yield value
-    else:  # a function that its decorator calls
-        yield from (value for _, value in bound_by(facts, node))
 
 
 def typed_choice(facts: Facts, node: ast.IfExp) -> tuple[ast.expr, ast.expr, ast.expr] | None:

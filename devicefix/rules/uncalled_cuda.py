@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
 from devicefix.facts.bound import Bound
@@ -16,6 +16,8 @@ from devicefix.rules.base import Example, Rule
 
 _OWN = "because the object may have its own `cuda`"
 _ARGUMENTS = "because of its arguments"
+_UNBOUND = "`torch.Tensor.cuda` needs CUDA; use `.to(device)`"
+_STORED = "calling this method needs CUDA; store `lambda: x.to(device)` instead"
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
 
 
@@ -42,7 +44,7 @@ class UncalledCuda(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, the tensor moves to the same device as before. A call with additional arguments is
-    usually reported without a fix, and so is a stored bound method, as in `move = x.cuda`.
+    reported without a fix, and so is a stored method, as in `move = x.cuda` and `methodcaller("cuda")`.
     """
 
     code = "DF103"
@@ -104,22 +106,6 @@ class UncalledCuda(Rule):
                 from operator import methodcaller
 
                 move = methodcaller("cuda")
-            """,
-            after="""
-                import torch
-                from operator import methodcaller
-
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-                move = methodcaller("to", device)
-            """,
-        ),
-        Example(
-            "methodcaller with an argument in parentheses",
-            before="""
-                from operator import methodcaller
-
-                move = methodcaller(("cuda"))
             """,
         ),
         Example(
@@ -222,46 +208,23 @@ class UncalledCuda(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        called = self.facts.resolve(node.func) in _METHODS
-        getattr_called = isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1)
-        getattr_stored = _names_cuda(node, "getattr", 1) and self._is_method(
-            node, node.args[0], self.facts.tree.parents.get(node)
-        )
-        got = _names_cuda(node, "attrgetter", 0)
-        found = called or getattr_called or getattr_stored or got or _names_cuda(node, "methodcaller", 0)
-        if not found or self.facts.is_guarded(node):
+        if self.facts.is_guarded(node):
             return
-        if called:
+        if self.facts.resolve(node.func) in _METHODS:
             kept = self._may_be_own(node.func) or self._shows_torch(node.func)
             fix = None if kept else self._moved(node, node.args)
-            parent = self.facts.tree.parents.get(node)
-            if fix is None and isinstance(parent, ast.Expr):
-                fix = self.context.put_under_guard(parent)
-            unless = _OWN if kept else _ARGUMENTS
-            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix, unless)
-        elif getattr_called:
-            assert isinstance(node.func, ast.Call)
+            yield self.finding(node, _UNBOUND, fix, _OWN if kept else _ARGUMENTS)
+        elif isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1):
             (receiver, *_) = node.func.args
-            if may_be_storage(self.context, receiver):
-                message = '`getattr(..., "cuda")` needs CUDA, and storages have no `.to(device)`'
-                yield self.finding(node, f"{message}; call it only if CUDA is available")
-                return
-            own = (
-                shows_class(self.context, node) or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
-            )
-            fix = None if own or node.args or node.keywords else self._moved(node, [receiver])
-            unless = _OWN if own else _ARGUMENTS
-            yield self.finding(node, '`getattr(..., "cuda")` needs CUDA; use `.to(device)`', fix, unless)
-        elif getattr_stored or got:
-            yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
-        else:
-            device = self.devices.current(node)
-            text = self.context.source.quoted(f'"to", {device.text}')
-            own = self.context.project.has_own_cuda() or shows_class(self.context, node)
-            alone = len(node.args) == 1 and not own and not self._in_parentheses(node.args[0], node.func)
-            fix = self.context.edit(node.args[0], text, device) if alone else None
-            message = '`methodcaller("cuda")` needs CUDA; use `methodcaller("to", device)`'
-            yield self.finding(node, message, fix, _OWN if own else _ARGUMENTS)
+            kept = custom_cuda(self.context, receiver) is not CustomCuda.NEVER
+            kept = kept or may_be_storage(self.context, receiver) or shows_class(self.context, node)
+            fix = None if kept or node.args else self._moved(node, [receiver])
+            message = '`getattr(..., "cuda")` needs CUDA; use `.to(device)`'
+            yield self.finding(node, message, fix, _OWN if kept else _ARGUMENTS)
+        elif any(_names_cuda(node, each, 0) for each in ("methodcaller", "attrgetter")) or (
+            _names_cuda(node, "getattr", 1) and self._is_method(node, node.args[0])
+        ):
+            yield self.finding(node, _STORED)
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         parent = self.facts.tree.parents.get(node)
@@ -279,14 +242,9 @@ class UncalledCuda(Rule):
                 moved = f"lambda {name}: {name}.to({device.text})"
                 fix = self.context.replace(node, DeviceExpr(moved, device.needs))
             unless = _OWN if mapped else "because its uses are not known"
-            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix, unless)
-        elif self._is_method(node, node.value, parent):
-            yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
-
-    def _in_parentheses(self, argument: ast.expr, function: ast.expr) -> bool:
-        """Return whether the first argument of a call has parentheses of its own."""
-        source = self.context.source
-        return "(" in source.text[source.span(function)[1] : source.span(argument)[0]].replace("(", "", 1)
+            yield self.finding(node, _UNBOUND, fix, unless)
+        elif self._is_method(node, node.value):
+            yield self.finding(node, _STORED)
 
     def _may_be_own(self, method: ast.expr) -> bool:
         """Return whether an object that one of `_METHODS` is called on may have a `to` of its own."""
@@ -300,8 +258,9 @@ class UncalledCuda(Rule):
             root = root.value
         return isinstance(root, ast.Name) and not Bound(self.facts, frozenset({root})).name(root.id, root)
 
-    def _is_method(self, node: ast.expr, owner: ast.expr, parent: ast.AST | None) -> bool:
+    def _is_method(self, node: ast.expr, owner: ast.expr) -> bool:
         """Return whether `owner.cuda` is a method that is stored, and not an option of that name."""
+        parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Assign) and any(map(self._called_later, parent.targets)):
             return True
         if not isinstance(

@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.scopes import captures
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -20,6 +19,10 @@ _STREAMS = {"Stream", "Event", "ExternalStream", "current_stream", "default_stre
 _NOTHING = "(lambda *args, **kwargs: None)"
 # They only ask about a function or a class.
 _LOOKING_UP = {"getattr", "hasattr", "setattr", "delattr", "object", "patch", "isinstance", "reload"}
+_HOLDERS = (
+    ast.Assign, ast.For, ast.comprehension, ast.List, ast.Dict, ast.Return, ast.Lambda, ast.NamedExpr, ast.BoolOp,
+    ast.IfExp, ast.arguments,
+)  # fmt: skip
 _ASKING = {"isinstance", "issubclass", "hasattr", "callable", "patch", "object"}
 
 
@@ -164,15 +167,12 @@ class UncalledFunction(Rule):
         Example(
             "the module itself",
             before="""
-                import importlib
-
                 import torch
 
                 run(torch.cuda)
                 module = torch
                 if fast:
                     module = torch.cuda
-                tools = torch.__dict__["cuda"], vars(torch)["cuda"], importlib.import_module("torch.cuda")
             """,
         ),
         Example(
@@ -181,7 +181,6 @@ class UncalledFunction(Rule):
                 import torch
 
                 make = getattr(torch.cuda, name)
-                make_either = getattr(torch.cuda if use_cuda else torch, "FloatTensor")
             """,
         ),
     )
@@ -258,12 +257,8 @@ class UncalledFunction(Rule):
             yield from self._module(node)
         elif name in self.references and not (isinstance(parent, ast.Call) and parent.func is node):
             yield self._found(node, name)
-        elif name is None and any(map(self._is_torch_cuda, _arms(node.args[0]))):
-            code = self.context.source.code(node)
-            yield self.finding(
-                node,
-                f"`{code}` may need CUDA; look it up only if CUDA is available, and add a CPU path",
-            )
+        elif name is None and self.facts.resolve(node.args[0]) == "torch.cuda":
+            yield self._looked_up(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         """Check `torch.cuda` where it is passed on."""
@@ -293,23 +288,6 @@ class UncalledFunction(Rule):
             for target in parent.targets
         )
 
-    def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        """Check `torch.__dict__["cuda"]` and `import_module("torch.cuda")`."""
-        parent = self.facts.tree.parents.get(node)
-        match parent:
-            case ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"), slice=key) if key is node:
-                found = node.value == "cuda" and self.facts.resolve(owner) == "torch"
-            case ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key) if (
-                key is node
-            ):
-                found = node.value == "cuda" and self.facts.resolve(owner) == "torch"
-            case ast.Call(func=function) if last_name(function) in ("import_module", "__import__"):
-                found = str(node.value).startswith("torch.cuda")
-            case _:
-                return
-        if found and not self.facts.is_guarded(node):
-            yield self._looked_up(parent)
-
     def _looked_up(self, node: ast.expr) -> Finding:
         code = self.context.source.code(node)
         return self.finding(node, f"`{code}` may need CUDA; use its functions only if CUDA is available")
@@ -324,38 +302,23 @@ class UncalledFunction(Rule):
     def _fix(self, node: ast.expr, short: str) -> Fix | None:
         return self.context.when_cuda(node, _NOTHING) if short in _RETURN_NONE else None
 
-    def _is_torch_cuda(self, node: ast.expr) -> bool:
-        return self.facts.resolve(node) == "torch.cuda" and not self.facts.is_guarded(node)
-
     def _is_passed_on(self, node: ast.expr) -> bool:
         """Return whether a function is stored or passed on, and may be called without CUDA."""
         parent = self.facts.tree.parents.get(node)
         match parent:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 return self._may_be_called(name)
-            case ast.Tuple():
-                return isinstance(
-                    self.facts.tree.parents.get(parent), (ast.Assign, ast.For, ast.comprehension)
-                )
             case ast.Call(func=function):
                 return function is not node and last_name(function) not in _ASKING
             case ast.AnnAssign(value=value):
                 return value is node
             case ast.keyword(arg=name):
                 return name not in ("spec", "autospec")
-            case ast.arguments():
-                return node in (*parent.defaults, *parent.kw_defaults)
-            case ast.Dict(values=values):
-                return node in values
-        kept = (ast.Assign, ast.List, ast.Return, ast.Lambda, ast.NamedExpr, ast.BoolOp, ast.IfExp)
-        return isinstance(parent, kept) or (isinstance(parent, ast.Match) and captures(parent))
+            case ast.Tuple():
+                parent = self.facts.tree.parents.get(parent)
+        return isinstance(parent, _HOLDERS)
 
     def _may_be_called(self, name: str) -> bool:
         """Return whether a variable is used anywhere but under a guard."""
         reads = self.facts.tree.reads(name)
         return not reads or not all(map(self.facts.is_guarded, reads))
-
-
-def _arms(node: ast.expr) -> tuple[ast.expr, ...]:
-    """Return the values that a choice chooses from, or the expression itself."""
-    return (node.body, node.orelse) if isinstance(node, ast.IfExp) else (node,)

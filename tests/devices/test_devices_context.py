@@ -8,8 +8,8 @@ import pickle
 import pytest
 from contexts import context_of, expression
 
-from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
+from devicefix.devices.expression import DeviceExpr
 from devicefix.model import Definition, Finding, Fix, Import, Safety
 from devicefix.rewrite.edits import apply
 

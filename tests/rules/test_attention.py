@@ -62,7 +62,6 @@ def flash(
     v: Tensor,
     scale: float | None = None,
     causal: bool = False,
-    window: tuple[int, int] = (-1, -1),
 ) -> Tensor:
     """Return what flash-attn documents: the heads behind the sequence, a mask that ends at the last key."""
     import torch
@@ -72,8 +71,7 @@ def flash(
     for i in range(queries):
         for j in range(keys):
             ahead = j - (i + keys - queries)
-            outside = (0 <= window[0] < -ahead) or (0 <= window[1] < ahead)
-            if outside or (causal and ahead > 0):
+            if causal and ahead > 0:
                 bias[i, j] = -math.inf
     out = torch.empty(*q.shape[:3], v.shape[3])
     for batch in range(q.shape[0]):
@@ -123,59 +121,18 @@ def close(one: Tensor, other: Tensor) -> bool:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("scale", [None, 0.3])
 def test_flash_attn_func(queries: int, keys: int, heads: int, causal: bool, scale: float | None) -> None:
-    import torch
-
     q, k, v = tensors(queries, keys, heads)
     code = """
         import torch
         import torch.nn.functional as F
-        from flash_attn import flash_attn_func, flash_attn_kvpacked_func
+        from flash_attn import flash_attn_func
 
         one = flash_attn_func(q, k, v, 0.0, scale, causal)
-        two = flash_attn_kvpacked_func(q, kv, causal=causal, softmax_scale=scale)
+        two = flash_attn_func(q, v=v, k=k, causal=causal, softmax_scale=scale)
     """
-    found = run(_dedented(code), q=q, k=k, v=v, kv=torch.stack((k, v), 2), causal=causal, scale=scale)
+    found = run(_dedented(code), q=q, k=k, v=v, causal=causal, scale=scale)
     expected = flash(q, k, v, scale, causal)
     assert close(found["one"], expected) and close(found["two"], expected)
-
-
-@pytest.mark.parametrize("window", [(-1, -1), (1, 0), (0, 2), (2, -1), (-1, 1), (0, 0)])
-@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (2, 5), (5, 2)])
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_window(queries: int, keys: int, window: tuple[int, int], causal: bool) -> None:
-    import torch
-
-    q, k, v = tensors(queries, keys, 2)
-    code = """
-        import torch
-        from flash_attn import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
-
-        one = flash_attn_func(q, k, v, causal=causal, window_size=window)
-        two = flash_attn_kvpacked_func(q, kv, window_size=window)
-        three = flash_attn_qkvpacked_func(qkv, window_size=window, causal=causal)
-    """
-    qkv = torch.stack((q, q, q), 2)
-    found = run(
-        _dedented(code), q=q, k=k, v=v, kv=torch.stack((k, v), 2), qkv=qkv, causal=causal, window=window
-    )
-    assert close(found["one"], flash(q, k, v, None, causal, window))
-    assert close(found["two"], flash(q, k, v, None, False, window))
-    assert close(found["three"], flash(q, q, q, None, causal, window))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_flash_attn_qkvpacked_func(causal: bool) -> None:
-    import torch
-
-    q, k, v = tensors(5, 5)
-    code = """
-        import torch
-        import flash_attn
-
-        y = flash_attn.flash_attn_qkvpacked_func(qkv, softmax_scale=0.7, causal=causal)
-    """
-    found = run(_dedented(code), qkv=torch.stack((q, k, v), 2), causal=causal)
-    assert close(found["y"], flash(q, k, v, 0.7, causal))
 
 
 def test_half_precision_and_gradients() -> None:
@@ -194,7 +151,7 @@ def test_half_precision_and_gradients() -> None:
     assert all(each.grad is not None and each.grad.isfinite().all() for each in (q, k, v))
 
 
-@pytest.mark.parametrize("mask", ["none", "causal", "tensor"])
+@pytest.mark.parametrize("mask", ["none", "tensor"])
 @pytest.mark.parametrize("scale", [None, 0.3])
 @pytest.mark.parametrize(("queries", "keys", "width"), [(5, 5, 8), (2, 5, 3), (5, 2, 8)])
 def test_memory_efficient_attention(
@@ -205,18 +162,15 @@ def test_memory_efficient_attention(
     q, k, v = tensors(queries, keys, width=width)
     biases = {
         "none": None,
-        "causal": torch.full((queries, keys), -math.inf).triu(1).expand(BATCH, HEADS, -1, -1),
         "tensor": torch.randn(BATCH, HEADS, queries, keys),
     }
     code = """
         import torch
         import xformers.ops as xops
 
-        if mask == "causal":
-            bias = xops.LowerTriangularMask()
-        y = xops.memory_efficient_attention(q, k, v, attn_bias=bias, p=0.0, scale=scale, op=None)
+        y = xops.memory_efficient_attention(q, k, v, attn_bias=bias, p=0.0, scale=scale)
     """
-    found = run(_dedented(code), q=q, k=k, v=v, mask=mask, bias=biases[mask], scale=scale)
+    found = run(_dedented(code), q=q, k=k, v=v, bias=biases[mask], scale=scale)
     assert close(found["y"], xformers(q, k, v, biases[mask], scale))
 
 

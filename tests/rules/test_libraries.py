@@ -112,22 +112,3 @@ def test_an_option_that_a_cpu_does_not_take(code: str, advice: str) -> None:
 )
 def test_an_option_that_a_cpu_takes(code: str) -> None:
     assert not _messages(code)
-
-
-def test_the_message_names_what_the_module_has_for_a_cpu() -> None:
-    (message,) = _messages("import scan_cuda\n\n\ndef scan_ref(x):\n    return x\n")
-    assert message.endswith("; this file's `scan_ref` may also help")
-    (message,) = _messages("import triton\n\n\ndef f(x, *, use_triton=True):\n    return x\n")
-    assert message.endswith("; this file's `use_triton=False` may also help")
-    (message,) = _messages("import triton\n\n\ndef scan_ref(x):\n    return x\n")
-    assert "may also help" not in message
-
-
-def test_the_message_names_attention_in_plain_torch() -> None:
-    library = "from flash_attn import flash_attn_varlen_func\ny = flash_attn_varlen_func(x)\n\n\n"
-    (message,) = _messages(f"{library}def f(q, flash):\n    return F.scaled_dot_product_attention(q, q, q)\n")
-    assert message.endswith("; this file's `scaled_dot_product_attention` on line 7 may also help")
-    (message,) = _messages(f"{library}def attention_pytorch(q):\n    return q\n")
-    assert message.endswith("; this file's `attention_pytorch` may also help")
-    (message,) = _messages(f"{library}def attention(q):\n    return q\n")
-    assert "may also help" not in message

@@ -7,10 +7,10 @@ file, the others in its facts.
 from devicefix.facts.exports.classes import own_method
 from devicefix.facts.exports.environment import late_calls, late_settings
 from devicefix.facts.exports.export import EXPORTS, Export
-from devicefix.facts.exports.low_precision import autocasts, has_low_precision, low_flags
+from devicefix.facts.exports.low_precision import autocasts, has_low_precision
 from devicefix.facts.exports.patches import patching
 
 __all__ = [
-    "EXPORTS", "Export", "autocasts", "has_low_precision", "late_calls", "late_settings", "low_flags",
+    "EXPORTS", "Export", "autocasts", "has_low_precision", "late_calls", "late_settings",
     "own_method", "patching",
 ]  # fmt: skip

@@ -15,9 +15,7 @@ from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_names, device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.namespaces import namespace_functions as returning_namespaces
 from devicefix.facts.passed import passed_kinds as kinds_passed
-from devicefix.facts.precision import Precision
 from devicefix.facts.refused_devices import refused_parameters
 from devicefix.facts.torchscript import TorchScript
 
@@ -59,12 +57,6 @@ def public_names(facts: Facts) -> frozenset[str]:
 def scripted(facts: Facts) -> frozenset[str]:
     """Return what TorchScript compiles of other files; see `TorchScript.imported`."""
     return frozenset(TorchScript(facts).imported)
-
-
-@of_facts(b"loat16", b"alf", anywhere=True)
-def mixing_classes(facts: Facts) -> frozenset[str]:
-    """Return the classes of modules in which low precision meets float32, whatever they are given."""
-    return frozenset(Precision(facts).mixing_classes())
 
 
 @of_facts(*_DEVICES, anywhere=True)
@@ -113,12 +105,6 @@ def passed_backends(facts: Facts) -> frozenset[tuple[str, tuple[str, int | str]]
 def compared_backends(facts: Facts) -> frozenset[tuple[str, str]]:
     """Return the names that are compared with "nccl" or "gloo", each with the text."""
     return frozenset(compared(facts))
-
-
-@of_facts(b"getattr(torch,", b"get_device_module(", anywhere=True)
-def namespace_functions(facts: Facts) -> frozenset[str]:
-    """Return the functions that return `torch.cuda` or the like by the type of a device."""
-    return frozenset(returning_namespaces(facts))
 
 
 @of_facts(b"CUDAExtension(")

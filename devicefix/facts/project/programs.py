@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar
 
-from devicefix.facts.exports import Export, autocasts, has_low_precision, low_flags
+from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import late_functions
 from devicefix.facts.exports.forks import DEVICES, UNKNOWN, forked_modules
-from devicefix.facts.exports.low_precision import stops_autocast
 from devicefix.facts.exports.patches import patched_names
-from devicefix.facts.exports.shared import mixing_classes
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
 from devicefix.facts.project.questions import remembered
@@ -67,27 +65,9 @@ class Programs(Files):
         return any(True for _ in self._exported_around(path, has_low_precision))
 
     @remembered
-    def stops_autocast(self, path: str) -> bool:
-        """Return whether another file that is used together with one switches autocast off for a part."""
-        here = os.path.normpath(path)
-        return any(file.normal != here for file, _ in self._exported_around(path, stops_autocast))
-
-    @remembered
     def autocasts(self, path: str) -> list[str]:
         """Return what the files that are used together with one have autocast for."""
         return sorted({each for _, found in self._exported_around(path, autocasts) for each in found})
-
-    @remembered
-    def low_flags(self, path: str) -> list[str]:
-        """Return the flags for which the files that are used together with one convert to low precision."""
-        return sorted({each for _, found in self._exported_around(path, low_flags) for each in found})
-
-    @remembered
-    def is_mixing(self, path: str, name: str) -> bool:
-        """Return whether low precision meets float32 in a class, by the name that `path` imports it by."""
-        module, _, short = name.rpartition(".")
-        found = self.find(path, module)
-        return found is not None and short in found.export(mixing_classes)
 
     def _exported_around(self, path: str, asked: Export[Value]) -> Iterator[tuple[ProjectFile, Value]]:
         """Yield the files that are used together with one and export something, each with what that is."""

@@ -16,7 +16,6 @@ from devicefix.facts.exports.shared import (
     device_places,
     device_receivers,
     flags,
-    namespace_functions,
     passed_backends,
     refusing,
 )
@@ -130,11 +129,6 @@ class Values(Files):
         module, _, last = name.rpartition(".")
         target = self.find(path, f"{module}." if not module.strip(".") else module)
         return target is not None and (last, library) in target.export(library_choices)
-
-    @remembered
-    def returns_namespace(self, function: str) -> bool:
-        """Return whether a function of this name returns `torch.cuda` or the like by the type of a device."""
-        return any(function in names for _, names in self.exporting(namespace_functions, function))
 
     @remembered
     def is_backend(self, name: str) -> bool:

@@ -1,7 +1,7 @@
-"""A scanner for keys and values of YAML, JSON and TOML, with their positions.
+"""Find keys and values of YAML, JSON and TOML, with their positions.
 
-The parsers of the standard library give no positions, and reject a file because of a template, a comment or a tab.
-This scanner distinguishes keys from strings, comments and block texts, and skips anything else.
+The parsers of the standard library give no positions, and reject a file because of a comment or a tab. The scanner
+for JSON and TOML distinguishes keys from strings and comments, and skips anything else. PyYAML reads YAML.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +43,7 @@ _TOML = re.compile(
     rf'(?P<skip>\#[^\n]*|"""(?:\\.|[^\\])*?(?:"""|\Z)|\'\'\'.*?(?:\'\'\'|\Z))|(?P<word>{_STRING}|[^\s{{}}\[\](),=\"\'#]+)|[{{}}\[\](),=\n]',
     re.S,
 )
-# In the brackets of YAML, a word may contain spaces and colons; `''` is a quote in single quotes.
-_FLOW = re.compile(
-    r'(?P<skip>(?:^|(?<=\s))\#[^\n]*|[&!]\S+)|(?P<word>"(?:\\.|[^"\\])*"?|\'(?:\'\'|[^\'])*\'?'
-    r"|(?:[^\s,\[\]{}:#\"']|:(?=[^\s,\[\]{}]))(?:[^,\[\]{}:\n#]|:(?=[^\s,\[\]{}])|(?<=\S)\#)*)|[{}\[\],:]",
-    re.M,
-)
-_OPENING, _CLOSING = "[({", "])}"
-_MANY = 1000  # list items, and unclosed brackets; a file with more contains data, or is not YAML
-_LONGEST_KEY = 200  # characters
-_FAR = 20_000  # characters in which brackets and quotes must be closed; longer lines are skipped
+_MANY = 1000  # list items; a list with more contains data
 
 
 def json_pairs(text: str) -> Iterator[Pair]:
@@ -63,8 +56,8 @@ def toml_pairs(text: str) -> Iterator[Pair]:
     yield from _pairs(list(_tokens(_TOML, text)), "=")
 
 
-def _tokens(pattern: re.Pattern[str], text: str, start: int = 0, end: int | None = None) -> Iterator[_Token]:
-    for match in pattern.finditer(text, start, len(text) if end is None else min(end, len(text))):
+def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[_Token]:
+    for match in pattern.finditer(text):
         if match.lastgroup == "word":
             word = match.group().rstrip()
             yield _Token("word", word, match.start(), match.start() + len(word))
@@ -105,132 +98,54 @@ def plain(word: str) -> str:
 
 # -- YAML ---------------------------------------------------------------------------------------------
 
-_DASHES = re.compile(r"(?:[-?][ \t]+)*")
-_KEY = re.compile(
-    r"(?P<key>\"(?:\\.|[^\"\\\n])*\"|'(?:''|[^'\n])*'|[^\s\[\]{},#&*!|>'\"%@`:](?:[^\n:#]|:(?=\S)|(?<=\S)\#)*?)"
-    r"[ \t]*:(?=\s|\Z)[ \t]*"
-)
-_PROPERTIES = re.compile(r"(?:[&!]\S*[ \t]+)*")
-_BLOCK = re.compile(r"[|>][-+\d]*[ \t]*(?:\#.*)?$")
-_QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'", re.S)
-_PLAIN = re.compile(r"(?:[^\s#]|(?<=\S)\#|[ \t]+(?![\s#]|\Z))+")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_REPAIRS = 20  # lines that may be left out
+_LINE = re.compile(r".*")
+_TEMPLATE = re.compile(r"^.*(?:\{\{|\{%).*$", re.M)  # of Helm or Jinja
+_ERRORS = (yaml.YAMLError, ValueError, OverflowError, RecursionError)  # such as an escape of no character
 
 
 def yaml_pairs(text: str) -> Iterator[Pair]:
-    """Yield the pairs of YAML."""
-    yield from _Yaml(text).pairs()
+    """Yield the pairs of YAML, without the lines of templates and those that can't be parsed."""
+    todo = list(_documents(_TEMPLATE.sub(_blank, text)))
+    seen: set[yaml.Node] = set()
+    while todo:
+        node = todo.pop()
+        if node in seen or isinstance(node, yaml.ScalarNode):
+            continue
+        seen.add(node)  # an alias repeats a node
+        if isinstance(node, yaml.MappingNode):
+            yield from (pair for key, value in node.value if (pair := _pair(key, value)) is not None)
+        inner = [part for each in node.value for part in (each if isinstance(each, tuple) else (each,))]
+        todo += reversed(inner)
 
 
-class _Yaml:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.block: int | None = None  # the indentation of the key of a block text
-        self.listed: tuple[str, int, int] | None = None  # a key without a value: text, column, offset
-        self.items: list[str] = []
-        self.items_end = 0
-        self.unclosed = 0
-
-    def pairs(self) -> Iterator[Pair]:
-        while self.at < len(self.text):
-            start = self.at
-            end = self.text.find("\n", start)
-            self.at = end = len(self.text) if end < 0 else end + 1
-            line = self.text[start:end].rstrip()
-            column = len(line) - len(line.lstrip(" "))
-            if not line.strip() or len(line) > _FAR // 4:
-                continue
-            if self.block is not None:
-                if column > self.block:
-                    continue
-                self.block = None
-            if line.lstrip()[0] in "#%" or line.startswith(("---", "...")):
-                if line.startswith("--- ") and _BLOCK.search(line):
-                    self.block = -1
-                continue
-            yield from self.line(start, line, column)
-        yield from self.collected()
-
-    def line(self, start: int, line: str, column: int) -> Iterator[Pair]:
-        dashes = _DASHES.match(self.text, start + column, start + len(line))
-        assert dashes is not None
-        inner = dashes.end()
-        if self.listed and (column < self.listed[1] or (not dashes.group() and column == self.listed[1])):
-            yield from self.collected()
-        key = _KEY.match(self.text, inner, min(start + len(line), inner + _LONGEST_KEY))
-        if key is not None:
-            yield from self.collected()
-            inside = inner - start
-            yield from self.value(key["key"], inner, key.end(), start + len(line), inside)
-        elif dashes.group():
-            value, end = self.scalar(inner, start + len(line))
-            if value is None:
-                self.listed = None
-            if self.block_begins(inner, start + len(line)):
-                self.block = column
-            elif self.text[inner : inner + 1] in ("[", "{"):
-                yield from self.flow(inner)
-            elif value is not None and self.listed:
-                self.items.append(value)
-                self.items_end = end
-        elif self.text[inner] in "[{":
-            yield from self.flow(inner)
-
-    def value(self, key: str, start: int, at: int, end: int, column: int) -> Iterator[Pair]:
-        """Yield the pair of a key and the value after it."""
-        properties = _PROPERTIES.match(self.text, at, end)
-        at = properties.end() if properties else at
-        if at >= end or self.text[at] == "#":
-            self.listed = key, column, start
-        elif self.block_begins(at, end):
-            self.block = column
-        elif self.text[at] in "[{":
-            yield from self.flow(at, key, start)
+def _documents(text: str) -> Iterator[yaml.Node]:
+    for _ in range(_REPAIRS):
+        try:
+            found = list(yaml.compose_all(text, Loader=_LOADER))
+        except yaml.MarkedYAMLError as problem:
+            at = problem.problem_mark.index if problem.problem_mark else 0
+            start = text.rfind("\n", 0, at) + 1
+            text = text[:start] + _LINE.sub(_blank, text[start:], count=1)
+        except _ERRORS:
+            return
         else:
-            value, stop = self.scalar(at, end)
-            if value is not None:
-                yield Pair(plain(key), (value,), start, stop)
-
-    def block_begins(self, at: int, end: int) -> bool:
-        return _BLOCK.match(self.text[at:end]) is not None
-
-    def scalar(self, at: int, end: int) -> tuple[str | None, int]:
-        """Return a scalar and its end; in quotes it may span lines."""
-        if self.text[at : at + 1] in ("'", '"'):
-            match = _QUOTED.match(self.text, at, at + _FAR)
-            if match is None:
-                return None, end
-            if match.end() > self.at:
-                following = self.text.find("\n", match.end())
-                self.at = len(self.text) if following < 0 else following + 1
-            return plain(match.group()), match.end()
-        match = _PLAIN.match(self.text, at, end)
-        return (match.group(), match.end()) if match else (None, end)
-
-    def flow(self, at: int, key: str | None = None, start: int = 0) -> Iterator[Pair]:
-        """Yield the pairs in brackets, which may span lines."""
-        depth, tokens = 0, list[_Token]()
-        if self.unclosed > _MANY // 50:
+            yield from found
             return
-        for token in _tokens(_FLOW, self.text, at, at + _FAR):
-            tokens.append(token)
-            depth += (token.kind in _OPENING) - (token.kind in _CLOSING)
-            if depth == 0:
-                break
-        if depth:  # a template, perhaps
-            self.unclosed += 1
-            return
-        following = self.text.find("\n", tokens[-1].end)
-        self.at = max(self.at, len(self.text) if following < 0 else following + 1)
-        if key is not None and tokens[0].kind == "[":
-            items, end = _items(tokens, 1)
-            if items:
-                yield Pair(plain(key), items, start, end, several=True)
-        yield from _pairs(tokens, ":")
 
-    def collected(self) -> Iterator[Pair]:
-        """Yield the pair of a key and the list items below it."""
-        if self.listed and self.items:
-            key, _, start = self.listed
-            yield Pair(plain(key), tuple(self.items), start, self.items_end, several=True)
-        self.listed, self.items = None, []
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found[0])
+
+
+def _pair(key: yaml.Node, value: yaml.Node) -> Pair | None:
+    """Return the pair of a key with a value, or with a list of values; None for others, and for block texts."""
+    is_list = isinstance(value, yaml.SequenceNode)
+    nodes = value.value if is_list else [value]
+    are_plain = (isinstance(each, yaml.ScalarNode) and each.style not in ("|", ">") for each in (key, *nodes))
+    if not nodes or not all(are_plain):
+        return None
+    last = nodes[-1] if isinstance(value, yaml.SequenceNode) and not value.flow_style else value
+    start, end = key.start_mark.index, last.end_mark.index
+    return Pair(key.value, tuple(each.value for each in nodes), start, end, is_list) if start < end else None

@@ -29,43 +29,26 @@ _COMPILES = "compiles CUDA code when it is installed"
 _LINUX = "has no release for macOS"
 _NVIDIA = "comes from NVIDIA's own package index"
 
+# Packages with only source distributions, whose set-up needs nvcc or a CUDA build of torch.
+_COMPILED = (
+    "adam-atan2", "apex", "causal-conv1d", "cupy", "diff-gaussian-rasterization", "flash-attn", "flash-attn-3",
+    "fused-ssim", "mamba-ssm", "minkowskiengine", "natten", "nvdiffrast", "pycuda", "sageattention", "simple-knn",
+    "tiny-cuda-nn", "tinycudann", "torchsparse", "transformer-engine-torch",
+)  # fmt: skip
+# Source distributions that fetch wheels from NVIDIA.
+_FETCHED = (
+    "nvidia-pyindex", "nvidia-tensorrt", "pytorch-quantization", "tensorrt", "tensorrt-cu11", "tensorrt-cu12",
+    "tensorrt-cu13",
+)  # fmt: skip
 _PACKAGES = {
-    # only source distributions, whose set-up needs nvcc or a CUDA build of torch
-    "adam-atan2": Package(_COMPILES),
-    "apex": Package(_COMPILES),
-    "causal-conv1d": Package(_COMPILES),
-    "cupy": Package(_COMPILES),
-    "diff-gaussian-rasterization": Package(_COMPILES),
-    "flash-attn": Package(_COMPILES),
-    "flash-attn-3": Package(_COMPILES),
-    "fused-ssim": Package(_COMPILES),
-    "mamba-ssm": Package(_COMPILES),
-    "minkowskiengine": Package(_COMPILES),
-    "natten": Package(_COMPILES),
-    "nvdiffrast": Package(_COMPILES),
-    "pycuda": Package(_COMPILES),
-    "sageattention": Package(_COMPILES),
-    "simple-knn": Package(_COMPILES),
-    "tiny-cuda-nn": Package(_COMPILES),
-    "tinycudann": Package(_COMPILES),
-    "torchsparse": Package(_COMPILES),
-    "transformer-engine-torch": Package(_COMPILES),
-    # source distributions that fetch wheels from NVIDIA
-    "nvidia-pyindex": Package(_NVIDIA),
-    "nvidia-tensorrt": Package(_NVIDIA),
-    "pytorch-quantization": Package(_NVIDIA),
-    "tensorrt": Package(_NVIDIA),
-    "tensorrt-cu11": Package(_NVIDIA),
-    "tensorrt-cu12": Package(_NVIDIA),
-    "tensorrt-cu13": Package(_NVIDIA),
+    **dict.fromkeys(_COMPILED, Package(_COMPILES)),
+    **dict.fromkeys(_FETCHED, Package(_NVIDIA)),
     # wheels for Linux, and some for Windows
+    **dict.fromkeys(("torch-tensorrt", "triton", "xformers"), Package(_LINUX, installs=True)),
     "faiss-gpu": Package(_LINUX, "faiss-cpu", installs=True),
     "onnxruntime-gpu": Package(_LINUX, "onnxruntime", installs=True),
     "paddlepaddle-gpu": Package(_LINUX, "paddlepaddle", installs=True),
     "tensorflow-gpu": Package("cannot be installed in version 2.12 or later", "tensorflow"),
-    "torch-tensorrt": Package(_LINUX, installs=True),
-    "triton": Package(_LINUX, installs=True),
-    "xformers": Package(_LINUX, installs=True),
 }
 _FAMILIES = (
     (

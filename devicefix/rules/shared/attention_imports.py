@@ -10,10 +10,8 @@ from typing import NamedTuple
 from devicefix.devices.context import Context
 from devicefix.rewrite.lines import alone
 from devicefix.rules.shared import attention
-from devicefix.rules.shared.attention import MASK, arguments, function_of, is_attention
+from devicefix.rules.shared.attention import arguments, function_of, is_attention
 from devicefix.rules.shared.libraries import full_names
-
-_HOPS = 3  # how many names to follow from an argument to what it is bound to
 
 
 class Use(NamedTuple):
@@ -144,40 +142,17 @@ class AttentionImport:
         """Return the parameters of a function that calls give something for."""
         return {name for use in self.uses or () if use.function == function for name in use.given}
 
-    def has_windows(self, function: str) -> bool:
-        """Return whether a call may limit how far a query sees."""
-        default = attention.parameters_of(function).get("window_size") if is_attention(function) else None
-        calls = [use for use in self.uses or () if use.function == function and "window_size" in use.given]
-        return any(ast.unparse(use.given["window_size"]) != default for use in calls)
-
     def doubts(self) -> Iterator[str]:
         """Yield why the numbers may differ from those with CUDA, or the call may fail."""
         version = self.context.options.torch_version
         calls = [use for use in self.uses or () if is_attention(use.function)]
-        if any(not _is_zero(use.given.get(name)) for use in calls for name in ("dropout_p", "p")):
+        if any(not _is_constant(use.given.get(name), 0) for use in calls for name in ("dropout_p", "p")):
             yield "with dropout, a CPU draws different random numbers"
-        biases = [use.given["attn_bias"] for use in calls if "attn_bias" in use.given]
-        masks = {use.call for use in self.uses or () if use.function == MASK}
-        known = [self._masks(bias) for bias in biases]
-        if None in known or masks != {mask for found in known for mask in found or ()}:
+        if any(not _is_constant(use.given.get("attn_bias"), None) for use in calls):
             yield "the mask may be an xformers object, which torch does not accept: check that it is a tensor or None"
         if version is not None and version < attention.ZERO_ROWS_SINCE:
-            if any(use.given.keys() & {"causal", "window_size"} and "qkv" not in use.given for use in calls):
+            if any("causal" in use.given for use in calls):
                 yield "before torch 2.5, the first results are NaN instead of zero if there are more queries than keys"
-
-    def _masks(self, bias: ast.expr, hops: int = _HOPS) -> set[ast.expr] | None:
-        """Return the causal masks that an argument may be; None if it may also be anything but None."""
-        match bias:
-            case ast.Constant(value=None):
-                return set()
-            case ast.Call() if any(use.call is bias and use.function == MASK for use in self.uses or ()):
-                return {bias}
-            case ast.IfExp(body=body, orelse=orelse):
-                parts = self._masks(body, hops), self._masks(orelse, hops)
-                return None if None in parts else {mask for part in parts for mask in part or ()}
-            case ast.Name() if hops and (value := self.facts.value(bias)) is not None:
-                return self._masks(value, hops - 1)
-        return None
 
     def has_versions(self) -> bool:
         """Return whether torch has what the definitions need in the oldest version to support."""
@@ -187,6 +162,6 @@ class AttentionImport:
         return version is None or version >= needed
 
 
-def _is_zero(value: ast.expr | None) -> bool:
-    """Return whether dropout is off."""
-    return value is None or (isinstance(value, ast.Constant) and value.value in (0, 0.0))
+def _is_constant(given: ast.expr | None, value: object) -> bool:
+    """Return whether an argument is not given, or is a constant."""
+    return given is None or (isinstance(given, ast.Constant) and given.value == value)

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from devicefix.devices.arguments import device_argument
-from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
+from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts import ASKS, Binding, Facts, dotted
 from devicefix.model import Edit, Fix

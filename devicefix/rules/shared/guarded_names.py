@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from devicefix.facts import Binding, Facts, Scope, dotted
+from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.scopes import captured
-from devicefix.facts.values import last_name
 
 _OTHERS = 20  # bindings that follow; the uses between more of them are not told apart
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_WRAPPERS = ("DataParallel", "DistributedDataParallel", "DDP")
 
 
 class GuardedNames:
@@ -59,55 +57,6 @@ class GuardedNames:
         uses = self.facts.once(_unguarded, found[0], name)
         first = next((use for use in uses if self._is_open(use, name, node, flag)), None)
         return first if first is None or all(self._is_late(each, first, node) for each in others) else None
-
-    def unwrapped(self, statement: ast.Assign, node: ast.If) -> ast.expr | None:
-        """Return the first use of `net.module` where only the body of an `if` wraps `net`.
-
-        Args:
-            statement: the statement that binds `net` to a `DataParallel`, which has the attribute.
-            node: the `if`.
-
-        Returns:
-            None where a condition, or a handler of its error, is around each use.
-        """
-        wrapped, path = statement.value, dotted(statement.targets[0])
-        if path is None or not isinstance(wrapped, ast.Call) or last_name(wrapped.func) not in _WRAPPERS:
-            return None
-        after = (use for use in self.facts.tree.reads(f"{path}.module") if use.lineno > statement.lineno)
-        return next((use for use in after if not self._may_be_wrapped(use, path, node)), None)
-
-    def _may_be_wrapped(self, use: ast.expr, path: str, node: ast.If) -> bool:
-        """Return whether a use may be left to the program, which asks for the wrapper or wraps again."""
-        tree, refusals = self.facts.tree, self.facts.guards.refusals
-        if self.facts.is_guarded(use) or refusals.is_handled(use, AttributeError.__name__):
-            return True
-        if "." not in path and tree.scope(use).lookup(path) != tree.scope(node).lookup(path):
-            return True
-        shared = {id(block) for block in self._blocks(node)}
-        if any(
-            parent is node
-            or isinstance(parent, ast.IfExp)
-            or (
-                isinstance(parent, ast.If)
-                and isinstance(child, ast.stmt)
-                and id(tree.block(child)) not in shared
-            )
-            for child, parent in tree.ancestors(use)
-            if child is not getattr(parent, "test", None)
-        ):
-            return True
-        return any(
-            isinstance(binding.value, ast.Call)
-            and last_name(binding.value.func) in _WRAPPERS
-            and not self._is_under(binding, node)
-            for binding in self.facts.bindings(_object_of(use))
-        )
-
-    def _blocks(self, node: ast.stmt) -> Iterator[list[ast.stmt]]:
-        """Yield the block of a statement, and those around it."""
-        for child, _ in self.facts.tree.ancestors(node):
-            if isinstance(child, ast.stmt):
-                yield self.facts.tree.block(child)
 
     def _places(self, body: list[ast.stmt], scope: Scope) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
         tree = self.facts.tree
@@ -170,12 +119,6 @@ class GuardedNames:
             parent is node or (isinstance(parent, (ast.If, ast.IfExp)) and _mentions(parent.test, flag, name))
             for _, parent in tree.ancestors(use)
         )
-
-
-def _object_of(use: ast.expr) -> ast.expr:
-    """Return the object in `net.module`."""
-    assert isinstance(use, ast.Attribute)
-    return use.value
 
 
 def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:

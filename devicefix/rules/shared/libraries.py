@@ -16,17 +16,8 @@ from devicefix.rules.shared.library_facts import LIBRARIES
 from devicefix.rules.shared.optional_imports import Asking, OptionalImports, fails_to_unpack, for_types
 
 _TRITON = {
-    "language",
-    "jit",
-    "Config",
-    "autotune",
-    "heuristics",
-    "cdiv",
-    "runtime",
-    "compiler",
-    "testing",
-    "ops",
-}
+    "language", "jit", "Config", "autotune", "heuristics", "cdiv", "runtime", "compiler", "testing", "ops",
+}  # fmt: skip
 _MENTION = re.compile(
     r"(?<![a-z])(apex|amp_c|pycuda|cupy|tensorrt|trt|dali|flash_?attn|flash_attention|xformers|triton|"
     r"transformer_engine|mamba_ssm|tinycudann|tcnn|nvdiffrast|deepspeed)(?![a-z])",

@@ -161,26 +161,6 @@ FAILING = {
         "index_select_cat", "scaled_index_add",
     ),
 }  # fmt: skip
-# No finding: these run on a CPU, or have a build that does.
-RUNNING = {
-    "bitsandbytes": "0.50.2",
-    "warp": "1.19.0",
-    "cuequivariance_torch": "0.13.0",
-    "vector_quantize_pytorch": "1.32.0",
-    "optimum.quanto": "0.2.7",
-    "hqq": "0.2.8.post1",
-    "torchao": "0.18.0",
-    "ctranslate2": "4.8.5",
-    "onnxruntime": "1.32.0",
-    "deepspeed": "",  # its documentation says so; not seen
-    "torch_scatter": "",
-    "MinkowskiEngine": "",
-    "pytorch3d": "",
-    "natten": "",
-    "gptqmodel": "",
-    "vllm": "",
-    "sglang": "",
-}
 
 
 class Argument(NamedTuple):
@@ -252,33 +232,31 @@ ARGUMENTS = (
 
 
 class Call(NamedTuple):
-    """A function or class of a library that needs CUDA.
+    """A function or class of a library that raises an error without CUDA.
 
     Attributes:
-        outcome: what happens on a CPU.
         tried: the version that was tried, if it was.
         unless: an argument with which it runs.
     """
 
-    outcome: str
     tried: str = ""
     unless: str = ""
 
 
 # By library and name: some have other modules for the same class.
 CALLS = {
-    ("diffusers", "BitsAndBytesConfig"): Call(CALL, "0.42.1"),  # that of transformers runs
-    ("transformers", "FineGrainedFP8Config"): Call(CALL, "5.23.0", "dequantize"),
-    ("transformers", "FbgemmFp8Config"): Call(CALL),
-    ("transformers", "EetqConfig"): Call(CALL),
-    ("transformers", "HiggsConfig"): Call(CALL),
-    ("transformers", "SpQRConfig"): Call(CALL),
-    ("transformers", "VptqConfig"): Call(CALL),
-    ("torchao", "Float8DynamicActivationFloat8WeightConfig"): Call(CALL, "0.18.0"),
-    ("torchao", "Int4WeightOnlyConfig"): Call(CALL, "0.18.0", "int4_packing_format"),
-    ("torchao", "CPUOffloadOptimizer"): Call(CALL, "0.18.0"),
-    ("torchdata", "PinMemory"): Call(CALL, "0.11.0"),  # a `DataLoader` that pins memory runs
-    ("vllm", "PyNcclCommunicator"): Call(CALL),
+    ("diffusers", "BitsAndBytesConfig"): Call("0.42.1"),  # that of transformers runs
+    ("transformers", "FineGrainedFP8Config"): Call("5.23.0", "dequantize"),
+    ("transformers", "FbgemmFp8Config"): Call(),
+    ("transformers", "EetqConfig"): Call(),
+    ("transformers", "HiggsConfig"): Call(),
+    ("transformers", "SpQRConfig"): Call(),
+    ("transformers", "VptqConfig"): Call(),
+    ("torchao", "Float8DynamicActivationFloat8WeightConfig"): Call("0.18.0"),
+    ("torchao", "Int4WeightOnlyConfig"): Call("0.18.0", "int4_packing_format"),
+    ("torchao", "CPUOffloadOptimizer"): Call("0.18.0"),
+    ("torchdata", "PinMemory"): Call("0.11.0"),  # a `DataLoader` that pins memory runs
+    ("vllm", "PyNcclCommunicator"): Call(),
 }
 # Functions that run on a CPU although an argument asks for a GPU: they print a warning.
 COPING = {
@@ -287,23 +265,12 @@ COPING = {
 }
 
 
-class Switch(NamedTuple):
-    """An argument that is documented to select the GPU if it is true, and the CPU if it is false.
-
-    Attributes:
-        outcome: what happens on a CPU if it is true.
-        tried: the version that was tried, if it was.
-    """
-
-    outcome: str
-    tried: str = ""
-
-
-# By the full name of the function or class, and the argument.
+# Arguments that are documented to select the GPU if they are true, and the CPU if they are false: by the full name of
+# the function or class, and the argument, each with the version that was tried.
 SWITCHES = {
     # https://torch-fidelity.readthedocs.io/en/latest/api.html
-    ("torch_fidelity.calculate_metrics", "cuda"): Switch(CALL, "0.4.0"),
-    ("torch_fidelity.GenerativeModelModuleWrapper", "cuda"): Switch(CALL, "0.4.0"),
+    ("torch_fidelity.calculate_metrics", "cuda"): "0.4.0",
+    ("torch_fidelity.GenerativeModelModuleWrapper", "cuda"): "0.4.0",
 }
 
 # Methods of diffusers that raise an error without CUDA, unless a device is passed.

@@ -274,21 +274,9 @@ class Asking:
         """Return whether a text is the default of a parameter, which some calls may not pass."""
         found = self.tree.scope(name).lookup(name.id)
         match found and found[1]:
-            case [Binding(parameter=True, node=ast.arg() as arg, default=ast.Constant(value=value))]:
-                return value == text and not self._is_always_passed(arg)
+            case [Binding(parameter=True, default=ast.Constant(value=value))]:
+                return value == text
         return False
-
-    def _is_always_passed(self, parameter: ast.arg) -> bool:
-        """Return whether the module calls a function, and always passes a parameter."""
-        function = self.tree.parents[self.tree.parents[parameter]]
-        owner = self.tree.parents.get(function)
-        name = getattr(function, "name", "")
-        if isinstance(owner, ast.ClassDef):
-            name = owner.name if name == "__init__" else name
-        calls = [node for node in self.tree.nodes_with(f"{name}(") if isinstance(node, ast.Call)]
-        calls = [call for call in calls if last_name(call.func) == name]
-        bound = isinstance(owner, ast.ClassDef)  # `self` is no argument
-        return bool(calls) and all(_may_pass(call, parameter, function, bound) for call in calls)
 
     def _chooses(self, text: str) -> bool:
         """Return whether a text is the name of an import, as `fused_adam` of `FusedAdam`, and not the default."""
@@ -344,18 +332,6 @@ class Installed(Asking):
 
 def _is_true(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is True
-
-
-def _may_pass(call: ast.Call, parameter: ast.arg, function: ast.AST, bound: bool) -> bool:
-    """Return whether a call passes a parameter of a function, or may do so by `*` or `**`."""
-    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
-    plain = [*arguments.posonlyargs, *arguments.args][bound:]
-    position = plain.index(parameter) if parameter in plain else len(call.args)
-    return (
-        any(keyword.arg in (None, parameter.arg) for keyword in call.keywords)
-        or any(isinstance(each, ast.Starred) for each in call.args)
-        or position < len(call.args)
-    )
 
 
 def _is_none(value: ast.expr | None) -> bool:

@@ -16,17 +16,9 @@ from devicefix.model import Fix
 from devicefix.rules.shared.event_statements import EventStatements
 
 _MAKERS = {
-    f"torch.cuda.{name}"
-    for name in (
-        "Stream",
-        "Event",
-        "ExternalStream",
-        "current_stream",
-        "default_stream",
-        "streams.Stream",
-        "streams.Event",
-    )
-}
+    "torch.cuda.Stream", "torch.cuda.Event", "torch.cuda.ExternalStream", "torch.cuda.current_stream",
+    "torch.cuda.default_stream", "torch.cuda.streams.Stream", "torch.cuda.streams.Event",
+}  # fmt: skip
 # Methods of streams, events and tensors that only order the work of a GPU, and return None; a CPU needs none.
 _ORDERING = {"wait_stream", "wait_event", "record_stream", "record", "wait", "synchronize"}
 _RECORDS = "record_event"  # returns an event
@@ -113,9 +105,6 @@ class Streams:
             return None
         method = last_name(node.func)
         if method in _ANSWERS:
-            timing = self._statements.timing(node)
-            if timing:
-                return self._under_guard(*timing)
             answer = _ANSWERS[method]
             if answer == _NAN and not self.context.has_builtin(node, "float"):
                 answer = f"{self.context.devices.torch(node).text}.nan"
@@ -143,13 +132,12 @@ class Streams:
     def _needs_fix(self, node: ast.expr) -> bool:
         return node in self._followed and not self.is_maker(node) and not self._is_tested(node)
 
-    def _under_guard(self, *statements: ast.stmt) -> Fix:
-        """Return the fix that puts statements under a guard: one serves all streams in it."""
-        new = [statement for statement in statements if statement not in self._guarded]
-        self._guarded.update(new)
-        fixes = [self.context.put_under_guard(statement) for statement in new]
-        edits = tuple(edit for fix in fixes for edit in fix.edits)
-        return replace(fixes[0], edits=edits) if fixes else Fix(())
+    def _under_guard(self, statement: ast.stmt) -> Fix:
+        """Return the fix that puts a statement under a guard: one serves all streams in it."""
+        if statement in self._guarded:
+            return Fix(())
+        self._guarded.add(statement)
+        return self.context.put_under_guard(statement)
 
     def _ordering(self, node: ast.expr) -> ast.Expr | None:
         """Return the statement around a stream if it only orders the work of the GPU, or None."""

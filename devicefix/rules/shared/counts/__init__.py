@@ -1,7 +1,7 @@
 """Judge the number of GPUs in a program, which may be 0.
 
 In the order in which they need one another: `ranges` reads loops over a number, `followed` finds where a number
-goes, `several` finds choices between one GPU and several, `harm` judges one use of a 0, `counts` what has to become
+goes, `harm` judges one use of a 0, `counts` what has to become
 of a number of GPUs, `idle` which loops over all GPUs do nothing, and `refused` finds the numbers that the program
 refuses to be 0.
 """

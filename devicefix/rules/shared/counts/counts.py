@@ -48,8 +48,6 @@ class Counts:
         uses = (use for use in found.uses if not self._is_for_cuda(use))
         harmed = {use: harm for use in uses if (harm := self._harms.of(use)) is not None}
         differs = any(map(self.differs, found.uses))
-        if differs:
-            harmed = {use: harm for use, harm in harmed.items() if harm is not Harm.SEVERAL}
         needed = harmed or counts_processes(found)
         whole = not isinstance(count, ast.Constant) and bool(needed) and not differs
         return harmed, count in harmed or whole

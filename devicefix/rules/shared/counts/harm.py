@@ -10,7 +10,6 @@ from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import PROCESSES, CountUses
 from devicefix.rules.shared.counts.ranges import iterated, made_of
-from devicefix.rules.shared.counts.several import Several
 
 _SPAWNS = ("spawn", "start_processes")
 _FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange", "randperm"}
@@ -41,7 +40,6 @@ class Harm(Enum):
 
     NOTHING_DONE = 0  # also where the user of a machine with CUDA asks for 0
     ERROR = 1  # on every machine
-    SEVERAL = 2  # the code for several GPUs runs, unless the program means it for none
 
 
 class Harms:
@@ -56,9 +54,8 @@ class Harms:
         self.facts = facts
         self.uses = uses
         self._asked: set[ast.Call] = set()  # the ranges over GPUs that are being judged
-        self._several = Several(facts)
 
-    def of(self, node: ast.expr) -> Harm | None:  # noqa: PLR0911 (one case a kind of node)
+    def of(self, node: ast.expr) -> Harm | None:
         """Return what a number that is 0 does where it is used, None if nothing is known to be wrong."""
         parent = self.facts.tree.parents.get(node)
         match parent:
@@ -77,9 +74,6 @@ class Harms:
                 return self._as_element(parent)
             case ast.FormattedValue():
                 return Harm.NOTHING_DONE if self._is_option(parent) else None
-            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[ast.Constant(value=1)]):
-                if left is node and not self.facts.is_guarded(node) and self._several.is_chosen(parent):
-                    return Harm.SEVERAL
         return None
 
     def _is_option(self, node: ast.FormattedValue) -> bool:

@@ -1,0 +1,20 @@
+"""The code of an expression that a fix writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from devicefix.model import Need, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceExpr:
+    """The code of an expression, and the imports and definitions that it needs."""
+
+    text: str
+    needs: frozenset[Need] = frozenset()
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the module can't have what the code needs."""
+        return any(isinstance(need, Refused) for need in self.needs)

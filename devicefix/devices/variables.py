@@ -1,0 +1,130 @@
+"""New devices of variables, such as `rank_device`, to which a function moves several times."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from devicefix.devices.define import Definitions
+from devicefix.devices.expression import DeviceExpr
+from devicefix.devices.places import Function, InsertionPoint, Places
+from devicefix.devices.torch_names import TorchNames
+from devicefix.facts import Binding, Facts, Scope
+from devicefix.facts.flow.kinds import NUMBERS, Kind
+from devicefix.model import Definition
+
+# The end of a variable's name that its device does not need.
+_NUMBERED = re.compile(r"_?(id|ids|idx|index|num|number)\Z")
+
+
+class Variables:
+    """The variables of a module's functions that hold devices.
+
+    Args:
+        facts: The module's facts.
+        places: The lines at which something can be defined.
+        names: The names of torch.
+        definitions: The definitions of fixes.
+    """
+
+    def __init__(self, facts: Facts, places: Places, names: TorchNames, definitions: Definitions) -> None:
+        self._facts = facts
+        self._places = places
+        self._names = names
+        self._definitions = definitions
+
+    def device(self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True) -> DeviceExpr | None:
+        """Return the device of a variable to which a function moves several times: `rank_device`.
+
+        The fix defines it where the variable gets its value. A parameter may be an index, a device, its
+        name, or None. The definition is right for all of them, and raises no error that the moves do not.
+
+        Args:
+            site: The call that moves.
+            target: Its device argument.
+            none_is_current: Whether None is the current device for the call, as it is for `.cuda`.
+
+        Returns:
+            None where the argument is no such variable, or the definition can't be placed.
+        """
+        found = self._facts.tree.scope(site).lookup(target.id) if isinstance(target, ast.Name) else None
+        if found is None or not self._facts.once(is_moved_to_often, found[0], target.id):  # type: ignore[attr-defined]
+            return None
+        name = target.id  # type: ignore[attr-defined]
+        place = self._place_of_variable(site, *found)
+        if place is None or place.function is None:
+            return None
+        new_name = _name_of_device(name)
+        if not self._definitions.is_free_in(place.function, new_name):
+            return None
+        torch = self._names.at(place)
+        plain = not none_is_current or is_never_none(self._facts, target)
+        index = name if plain else f'("cuda" if {name} is None else {name})'
+        value = self._facts.source.quoted(f'{index} if {torch.text}.cuda.is_available() else "cpu"')
+        new = self._definitions.add(Definition(new_name, value, place.after, place.function))
+        if new.value != value:
+            return None  # another variable has a device of this name
+        return DeviceExpr(new_name, torch.needs | {new})
+
+    def _place_of_variable(
+        self, site: ast.AST, scope: Scope, bindings: list[Binding]
+    ) -> InsertionPoint | None:
+        """Return where a function can define the device of its variable in front of a site."""
+        if self._places.sets_devices_late:
+            return None
+        if self._facts.tree.scope(site).function is not scope:
+            return None
+        places = self._places.of_function(site)
+        binding = bindings[0].node
+        if isinstance(binding, ast.Assign):
+            function = scope.node
+            assert isinstance(function, Function)
+            below = InsertionPoint(binding, function)
+            places = iter([below] if any(places) and self._places.precedes(below, site) else [])
+        return self._names.first(places)
+
+
+def is_never_none(facts: Facts, target: ast.expr) -> bool:
+    """Return whether an expression is the number of a GPU or a device, and not None, as a default may be."""
+    found = facts.tree.scope(target).lookup(target.id) if isinstance(target, ast.Name) else None
+    defaults = [binding.default for binding in found[1]] if found is not None else []
+    if any(isinstance(default, ast.Constant) and default.value is None for default in defaults):
+        return False
+    return facts.kinds.of(target).are({*NUMBERS, Kind.DEVICE, Kind.CUDA})
+
+
+def _name_of_device(variable: str) -> str:
+    """Return a name for the device of a variable: `rank_device` for `rank`, `gpu_device` for `gpu_id`."""
+    stem = _NUMBERED.sub("", variable)
+    return "target_device" if not stem or "device" in stem else f"{stem}_device"
+
+
+def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
+    """Return whether a name is a variable of a function that moves to it several times, as by `x.cuda(name)`.
+
+    It is a parameter, or gets its value in a statement of the function's body, and never another one.
+    """
+    binding, *others = scope.bindings[name]
+    if others or name in facts.tree.declared_elsewhere or not isinstance(scope.node, Function):
+        return False
+    match binding.node:
+        case ast.Assign(targets=[ast.Name()]) as statement if facts.tree.parents.get(statement) is scope.node:
+            pass
+        case _ if not binding.parameter:
+            return False
+    if any(facts.tree.scope(read).function is scope for read in facts.tree.reads("locals")):
+        return False
+    moves = (read for read in facts.reads_in(scope, name) if facts.tree.scope(read).function is scope)
+    return sum(_is_moved_to(facts, read) for read in moves) > 1
+
+
+def _is_moved_to(facts: Facts, target: ast.expr) -> bool:
+    """Return whether an expression is the device argument of a call that moves, which no guard protects."""
+    parent = facts.tree.parents.get(target)
+    call = facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "device" and not facts.is_guarded(target)
+    match call:
+        case ast.Call(func=ast.Attribute(attr="cuda" | "to"), args=[first, *_]):
+            return first is target and not facts.is_guarded(call)
+    return False
