@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300, help="how long the tests may take")
     parser.add_argument("--tests", nargs="+", help="arguments of pytest (default: the tests of these rooms)")
     given = parser.parse_args()
-    files = sorted(path for name in TESTS for path in (ROOT / "tests").glob(f"{name}.py"))
+    files = sorted(path for name in TESTS for path in (ROOT / "tests").rglob(f"{name}.py"))
     tests = given.tests or [str(path.relative_to(ROOT)) for path in files]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
         paths = [copied(Path(folder) / str(number)) for number in range(given.jobs)]

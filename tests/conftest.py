@@ -43,6 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini("asyncio_default_fixture_loop_scope", "for pytest-asyncio, which is not installed")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Give each process tests that follow one another, since those of a module share costly fixtures."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 # With these variables, which git sets for its hooks and for `git rebase --exec`, all git commands of tests
 # would work on this checkout.
 for variable in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"):

@@ -28,6 +28,14 @@ SETTINGS = tuple(
 )
 
 
+def hold_for_all(data: bytes) -> None:
+    """Check one file as `hold` does, with all settings that make a difference to it."""
+    for target in TARGETS:
+        settings = Settings(target=target)
+        if hold(data, settings):
+            hold(data, replace(settings, unsafe_fixes=True))
+
+
 def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
     """Check one file, rewrite it until nothing changes, and check the properties after each round.
 
@@ -36,7 +44,7 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
         settings: the settings; `fix` is tried both ways.
 
     Returns:
-        True if anything was rewritten.
+        True if any finding has an unsafe fix.
 
     Raises:
         AssertionError: a property does not hold.
@@ -44,10 +52,12 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
     """
     original = data
     first = result = _round(data, settings, first_round)
+    unsafe = _has_unsafe(first)
     for _ in range(ROUNDS):
         if result.output is None:
             break
         after = _round(result.output, settings, recheck)
+        unsafe = unsafe or _has_unsafe(after)
         _nothing_is_lost(data, result, after.findings)
         data, result = result.output, after
     else:
@@ -64,7 +74,7 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
     # A fix may write `torch.cuda.is_available()`, say what a function returns without CUDA, remove the guard
     # that excused the import of a library, or choose the device by which `getattr(torch, device)` is found.
     assert not new.keys() - {"DF405", "DF421", "DF703", "DF704", "DF902"}, f"made by a fix: {new}"
-    return first.output is not None
+    return unsafe
 
 
 def _round(data: bytes, settings: Settings, look: Look) -> Result:
@@ -103,6 +113,10 @@ def run_one(data: bytes, settings: Settings, look: Look = first_round) -> Result
 def _said(finding: Finding) -> tuple[str, str, int, int, int, int]:
     place = finding.line, finding.column, finding.end_line, finding.end_column
     return finding.code, finding.message, *place
+
+
+def _has_unsafe(result: Result) -> bool:
+    return any(each.fix and not _safe(each) for each in result.findings)
 
 
 def _safe(finding: Finding) -> bool:

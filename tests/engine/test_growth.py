@@ -171,7 +171,10 @@ def calls(name: str, size: int, settings: Settings) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (number % 3 > 0)) for number, name in enumerate(SHAPES)],
+)
 def test_twice_the_file_is_twice_the_work(name: str) -> None:
     calls(name, 2, Settings())  # what is worked out once for all files
     assert calls(name, 2 * SIZE, Settings()) < MOST * calls(name, SIZE, Settings())

@@ -63,7 +63,13 @@ def test_the_meaning_stays(judge: Judge, category: str, files: dict[str, str]) -
     assert verdict.category == category, meaning.shown(verdict)
 
 
-@pytest.mark.parametrize("files", [each[2] for each in PROGRAMS], ids=[each[0] for each in PROGRAMS])
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(files, id=name, marks=[pytest.mark.slow] * (number % 5 > 0))
+        for number, (name, _, files) in enumerate(PROGRAMS)
+    ],
+)
 def test_unsafe_fixes_give_python(files: dict[str, str]) -> None:
     data = {f"{name}.py": source.encode() for name, source in files.items()}
     project = Project(ProjectFile(content, path) for path, content in data.items())

@@ -30,11 +30,12 @@ def found(data: bytes, settings: Settings) -> list[Finding]:
     ("modules", "target"),
     [
         ("fixtures", "accelerator"),
-        ("examples", "cuda"),
+        ("some examples", "cuda"),
         *(
             pytest.param(*each, marks=pytest.mark.slow)
             for each in (
                 ("fixtures", "cuda"),
+                ("examples", "cuda"),
                 ("examples", "accelerator"),
                 ("sources", "cuda"),
                 ("sources", "accelerator"),
@@ -47,6 +48,7 @@ def test_a_full_walk_finds_the_same(monkeypatch: pytest.MonkeyPatch, modules: st
         "fixtures": [path.read_bytes() for path in FIXTURES],
         "sources": [path.read_bytes() for path in SOURCES],
         "examples": [code.encode() for code in EXAMPLES],
+        "some examples": [code.encode() for code in EXAMPLES[::5]],
     }[modules]
     settings = replace(Settings(), select=("DF",), target=target)
     lazy = [found(module, settings) for module in data]

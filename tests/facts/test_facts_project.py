@@ -77,6 +77,9 @@ def test_own_to_beside_a_class_of_the_standard_library(word: str) -> None:
 
     assert not has_own("from typing import Any, NamedTuple\nclass A(NamedTuple):")
     assert not has_own("import abc, enum\nclass A(abc.ABC, enum.Enum):")
+    assert not has_own("from collections import UserDict\nclass A(UserDict):")
+    assert not has_own("from collections.abc import Mapping\nclass A(Mapping):")
+    assert not has_own("import collections.abc\nclass A(collections.abc.Mapping):")
     assert has_own("from .typing import NamedTuple\nclass A(NamedTuple):")
     assert has_own("from typing import NamedTuple\nfrom b import NamedTuple\nclass A(NamedTuple):")
     assert has_own("import b as abc\nclass A(abc.ABC):")

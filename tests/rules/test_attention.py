@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.needs("torch")
 BATCH, HEADS, WIDTH = 2, 4, 8
 
 
+@cache
 def rewritten(code: str) -> str:
     """Return a module with safe and unsafe fixes made, which must leave nothing to report."""
     data = code.encode()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from helpers import Cli, Git, ProjectFolder
+from running import run_program
 
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
@@ -154,10 +152,8 @@ def test_the_rewritten_program_runs(project: ProjectFolder, cli: Cli) -> None:
         ("model: {device: 'cuda:0'}", "cuda"),
     ):
         project.write({"config.yaml": text})
-        done = subprocess.run(
-            [sys.executable, "main.py"], cwd=project.path, capture_output=True, text=True, check=True
-        )
-        assert done.stdout == f"{device}\n"
+        ran = run_program(project.path, project.read("main.py"), watch=False)
+        assert ran.output == f"{device}\n", ran.errors
 
 
 def test_a_folder_of_a_repository(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -153,15 +154,13 @@ def test_an_index_for_cuda_still_provides_the_build(versions: tuple[str, ...], c
 def test_pip_still_installs_the_build(tmp_path: Path) -> None:
     """Pip takes the build from a folder that has both, as from an index for CUDA beside PyPI."""
     for version in ("2.0.1", "2.0.1+cu118"):
-        folder = tmp_path / version
-        folder.mkdir()
-        (folder / "pyproject.toml").write_text(
-            f'[project]\nname = "torch"\nversion = "{version}"\n[tool.setuptools]\npy-modules = []\n'
-            '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
-        )
-        subprocess.run(
-            [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, folder], check=True
-        )
+        with ZipFile(tmp_path / f"torch-{version}-py3-none-any.whl", "w") as wheel:
+            folder = f"torch-{version}.dist-info"
+            wheel.writestr(f"{folder}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+            wheel.writestr(
+                f"{folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            wheel.writestr(f"{folder}/RECORD", "")
     (tmp_path / "requirements.txt").write_text(fixed("torch==2.0.1+cu118\n"))
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-index"]
     done = subprocess.run(
@@ -218,7 +217,7 @@ def test_an_environment_of_conda() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a: [", "- torch", "dependencies: cuda", "device: cuda\n", "!!x {}", "", "[" * 5000,
+        "a: [", "- torch", "dependencies: cuda", "device: cuda\n", "!!x {}", "", "[" * 2000,
         '["\\UFFFFFFFF"]', "? [cuda]\n: 1", f"%YAML {'1' * 5000}.1\n--- a", "dependencies: &a [*a]",
         "dependencies:\n- &a b\n- *a",
     ],

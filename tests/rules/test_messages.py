@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import click
 import pytest
@@ -23,8 +24,10 @@ OPTION = re.compile(r"(?<![\w-])--[a-z](?:[a-z-]*[a-z])?(?![a-z-])")
 COMMAND = re.compile(r"`devicefix (\w+)")
 
 
-def strings() -> Iterator[tuple[str, str]]:
-    """Yield the strings in the code that may be shown to users, each with its place."""
+@cache
+def strings() -> list[tuple[str, str]]:
+    """Return the strings in the code that may be shown to users, each with its place."""
+    found = []
     for file in sorted((ROOT / "devicefix").rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
@@ -35,7 +38,8 @@ def strings() -> Iterator[tuple[str, str]]:
         }
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
-                yield f"{file.relative_to(ROOT)}:{node.lineno}", node.value
+                found.append((f"{file.relative_to(ROOT)}:{node.lineno}", node.value))
+    return found
 
 
 def messages() -> Iterator[tuple[str, str]]:

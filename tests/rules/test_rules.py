@@ -6,7 +6,7 @@ import ast
 import sys
 import textwrap
 from collections.abc import Iterator
-from itertools import product
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from devicefix.engine.fix import recheck
 from devicefix.facts import Facts
 from devicefix.facts.prefilter import imported_words
 from devicefix.facts.project import Project, ProjectFile
-from devicefix.model import Finding
+from devicefix.model import Finding, Safety
 from devicefix.rules import pin_memory, registry
 from devicefix.rules.base import Example, Rule, attributes_of, words_of
 from devicefix.rules.categories import CATEGORIES
@@ -55,17 +55,26 @@ def test_no_example_is_lost() -> None:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_what_has_findings_passes_the_prefilter(rule: type[Rule], target: str) -> None:
     """Rewritten code does so, too: the next run finds and fixes what remains."""
-    for select, unsafe in product(((), ("DF",)), (False, True)):
-        settings = Settings(select=select, fix=True, unsafe_fixes=unsafe, target=target)
-        seen: set[bytes] = set()
-        for text in _texts(rule):
-            data: bytes | None = text.encode()
-            while data is not None and data not in seen:
-                seen.add(data)
-                project = Project([ProjectFile(data, "module.py")])
-                result = recheck(data, "module.py", settings, project)
-                assert matters(data, settings) or not result.findings, (data.decode(), settings)
-                data = result.output
+    settings = Settings(fix=True, target=target)
+    every = replace(settings, select=("DF",))
+    seen: set[tuple[bytes, Settings]] = set()
+    texts = [(text.encode(), replace(every, unsafe_fixes=True)) for text in _texts(rule)]
+    while texts:
+        data, used = texts.pop()
+        if (data, used) in seen:
+            continue
+        seen.add((data, used))
+        result = recheck(data, "module.py", used, Project([ProjectFile(data, "module.py")]))
+        assert matters(data, used) or not result.findings, (data.decode(), used)
+        if result.output is not None:
+            texts.append((result.output, used))
+        # Only these findings and fixes would be others with fewer rules, or without unsafe fixes.
+        if used.select and not all(RULES[each.code].default for each in result.findings):
+            texts.append((data, replace(used, select=())))
+        elif used.select:
+            assert matters(data, replace(used, select=())) or not result.findings, data.decode()
+        if used.unsafe_fixes and not all(each.safety is Safety.SAFE for each in result.fixed):
+            texts.append((data, replace(used, unsafe_fixes=False)))
 
 
 def _texts(rule: type[Rule]) -> list[str]:
