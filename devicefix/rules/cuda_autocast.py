@@ -108,7 +108,7 @@ class CudaAutocast(Rule):
     name = "cuda-autocast"
     summary = "CUDA autocast is off on a CPU, where low-precision code may need it"
     words = (b"autocast",)
-    companions = (b"float16", b"half", b"cuda")
+    companions = (b"float16", b"float32", b"half", b"cuda")
     INVALID = (
         Example(
             "a module in bfloat16",
