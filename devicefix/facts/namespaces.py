@@ -37,10 +37,8 @@ def _type_of(facts: Facts, node: ast.Call) -> ast.expr | None:
     match node:
         case ast.Call(func=ast.Name(id="getattr"), args=[module, name, *_]):
             return name if facts.resolve(module) == "torch" else None
-        case ast.Call(args=[device]) if facts.call(node, "torch.get_device_module"):
-            return device
-        case ast.Call(keywords=[ast.keyword(value=device)]) if facts.call(node, "torch.get_device_module"):
-            return device
+        case ast.Call(args=[device]) | ast.Call(keywords=[ast.keyword(value=device)]):
+            return device if facts.call(node, "torch.get_device_module") else None
     return None
 
 
