@@ -72,11 +72,9 @@ class Refusals:
         for node in leaving:
             if node not in found:
                 found.add(node)
-                found.update(takewhile(lambda each: each not in found, self._parents(node)))
+                parents = (parent for _, parent in self.facts.tree.ancestors(node))
+                found.update(takewhile(lambda each: each not in found, parents))
         return found
-
-    def _parents(self, node: ast.AST) -> Iterator[ast.AST]:
-        return (parent for _, parent in self.facts.tree.ancestors(node))
 
     def ends(self, node: ast.expr, calls: int = _CALLS) -> bool:
         """Return whether an expression ends the program: `sys.exit(1)`, or a function that does so."""
@@ -108,16 +106,11 @@ class Refusals:
         """
         return [
             handler
-            for child, parent in (self._in_function(node) if self._tries else ())
+            for child, parent in self._in_function(node)
             if isinstance(parent, TRIES) and child in parent.body
             for handler in parent.handlers
             if may_catch(handler, error)
         ]
-
-    @cached_property
-    def _tries(self) -> bool:
-        """Return whether the module handles any error."""
-        return any(True for _ in self.facts.tree.of_kind(*TRIES))
 
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
         """Return whether an error leads to other code of the same function: that is the path of the CPU."""

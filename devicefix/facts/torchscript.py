@@ -20,6 +20,7 @@ A_MODULE = ""
 EVERYTHING = "*"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = Function | ast.ClassDef
 
 
 class TorchScript:
@@ -44,18 +45,14 @@ class TorchScript:
         self._attributes: set[str] = {"forward"}  # what compiled code reads of objects
         for name in named:
             for definition in self._all() if name == EVERYTHING else self._defined([name]):
-                self._module(definition) if isinstance(definition, ast.ClassDef) else self._compile(
-                    definition
-                )
+                self._module(definition)
         if A_MODULE in named:
             self._any_module()
         if "jit" not in facts.source.text:
             return
         for node in facts.tree.scopes:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and self._has(node, _COMPILES):
+            if isinstance(node, Definition) and self._has(node, _COMPILES):
                 self._compile(node)
-            elif isinstance(node, ast.ClassDef) and self._has(node, _COMPILES):
-                self._compile_class(node)
         for call in facts.tree.nodes_with("script"):
             if isinstance(call, ast.Call) and facts.call(call, *_SCRIPTS) and call.args:
                 self._script(call.args[0])
@@ -74,7 +71,7 @@ class TorchScript:
         imported = set(self._imports(values, made=True))
         self.imported |= imported or ({A_MODULE} if not known else set())
         for each in known:
-            self._module(each) if isinstance(each, ast.ClassDef) else self._compile(each)
+            self._module(each)
         if not known and not imported:
             self._any_module()
 
@@ -83,7 +80,7 @@ class TorchScript:
             if isinstance(each, ast.ClassDef):
                 self._module(each)
 
-    def _all(self) -> Iterator[Function | ast.ClassDef]:
+    def _all(self) -> Iterator[Definition]:
         """Yield the functions and classes of the module."""
         return self._defined(tuple(self._facts.tree.root.bindings))
 
@@ -104,49 +101,46 @@ class TorchScript:
                     if name is not None and name.partition(".")[0] != "torch":
                         yield f"{name}()" if each in called else name
 
-    def _module(self, node: ast.ClassDef) -> None:
-        """Compile the methods of a class of modules that compiled code reaches, and of the modules in it."""
-        if node in self._classes:
-            return
-        self._classes.add(node)
-        for method in _methods(node):
-            if method.name in self._attributes:
-                self._compile(method)
-        makes = [method for method in _methods(node) if method.name == "__init__"]
-        self.imported.update((*self._imports(node.bases), *self._imports(makes, made=True)))
-        for other in self._read([*node.bases, *makes]):
-            if isinstance(other, ast.ClassDef):
-                self._module(other)
-
-    def _compile_class(self, node: ast.ClassDef) -> None:
-        for method in _methods(node):
-            self._compile(method)
-
-    def _compile(self, node: Function) -> None:
-        """Compile a function, and what it reads."""
-        if node in self.functions or self._has(node, _LEAVES):
-            return
-        self.functions.add(node)
-        self.imported.update(self._imports(node.body))
-        for other in self._read(node.body):
-            self._compile_class(other) if isinstance(other, ast.ClassDef) else self._compile(other)
-        read = {each.attr for part in node.body for each in walk(part) if isinstance(each, ast.Attribute)}
-        self._attributes |= read
-        for owner in tuple(self._classes):
-            for method in _methods(owner):
-                if method.name in read:
+    def _module(self, node: Definition) -> None:
+        """Compile a function, or what is reached of a class of modules, and of the modules in it."""
+        if not isinstance(node, ast.ClassDef):
+            self._compile(node)
+        elif node not in self._classes:
+            self._classes.add(node)
+            for method in _methods(node):
+                if method.name in self._attributes:
                     self._compile(method)
+            makes = [method for method in _methods(node) if method.name == "__init__"]
+            self.imported.update((*self._imports(node.bases), *self._imports(makes, made=True)))
+            for other in self._read([*node.bases, *makes]):
+                if isinstance(other, ast.ClassDef):
+                    self._module(other)
 
-    def _has(self, node: Function | ast.ClassDef, decorators: Collection[str]) -> bool:
+    def _compile(self, node: Definition) -> None:
+        """Compile a function and what it reads, or all methods of a class."""
+        if isinstance(node, ast.ClassDef):
+            for method in _methods(node):
+                self._compile(method)
+        elif node not in self.functions and not self._has(node, _LEAVES):
+            self.functions.add(node)
+            self.imported.update(self._imports(node.body))
+            for other in self._read(node.body):
+                self._compile(other)
+            read = {each.attr for part in node.body for each in walk(part) if isinstance(each, ast.Attribute)}
+            self._attributes |= read
+            for method in [each for owner in self._classes for each in _methods(owner) if each.name in read]:
+                self._compile(method)
+
+    def _has(self, node: Definition, decorators: Collection[str]) -> bool:
         plain = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
         return any((self._facts.resolve(each) or "") in decorators for each in plain)
 
-    def _defined(self, names: Iterable[str]) -> Iterator[Function | ast.ClassDef]:
+    def _defined(self, names: Iterable[str]) -> Iterator[Definition]:
         """Yield the functions and classes of the module that have some names."""
         for name in names:
             yield from _definitions(self._facts.tree.root.bindings.get(name, ()))
 
-    def _read(self, nodes: Iterable[ast.AST]) -> Iterator[Function | ast.ClassDef]:
+    def _read(self, nodes: Iterable[ast.AST]) -> Iterator[Definition]:
         """Yield the functions and classes of the module whose names some nodes read."""
         for node in nodes:
             for each in walk(node):
@@ -154,11 +148,11 @@ class TorchScript:
                 yield from _definitions(found[1] if found is not None else ())
 
 
-def _definitions(bindings: Iterable[Binding]) -> Iterator[Function | ast.ClassDef]:
+def _definitions(bindings: Iterable[Binding]) -> Iterator[Definition]:
     for binding in bindings:
-        if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(binding.node, Definition):
             yield binding.node
 
 
 def _methods(node: ast.ClassDef) -> Iterator[Function]:
-    return (each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return (each for each in node.body if isinstance(each, Function))

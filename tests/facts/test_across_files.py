@@ -274,36 +274,6 @@ CONVERT = """
         def convert(self, x, q7=0):
             return x.to(q7)
 """
-ENGINE_OF_CUDA = """
-    import torch
-
-    class Fast:
-        def run(self, x):
-            torch.cuda.synchronize()
-            return x.cuda()
-"""
-CALLS_IT = """
-    import torch
-
-    def main(x, fast):
-        if fast and torch.cuda.is_available():
-            from parts import Fast
-
-            return Fast().run(x)
-        return x
-"""
-UNLESS = {
-    "another file calls it without a question": {
-        "other.py": "import torch\nfrom fast import Fast\n\nFast().run(x)\n"
-    },
-    "another file reads it as an attribute": {
-        "other.py": "import torch\nimport fast\n\nfast.Fast().run(x)\n"
-    },
-    "another file has all names of the module": {
-        "other.py": "import torch\nfrom fast import *\n\nFast().run(x)\n"
-    },
-    "the module calls it": {"fast.py": f"{dedent(ENGINE_OF_CUDA)}\n\nprint(Fast().run(torch.ones(2)))\n"},
-}
 REPORTED = {
     "a rank that a module gets as a device": {
         "step.py": """
@@ -679,20 +649,6 @@ def test_a_stream_of_a_class_of_the_same_attribute_in_another_file_is_fixed() ->
     other = "class Other:\n    def go(self):\n        return self.side.synchronize()"
     output, _ = rewritten({"engine.py": ENGINE, "main.py": other})
     assert "torch.cuda.Stream() if torch.cuda.is_available() else None" in output["engine.py"]
-
-
-PARTS = {"fast.py": ENGINE_OF_CUDA, "parts/__init__.py": "from fast import Fast\n", "main.py": CALLS_IT}
-
-
-def test_a_class_that_other_files_use_only_with_cuda_has_no_finding() -> None:
-    _, results = rewritten(PARTS)
-    assert not results["fast.py"].findings
-
-
-@pytest.mark.parametrize("more", UNLESS.values(), ids=UNLESS.keys())
-def test_a_class_that_is_used_without_cuda_is_fixed(more: dict[str, str]) -> None:
-    _, results = rewritten({**PARTS, **more})
-    assert {finding.code for finding in results["fast.py"].fixed} == {"DF101", "DF401"}
 
 
 def test_an_imported_value_that_is_moved_to_its_own_name() -> None:

@@ -214,21 +214,6 @@ PROGRAMS = {
             def reduce(self, x, y):
                 return (x.cuda() if self.ready else x), (y.cuda() if self.fast else y)
     """,
-    "what the user asks for in the environment": """
-        import os
-        import sys
-        import torch
-
-        if os.environ["RUN"] == "cuda":
-            x = torch.ones(1, device="cuda")
-        else:
-            x = torch.ones(1, device="cuda")  # DF202
-        kernels = os.getenv("KERNELS", "none")
-        if kernels == "cuda":
-            x = x.cuda()
-        if "cuda" in sys.argv[1]:
-            x = x.cuda()
-    """,
     "what a program asks for in the environment": """
         import os
         import torch
@@ -236,9 +221,9 @@ PROGRAMS = {
         os.environ["RUN"] = "cuda"  # DF203
         os.environ.setdefault("MODE", "cuda")  # DF203
         if os.environ["RUN"] == "cuda":
-            x = torch.ones(1, device="cuda")
+            x = torch.ones(1, device="cuda")  # DF202
         if os.environ["MODE"] == "cuda":
-            x = torch.ones(1, device="cuda")
+            x = torch.ones(1, device="cuda")  # DF202
         if os.getenv("KERNELS", "cuda") == "cuda":  # DF203
             x = x.cuda()  # DF101
         if os.getenv("KERNELS", default) == "cuda":
@@ -290,42 +275,6 @@ PROGRAMS = {
 
         def run(x):
             return fast(x) if x.is_cuda else slow(x)
-    """,
-    "a test that a function skips": """
-        import pytest
-        import torch
-
-        def need():
-            if not torch.cuda.is_available():
-                pytest.skip("no GPU")
-
-        def make():
-            return torch.ones(2, device="cuda")
-
-        def test():
-            x = torch.ones(1, device="cuda")  # DF202
-            need()
-            assert make() + x.cuda() == 2
-    """,
-    "a test that a fixture skips": """
-        import pytest
-        import torch
-
-        @pytest.fixture(scope="module")
-        def q7():
-            if not torch.cuda.is_available():
-                pytest.skip("no GPU")
-
-        @pytest.fixture
-        def q8():
-            if not torch.cuda.is_available():
-                return "no GPU"
-
-        def test(q7):
-            torch.cuda.synchronize()
-
-        def test_other(q8):
-            torch.cuda.synchronize()  # DF401
     """,
     "a function that is only called with CUDA, by others": """
         import torch
@@ -460,14 +409,6 @@ PROGRAMS = {
         def start_all(rank, place="cuda:0"):  # DF203
             torch.cuda.set_device(place)  # DF401
             build(place)
-    """,
-    "the random generators of CUDA": """
-        import torch
-
-        if hasattr(torch.cuda, "default_generators") and len(torch.cuda.default_generators) > 0:
-            seed = torch.cuda.default_generators[torch.cuda.current_device()].seed()
-        if len(torch.cuda.default_generators) >= 0:
-            number = torch.cuda.current_device()  # DF401
     """,
     "a parameter that becomes a flag": """
         import torch

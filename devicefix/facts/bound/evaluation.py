@@ -71,21 +71,18 @@ def reads(node: ast.stmt, name: str) -> Iterator[ast.Name]:
     match node:
         case ast.If(body=[*_, ast.Raise()]):
             return  # as an `assert`, a fix may remove it
-        case ast.If(test=part) | ast.While(test=part):
-            pass
-        case ast.For(iter=part) | ast.AsyncFor(iter=part) | ast.Match(subject=part):
-            pass
-        case ast.With(items=[first, *_]) | ast.AsyncWith(items=[first, *_]):
-            part = first.context_expr
-        case ast.Assign(value=part) | ast.AugAssign(value=part) | ast.Expr(value=part):
-            pass
-        case ast.AnnAssign(value=ast.expr() as part) | ast.Return(value=ast.expr() as part):
-            pass
-        case _:
-            return
-    for each in always_evaluated(part):
-        if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load):
-            yield each
+        case (
+            ast.If(test=part)
+            | ast.While(test=part)
+            | ast.Assign(value=part)
+            | ast.AugAssign(value=part)
+            | ast.AnnAssign(value=ast.expr() as part)
+            | ast.Expr(value=part)
+            | ast.Return(value=ast.expr() as part)
+        ):
+            for each in always_evaluated(part):
+                if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load):
+                    yield each
 
 
 def name_of(parent: ast.AST | None, node: ast.Lambda) -> str | None:

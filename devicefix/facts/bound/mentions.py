@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from devicefix.facts.bound.evaluation import DEFINITIONS, OF_PROPERTIES, Function, evaluated, names_read
 from devicefix.facts.names import Names
@@ -20,9 +21,11 @@ class Mentions:
 
     Args:
         facts: The module's names.
+        is_circular: Whether the module is in a circle of imports: other files may call it at any time.
     """
 
-    def __init__(self, facts: Names) -> None:
+    def __init__(self, facts: Names, is_circular: Callable[[], bool]) -> None:
+        self.is_circular = is_circular
         self._facts = facts
         self._of_statements: dict[ast.stmt, frozenset[str]] = {}
         self._of_definitions: dict[ast.AST, frozenset[str]] = {}

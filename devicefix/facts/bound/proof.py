@@ -33,10 +33,9 @@ class Bound:
         is_circular: Callable[[], bool] = lambda: False,
     ) -> None:
         self._facts = facts
-        self._is_circular = is_circular
         self._inserted = inserted
         self._runs: dict[tuple[Owner, Goal], Run] = {}
-        self._mentions = Mentions(facts)
+        self._mentions = Mentions(facts, is_circular)
 
     def name(self, name: str, site: ast.AST) -> bool:
         """Return whether a name is bound whenever a node is reached, a builtin included."""
@@ -119,7 +118,7 @@ class Bound:
     def _run(self, owner: Owner, goal: Goal) -> Run:
         key = owner, goal
         if key not in self._runs:
-            self._runs[key] = Run(self._facts, self._mentions, owner, goal, self._is_circular)
+            self._runs[key] = Run(self._facts, self._mentions, owner, goal)
         return self._runs[key]
 
 

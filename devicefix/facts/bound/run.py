@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from devicefix.facts.bound.evaluation import (
@@ -42,24 +42,20 @@ class Run:
 
     Args:
         facts: The module's names.
-        mentions: What the module's statements read.
+        mentions: What the module's statements read, and whether other files may call it at any time.
         owner: The module, function or class in whose own code the goal is.
         goal: The goal: a name that is bound, one that is read, or a statement.
-        is_circular: Whether the module is in a circle of imports: other files may call it at any time.
 
     Attributes:
         first: Whether the goal is reached where the owner begins.
         after: Whether it is reached after a statement of the owner's code.
     """
 
-    def __init__(
-        self, facts: Names, mentions: Mentions, owner: Owner, goal: Goal, is_circular: Callable[[], bool]
-    ) -> None:
+    def __init__(self, facts: Names, mentions: Mentions, owner: Owner, goal: Goal) -> None:
         self._facts = facts
         self._mentions = mentions
         self._owner = owner
         self._goal = goal
-        self._is_circular = is_circular
         scope = facts.tree.scopes[owner]
         bindings = scope.bindings.get(goal, []) if isinstance(goal, str) else []
         self.first = any(binding.parameter for binding in bindings)
@@ -87,7 +83,7 @@ class Run:
             return True
         if name is None or name in self._early:
             return False
-        return not (isinstance(self._owner, ast.Module) and self._is_circular())
+        return not (isinstance(self._owner, ast.Module) and self._mentions.is_circular())
 
     # -- functions ------------------------------------------------------------------------------------
 

@@ -101,11 +101,8 @@ def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.expr]
             _is_environment(facts, owner)
         ):
             if attr == "update":
-                named = {each.arg: each.value for each in call.keywords}
-                return [
-                    *args,
-                    *(value if name is None else ast.Constant(name) for name, value in named.items()),
-                ]
+                named = (each.value if each.arg is None else ast.Constant(each.arg) for each in call.keywords)
+                return [*args, *named]
             return args[:1] if attr in ("setdefault", "pop", "__setitem__") else []
         case ast.Expr(value=ast.Call(func=function, args=args)) if (
             last_name(function) == "putenv" or facts.resolve(function) == "os.putenv"

@@ -65,20 +65,20 @@ class Conditions(ABC):
                 return self.without_cuda(value)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._compared(left, op, right)
-            case ast.Call(func=ast.Name(id="all" | "any" as name), args=[values]):
-                return self._of_several(values, every=name == "all")
+            case ast.Call(
+                func=ast.Name(id="all" | "any" as name),
+                args=[ast.GeneratorExp(elt=element) | ast.ListComp(elt=element)],
+            ):
+                answer = self.without_cuda(element)
+                return answer if answer is (name == "all") else None  # there may be none
+            case ast.Call(
+                func=ast.Name(id="all" | "any" as name),
+                args=[ast.List(elts=elements) | ast.Tuple(elts=elements)],
+            ):
+                return of_several(map(self.without_cuda, elements), decisive=name == "any")
             case ast.Attribute(attr="is_cuda" | "is_cpu" as name) if not self.facts.bindings(test):
                 return name == "is_cpu"
         return False if self._is_false(test) else None
-
-    def _of_several(self, values: ast.expr, *, every: bool) -> bool | None:
-        match values:
-            case ast.GeneratorExp(elt=element) | ast.ListComp(elt=element):
-                answer = self.without_cuda(element)
-                return answer if answer is every else None  # there may be none
-            case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return of_several(map(self.without_cuda, elements), decisive=not every)
-        return None
 
     def _is_false(self, test: ast.expr) -> bool:
         """Return whether an expression is false where CUDA is not available."""
@@ -233,22 +233,11 @@ class Conditions(ABC):
         return self.facts.call(self.facts.value(node) or node, *_BACKENDS_IN_USE)
 
     def _may_be_device(self, node: ast.expr) -> bool:
-        """Return whether a node that is "cuda" is so by the user's choice, or where CUDA is available.
+        """Return whether a node that is "cuda" is so only where CUDA is available.
 
         A name says so as well: where it is wrong, what other fixes make of its value is what is found.
         """
-        return self._type_of_device(node) or _device_like(node) or self._chosen_outside(node)
-
-    def _chosen_outside(self, node: ast.expr, depth: int = _DEPTH) -> bool:
-        """Return whether only a user says that a node is "cuda": in the environment, or as an argument."""
-        match node:
-            case ast.Subscript(value=items):
-                return self.facts.resolve(items) in ("os.environ", "sys.argv")
-            case ast.Call(args=[_, *default]) if self.facts.call(node, "os.getenv", "os.environ.get"):
-                return all(
-                    isinstance(each, ast.Constant) and "cuda" not in str(each.value) for each in default
-                )
-        return self._all_values(node, self._chosen_outside, depth)
+        return self._type_of_device(node) or _device_like(node)
 
     def _type_of_device(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Return whether a node is "cpu" wherever CUDA is not available: `x.device.type`, or a choice.
@@ -262,20 +251,9 @@ class Conditions(ABC):
                 return text == "cpu" or (text.startswith("cuda") and self.is_guarded(node))
             case ast.IfExp(body=body, orelse=orelse):
                 return self._type_of_device(body, depth) and self._type_of_device(orelse, depth)
-            case ast.Call(func=ast.Name(id="str"), args=[argument]):
-                match self.facts.value(argument) or argument:
-                    case ast.Call(args=[made]) as call if self.facts.call(call, "torch.device"):
-                        return self._type_of_device(made, depth)
-                return False
-        return self._all_values(node, self._type_of_device, depth)
-
-    def _all_values(self, node: ast.expr, holds: Callable[[ast.expr, int], bool], depth: int) -> bool:
-        """Return whether a name is bound, and something holds for each of its values."""
-        values = [binding.value for binding in self.facts.bindings(node)]
-        return (
-            depth > 0
-            and bool(values)
-            and all(value is not None and holds(value, depth - 1) for value in values)
+        values = [binding.value for binding in self.facts.bindings(node)] if depth else []
+        return bool(values) and all(
+            value is not None and self._type_of_device(value, depth - 1) for value in values
         )
 
     # -- numbers of GPUs -------------------------------------------------------------------------------
@@ -312,8 +290,6 @@ class Conditions(ABC):
                 return self.length(inner, depth)
             case ast.Call(func=ast.Name(id="range"), args=[count]):
                 return self.number(count, depth)
-            case ast.Attribute(attr="default_generators"):
-                return 0 if self.facts.resolve(node) == "torch.cuda.default_generators" else None
         return self._common(node, self.length, depth)
 
     def _common(self, node: ast.expr, find: Callable[[ast.expr, int], int | None], depth: int) -> int | None:

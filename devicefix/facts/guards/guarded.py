@@ -77,11 +77,10 @@ class Guards(Decided):
                     yield from (dotted(part) or "" for target in targets for part in ast.walk(target))
                 case (
                     ast.AnnAssign(target=target, value=ast.expr() as value)
+                    | ast.NamedExpr(target=target, value=value)
                     | ast.For(target=target, iter=value)
                 ) if self._holds_answer(value):
                     yield from (dotted(part) or "" for part in ast.walk(target))
-                case ast.NamedExpr(target=target, value=value) if self._answers(value):
-                    yield target.id
                 case ast.Match(subject=value, cases=cases) if self._holds_answer(value):
                     patterns = (part for case in cases for part in ast.walk(case.pattern))
                     yield from (part.name or "" for part in patterns if isinstance(part, ast.MatchAs))
