@@ -25,11 +25,8 @@ _STILL_ON = (
 )
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
 _WIDE = {
-    "torch.float32": "float32",
-    "torch.float": "float32",
-    "torch.float64": "float64",
-    "torch.double": "float64",
-}
+    "torch.float32": "float32", "torch.float": "float32", "torch.float64": "float64", "torch.double": "float64",
+}  # fmt: skip
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 

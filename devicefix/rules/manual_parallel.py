@@ -159,8 +159,9 @@ class ManualParallel(Rule):
             case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
                 left = (each for each in body if isinstance(each, ast.If) and each.lineno < line)
                 return any(isinstance(each.body[-1], ast.Return) and self._asks(each.test) for each in left)
-            case ast.ClassDef(bases=bases):
-                return any(last_name(base).endswith("DataParallel") for base in bases)
+            case ast.ClassDef(bases=bases, body=body):
+                own = any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in body)
+                return not own and any(last_name(base).endswith("DataParallel") for base in bases)
         return False
 
     def _asks(self, test: ast.expr) -> bool:
