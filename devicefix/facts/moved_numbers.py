@@ -12,18 +12,22 @@ import re
 _PASSED = re.compile(
     rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?\s*[=:]|\()\s*|Generator\(\s*)(?!=)([^\n,)]*)"
 )
-# Texts, constants of torch, dtypes and the devices of tensors are no numbers. What is called a device is
-# bound in another place of the file, which is looked at as well, or imported.
+# What is called a device is bound in another place of the file, which is looked at as well, or imported.
+_DEVICE = rb"(?:[\w.]+\.)?\w*(?:device|dtype)"
+_OF_TORCH = rb"torch\.(?:device\((?:[\"'].*|%b)|(?!device\()[\w.]*(?:\(.*)?)" % _DEVICE
+_ANNOTATION = (
+    rb"(?:str\b|Any|Optional\b|Union\b|None|self|%b|[|\[\]\s])*(?:=\s*(?:None|[\"'].*))?" % _OF_TORCH
+)
+# Texts, constants of torch, dtypes and the devices of tensors are no numbers.
 _NO_NUMBER = re.compile(
-    rb"[fr]?[\"'`].*|(?:[\w.]+\.)?\w*(?:device|dtype)|[^=]*\.(?:device|dtype)|\w*dtype\s*=.*|get_device\(.*|\s*"
-    rb"|(?:str\b|Any|Optional\b|Union\b|None|self|torch\.[\w.]*(?:\(.*)?|[|\[\]\s])*(?:=\s*(?:None|[\"'].*))?"
+    rb"[fr]?[\"'`].*|%b|[^=]*\.(?:device|dtype)|\w*dtype\s*=.*|get_device\(.*|\s*|%b" % (_DEVICE, _ANNOTATION)
 )
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
 _NAME = re.compile(rb"\w+")
 _DEFINED = re.compile(rb"class\s+(\w+)|def\s+(\w+)\s*\(([^)]*)\)")
 _NUMBER_PASSED = rb"\b(?:%b)[(,](?:[^\n]*[(,][ \t]*\n)*[^\n]*(?:[(\[,=]\s*\d+\s*[\]),]|rank|gpu)"
-_OF_TORCH = {b"torch", b"nn", b"Optional", b"Union", b"Any"}
+_NAMES = {b"torch", b"nn", b"Optional", b"Union", b"Any"}
 
 
 def moves_to_number(data: bytes) -> bool:
@@ -36,7 +40,7 @@ def moves_to_number(data: bytes) -> bool:
     if not all(map(_NO_NUMBER.fullmatch, passed)):
         return True
     names = {name[0] for name in map(_NAME.match, passed) if name is not None}
-    imported = set(_IN_IMPORT.findall(b" ".join(_IMPORTED.findall(data)))) - _OF_TORCH
+    imported = set(_IN_IMPORT.findall(b" ".join(_IMPORTED.findall(data)))) - _NAMES
     return not names.isdisjoint(imported) or _passes_number(data)
 
 

@@ -116,6 +116,8 @@ from devicefix.rules.shared.library_facts import LIBRARIES
         ("torch f(device=0)", True),
         ("torch device(1)", True),
         ("torch device = x", True),
+        ("torch device = torch.device(0)", True),
+        ("torch device = torch.device(index)", True),
         ("torch device = torch.device('cpu')\\nx.to(device)", False),
         ("torch from config import device\\nx.to(device)", True),
         ("torch def move(x, device): return x.to(device)\\nmove(x, 0)", True),
