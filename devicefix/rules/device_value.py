@@ -1117,48 +1117,6 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
-            "an option whose copy is replaced without CUDA",
-            """
-                import argparse
-
-                import torch
-
-                parser = argparse.ArgumentParser()
-                parser.add_argument("--device", default="cuda:0")
-
-
-                def main():
-                    args = parser.parse_args()
-                    device = args.device
-                    if "cuda" in device and not torch.cuda.is_available():
-                        device = "cpu"
-                    net.to(device)
-            """,
-        ),
-        Example(
-            "an option that is replaced by that of another device, or the CPU",
-            """
-                import argparse
-
-                import torch
-
-
-                def parsed():
-                    parser = argparse.ArgumentParser()
-                    parser.add_argument("-d", "--device", default="cuda")
-                    return parser.parse_args()
-
-
-                args = parsed()
-                if torch.backends.mps.is_available():
-                    args.device = "mps"
-                elif not torch.cuda.is_available():
-                    args.device = "cpu"
-                run(args)
-                net.to(args.device)
-            """,
-        ),
-        Example(
             "a name that says nothing about a device",
             """
                 backend = "cuda"

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
 
+from devicefix.facts.exports.export import Export
 from devicefix.facts.exports.number_calls import compared_parameters
 from devicefix.facts.exports.options import options
 from devicefix.facts.exports.shared import (
+    Parameters,
     backend_receivers,
     backends,
     compared_backends,
@@ -90,22 +92,31 @@ class Values(Files):
     @remembered
     def receives_device(self, function: str, place: int | str) -> bool:
         """Return whether a function of this name passes on an argument as a device."""
+        return self._gets(device_receivers, function, place, _FILES)
+
+    def _gets(
+        self, asked: Export[Parameters], function: str, place: int | str, most: int | None = None
+    ) -> bool:
+        """Return whether a function of this name is exported with a parameter at a place.
+
+        Args:
+            asked: the export.
+            function: the function.
+            place: the position or the keyword of the argument.
+            most: how many of the files that hold the name to look at, None for all.
+        """
         return any(
             called == function and place in parameter
-            for file in self.mentioning(function)[:_FILES]
+            for file in self.mentioning(function)[:most]
             if file.defines(function)
-            for called, parameter in file.export(device_receivers)
+            for called, parameter in file.export(asked)
         )
 
     @remembered
     def refuses_cpu(self, path: str, name: str, place: int | str) -> bool:
         """Return whether a function that a file imports ends the program where an argument is the CPU."""
         module, _, function = name.rpartition(".")
-        return self.find(path, module) is not None and any(
-            called == function and place in parameter
-            for _, found in self.exporting(refusing, function)
-            for called, parameter in found
-        )
+        return self.find(path, module) is not None and self._gets(refusing, function, place)
 
     @remembered
     def takes_number(self, path: str, name: str) -> bool:
@@ -134,7 +145,7 @@ class Values(Files):
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
         return any(name in names for _, names in self.exporting(backends, name)) or any(
-            attribute == name and self._gets_backend(*place)
+            attribute == name and self.receives_backend(*place)
             for _, found in self.exporting(passed_backends, name)
             for attribute, place in found
         )
@@ -142,14 +153,7 @@ class Values(Files):
     @remembered
     def receives_backend(self, function: str, place: int | str) -> bool:
         """Return whether a function of this name makes a process group with an argument."""
-        return self._gets_backend(function, place)
-
-    def _gets_backend(self, function: str, place: int | str) -> bool:
-        return any(
-            called == function and place in parameter
-            for _, found in self.exporting(backend_receivers, function)
-            for called, parameter in found
-        )
+        return self._gets(backend_receivers, function, place)
 
     @remembered
     def allows_gloo(self, path: str, name: str) -> bool:

@@ -147,8 +147,6 @@ def _takes_either(facts: Facts, read: ast.expr) -> bool:
             return True
         case ast.Call():
             return (facts.resolve(parent.func) or "").startswith("torch.cuda.")
-        case ast.keyword(arg="output_device"):
-            return True
         case ast.List(elts=[_]):
             outer = facts.tree.parents.get(parent)
             return isinstance(outer, ast.keyword) and outer.arg == "device_ids"
