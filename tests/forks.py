@@ -15,11 +15,12 @@ import runpy
 import select
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 FOLDER = str(Path(__file__).parent)
-SECONDS = 120.0  # the time limit of a program
+SECONDS = 600.0  # the time limit of a program that hangs, also on a busy machine
 PRELOADED = (
     "numpy",
     "torch",
@@ -45,7 +46,13 @@ class Forks:
         )
 
     def run(
-        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, errors: Path
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        output: Path,
+        errors: Path,
+        tick: Callable[[float], None] | None = None,
     ) -> int:
         """Run a program, and return its exit status.
 
@@ -55,17 +62,25 @@ class Forks:
             environment: the environment variables.
             output: the file for its standard output.
             errors: the file for its standard error.
+            tick: called regularly with the seconds so far.
 
         Raises:
-            TimeoutError: it does not end; nor does this process run others.
+            TimeoutError: it does not end. After this and any other error, this process runs no others.
         """
         sending, answers = self._process.stdin, self._process.stdout
         assert sending is not None and answers is not None
         request = (list(command), str(folder), dict(environment), str(output), str(errors))
         print(json.dumps(request), file=sending, flush=True)
-        if not select.select([answers], [], [], SECONDS)[0]:
-            self._process.kill()
-            raise TimeoutError(f"{command} runs for more than {SECONDS} seconds")
+        start = time.monotonic()
+        try:
+            while not select.select([answers], [], [], 0.01 if tick else SECONDS)[0]:
+                if time.monotonic() - start >= SECONDS:
+                    raise TimeoutError(f"{command} runs for more than {SECONDS} seconds")
+                if tick:
+                    tick(time.monotonic() - start)
+        except BaseException:
+            self._process.kill()  # the next answer would be the one to this program
+            raise
         return int(answers.readline())
 
     def close(self) -> None:

@@ -6,19 +6,25 @@ import atexit
 import json
 import os
 import re
-import subprocess
+import shlex
+import sys
 import textwrap
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from forks import Forks
-from helpers import devicefix
+from helpers import Cli, devicefix
 
 from devicefix.verify import runtime
 from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import VARIABLE, Plan
+
+if TYPE_CHECKING:
+    from devicefix.verify.launch import Command, Ended, Limits
 
 BOOTSTRAP = Path(runtime.__file__).parent / "bootstrap"
 
@@ -63,6 +69,37 @@ def run_program(folder: Path, code: str, *arguments: str, **plan: Any) -> Ran:
     return Ran(status, output.read_text(), errors.read_text(), list(read(made.events)))
 
 
+def run_in_fork(command: Command, plan: Plan, _: Limits, tick: Callable[[float], None]) -> Ended:
+    """Run `python SCRIPT` as `launch.run_command` does, without the time to import torch."""
+    from devicefix.verify.launch import Ended
+    from devicefix.verify.startup import environment
+
+    words = shlex.split(command.words[-1]) if command.words[0] == "/bin/sh" else command.words
+    script = os.path.join(command.folder, words[1])
+    variables = environment(plan, {**command.environment, "OMP_NUM_THREADS": "1"})
+    output, errors = Path(plan.folder, "output.txt"), Path(plan.folder, "errors.txt")
+    start = time.monotonic()
+    try:
+        status = forks().run([script, *words[2:]], command.folder, variables, output, errors, tick)
+    except BaseException:
+        forks.cache_clear()
+        raise
+    seconds = time.monotonic() - start
+    if command.output is None:
+        print(output.read_text(), end="", file=sys.stderr if command.to_stderr else sys.stdout)
+        print(errors.read_text(), end="", file=sys.stderr)
+    elif command.output != output:
+        command.output.write_bytes(output.read_bytes() + errors.read_bytes())
+    return Ended(status, seconds)
+
+
+def verify_in_forks(patch: pytest.MonkeyPatch) -> None:
+    """Let `devicefix verify` run programs in forks, on a machine without CUDA."""
+    patch.setattr("devicefix.verify.runs.run_command", run_in_fork)
+    # The tests hide CUDA anyway. To ask for it takes another import of torch.
+    patch.setattr("devicefix.verify.against_cuda.has_cuda", lambda _: False)
+
+
 @cache
 def forks() -> Forks:
     """Return the process that runs programs, which ends with this one."""
@@ -97,14 +134,18 @@ if __name__ == "__main__":
 """
 
 
+# With these arguments, more than a script runs, or a limit ends it.
+OF_PROCESSES = {"-c", "-m", "--memory", "--python", "--timeout"}
+
+
 class Verified:
     """The result of one call of `devicefix verify`."""
 
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.status = done.returncode
-        self.output = done.stdout
-        self.errors = done.stderr
-        self.report: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    def __init__(self, status: int, output: str, errors: str) -> None:
+        self.status = status
+        self.output = output
+        self.errors = errors
+        self.report: dict[str, Any] = json.loads(output) if output.startswith("{") else {}
 
     @property
     def run(self) -> dict[str, Any]:
@@ -139,29 +180,41 @@ class ProgramFolder:
         stdin: str | None = "",
         text: bool = False,
         variables: Mapping[str, str] | None = None,
+        process: bool = False,
     ) -> Verified:
         """Run `devicefix verify`, and check that no file changes and no frame of devicefix is shown.
+
+        It is called in this process, and runs the program in a fork, unless the test needs more than that.
 
         Args:
             *arguments: the arguments of `devicefix verify`.
             stdin: the standard input of the program.
             text: whether to get the report as text instead of JSON.
             variables: variables of the environment.
+            process: whether devicefix and the program run in processes of their own in any case.
         """
         formats = [] if text else ["--output-format", "json"]
         before = self.content()
-        active = ("VIRTUAL_ENV", "CONDA_PREFIX")
-        outside = {name: value for name, value in os.environ.items() if name not in active}
-        environment = {**outside, "OMP_NUM_THREADS": "1", **(variables or {})}
-        done = devicefix(
-            "verify", *formats, *arguments, cwd=self.path, input=stdin, timeout=120, env=environment
-        )
+        process = process or bool(stdin or stdin is None or variables or OF_PROCESSES.intersection(arguments))
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+                patch.delenv(name, raising=False)
+            for name, value in {"OMP_NUM_THREADS": "1", **(variables or {})}.items():
+                patch.setenv(name, value)
+            if process:
+                ran = devicefix("verify", *formats, *arguments, cwd=self.path, input=stdin, timeout=600)
+                done = Verified(ran.returncode, ran.stdout, ran.stderr)
+            else:
+                patch.chdir(self.path)
+                verify_in_forks(patch)
+                called = Cli()("verify", *formats, *arguments)
+                done = Verified(called.exit_code, called.stdout, called.stderr)
         ours = re.search(
-            r'(File ".*devicefix/verify/runtime/.*)|(devicefix/verify/runtime/.*: in )', done.stderr
+            r'(File ".*devicefix/verify/runtime/.*)|(devicefix/verify/runtime/.*: in )', done.errors
         )
-        assert not ours, done.stderr
+        assert not ours, done.errors
         assert {name: data for name, data in self.content().items() if name in before} == before
-        return Verified(done)
+        return done
 
     def content(self) -> dict[str, bytes]:
         """Return the content of all files, by path."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import subprocess
 import sys
 import time
@@ -16,31 +14,15 @@ from typing import Any
 import psutil
 import pytest
 from helpers import Cli, CliResult, Git
-from running import ProgramFolder, forks
+from running import ProgramFolder, run_in_fork, verify_in_forks
 
 from devicefix.migrate.commands import tasks
 from devicefix.migrate.look import look
 from devicefix.verify import runs
-from devicefix.verify.launch import Command, Ended, Limits
+from devicefix.verify.launch import Ended
 from devicefix.verify.runs import Task
-from devicefix.verify.runtime.plan import Plan
-from devicefix.verify.startup import environment
 
 Migrate = Callable[..., CliResult]
-
-
-def in_a_fork(command: Command, plan: Plan, limits: Limits, tick: object) -> Ended:
-    """Run `python SCRIPT` as `run_command` does, in the fork of a process that has imported torch."""
-    variables = environment(plan, {**command.environment, "OMP_NUM_THREADS": "1"})
-    is_line = command.words[0] == "/bin/sh"
-    words = shlex.split(command.words[-1])[1:] if is_line else command.words[1:]
-    log = Path(plan.folder)
-    start = time.monotonic()
-    script = os.path.join(command.folder, words[0])
-    status = forks().run(
-        [script, *words[1:]], command.folder, variables, log / "output.txt", log / "errors.txt"
-    )
-    return Ended(status, time.monotonic() - start)
 
 
 @pytest.fixture
@@ -49,7 +31,7 @@ def migrate(
 ) -> Migrate:
     """Return a function that migrates the program in the folder."""
     monkeypatch.chdir(folder.path)
-    monkeypatch.setattr(runs, "run_command", in_a_fork)
+    verify_in_forks(monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     for name in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{name}_NAME", "t")
@@ -512,7 +494,7 @@ def test_an_interrupted_migration_changes_nothing(
         def interrupted(*arguments: Any) -> Ended:
             if next(calls) == 1:
                 raise KeyboardInterrupt
-            return in_a_fork(*arguments)
+            return run_in_fork(*arguments)
 
         patched.setattr(runs, "run_command", interrupted)
         assert migrate(*RUN, "--in-place").exit_code == 130

@@ -103,7 +103,7 @@ def test_with_a_safe_path_the_folder_of_the_script_is_not_on_it(
         net="x = 1",
         train="import sys\nassert not any(path.endswith('.py') for path in sys.path), sys.path\nimport net",
     )
-    done = folder.verify("train.py")
+    done = folder.verify("train.py", process=True)
     assert done.report["reason"] == "ModuleNotFoundError: No module named 'net'"
 
 
@@ -116,7 +116,7 @@ def test_a_module_in_an_undeclared_encoding_fails_as_in_python(script: str, fold
     plain = subprocess.run(
         [sys.executable, script], cwd=folder.path, capture_output=True, text=True, check=False
     )
-    done = folder.verify("--scratch", script)
+    done = folder.verify("--scratch", script, process=True)
     assert (done.status, "SyntaxError" in plain.stderr) == (1, True)
     assert re.sub(r"/\S+/", "", done.errors) == re.sub(r"/\S+/", "", plain.stderr)
 
@@ -202,10 +202,10 @@ if __name__ == '__main__':
 @pytest.mark.slow
 def test_processes_that_are_spawned_and_forked(folder: ProgramFolder) -> None:
     folder.write(train=SPAWN)
-    done = folder.verify("train.py")
+    done = folder.verify("train.py", process=True)
     assert done.status == 0, (done.report, done.errors)
     assert len(done.run["ran"]) == 2
-    swallowed = folder.verify("train.py", "--swallow")
+    swallowed = folder.verify("train.py", "--swallow", process=True)
     assert (swallowed.status, swallowed.report["verdict"]) == (1, "fail")
     assert swallowed.requests() == [("train.py", 9, 2)]
 
@@ -246,7 +246,7 @@ def test_scripted_functions_are_rewritten(folder: ProgramFolder) -> None:
         assert double(torch.ones(1)).item() == 2
         """
     )
-    done = folder.verify("train.py")
+    done = folder.verify("train.py", process=True)
     assert done.status in (0, 1), done.errors
     assert "not compiled" not in done.errors, (done.report, done.errors)
 
@@ -346,7 +346,7 @@ def test_keep_going_finds_all_requests(folder: ProgramFolder) -> None:
         train=KINDS.replace("    except Exception:\n        pass", "    finally:\n        pass"), save=SAVE
     )
     subprocess.run([sys.executable, "save.py"], cwd=folder.path, check=True)
-    done = folder.verify("--select", "DF901", "--keep-going", "train.py")
+    done = folder.verify("--select", "DF901", "--keep-going", "train.py", process=True)
     assert done.run["failure"] is None, (done.run["failure"], done.errors)
     assert {line for _, line, _ in done.requests()} == REQUESTS
 
@@ -357,7 +357,7 @@ def test_requests_of_a_library_do_not_fail_the_run(folder: ProgramFolder) -> Non
     library.parent.mkdir()
     library.write_text("import torch\ntry:\n    torch.cuda.current_device()\nexcept Exception:\n    pass\n")
     folder.write(train="import sys\nsys.path.append('site-packages')\nimport torch\nimport probing\n")
-    done = folder.verify("train.py")
+    done = folder.verify("train.py", process=True)
     assert done.status == 0, done.report
     (request,) = done.run["requests"]
     assert (request["library"], request["place"]["line"]) == ("probing", 4)
@@ -400,7 +400,7 @@ def test_compiled_code_passes(folder: ProgramFolder) -> None:
     folder.write(
         train="import torch\nprint(torch.compile(torch.nn.Linear(2, 2).cuda())(torch.ones(2).cuda()))\n"
     )
-    done = folder.verify("--no-copies", "train.py")
+    done = folder.verify("--no-copies", "train.py", process=True)
     assert done.status == 0, (done.report, done.errors)
 
 
@@ -427,7 +427,7 @@ def test_steps_stop_a_program_that_catches_everything(folder: ProgramFolder) -> 
                 pass
         """
     )
-    done = folder.verify("--steps", "3", "train.py")
+    done = folder.verify("--steps", "3", "train.py", process=True)
     assert (done.status, done.report["verdict"], done.run["steps"]) == (3, "stopped", 3)
 
 

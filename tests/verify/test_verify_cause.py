@@ -6,15 +6,13 @@ import importlib.util
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import pytest
-from running import ProgramFolder, forks
+from running import ProgramFolder, run_in_fork, verify_in_forks
 
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
@@ -30,25 +28,15 @@ from devicefix.verify.program import Fixed, Rewritten
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.session import Report
-from devicefix.verify.startup import environment
 
 Verify = Callable[..., Report]
-
-
-def in_a_fork(command: Command, plan: Plan, limits: Limits, tick: object) -> Ended:
-    """Run a script as `run_command` does, in the fork of a process that has imported torch."""
-    variables = environment(plan, {**command.environment, "OMP_NUM_THREADS": "1"})
-    log = Path(plan.folder)
-    start = time.monotonic()
-    status = forks().run(command.words[1:], command.folder, variables, log / "output.txt", log / "errors.txt")
-    return Ended(status, time.monotonic() - start)
 
 
 @pytest.fixture
 def verify(folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch) -> Verify:
     """Return a function that verifies the script `train.py` in the folder."""
     monkeypatch.chdir(folder.path)
-    monkeypatch.setattr(runs, "run_command", in_a_fork)
+    verify_in_forks(monkeypatch)
 
     def call(
         *arguments: str,
@@ -678,7 +666,7 @@ def test_the_runs_keep_to_the_timeout(
 
     def run(command: Command, plan: Plan, limit: Limits, tick: Any) -> Ended:
         limits.append(limit)
-        return in_a_fork(command, plan, limit, tick)
+        return run_in_fork(command, plan, limit, tick)
 
     monkeypatch.setattr(runs, "run_command", run)
     found = verify(limits=Limits(timeout=50.0))
@@ -714,7 +702,7 @@ def test_a_finding_in_a_notebook_is_found_by_its_cell(folder: ProgramFolder) -> 
     ]
     content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (folder.path / "nb.ipynb").write_text(json.dumps(content))
-    done = folder.verify("--ignore", "DF101", "nb.ipynb")
+    done = folder.verify("--ignore", "DF101", "nb.ipynb", process=True)
     (tie,) = done.report["explanation"]["ties"]
     assert (tie["finding"]["code"], tie["finding"]["cell"], tie["place"]["line"]) == ("DF101", 2, 2)
     assert tie["advice"] == "DF101 is disabled; enable it to rewrite this line"
@@ -825,7 +813,7 @@ def test_a_module_of_the_project_that_is_not_on_the_path(folder: ProgramFolder) 
     folder.write(
         **{"net/__init__": "value = 1\n", "scripts/train": "import torch\nimport net\n", "setup": ""}
     )
-    done = folder.verify("scripts/train.py")
+    done = folder.verify("scripts/train.py", process=True)
     found = done.report["explanation"]
     assert (done.status, found["cause"]) == (1, "environment")
     assert found["advice"] == "set PYTHONPATH=., or install the project (`pip install -e .`)"

@@ -1,4 +1,4 @@
-"""End-to-end tests of `devicefix verify --compare`, with a right rewrite and wrong ones."""
+"""Tests of `devicefix verify --compare`, with a right rewrite and wrong ones; one runs in processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
+from running import verify_in_forks
 
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
@@ -81,6 +82,11 @@ WRONG = {
         ["program.py:17", "8.087"],
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def _in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    verify_in_forks(monkeypatch)
 
 
 def compared(folder: Path, rewritten: str) -> Report:

@@ -1,4 +1,4 @@
-"""How much of a rewrite `devicefix verify` has seen, with real processes."""
+"""How much of a rewrite `devicefix verify` has seen."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import devicefix
-from running import ProgramFolder
+from helpers import Cli
+from running import ProgramFolder, verify_in_forks
 
 from devicefix.verify.coverage import add
 from devicefix.verify.program import Program, Rewritten
@@ -72,10 +72,11 @@ def marked(path: Path, word: str) -> list[int]:
     return [number for number, line in enumerate(lines, 1) if line.endswith(f"# {word}")]
 
 
+@pytest.mark.slow
 def test_lines_that_ran_in_every_process_and_modules_never_imported(folder: ProgramFolder) -> None:
     other = "import torch\ndef f(x):\n    return x.cuda() + x.cuda()\n"
     folder.write(train=EVERYWHERE, part=PART, other=other, **{"pkg/other": other})
-    done = folder.verify("train.py")
+    done = folder.verify("train.py", process=True)
     assert done.status == 0, (done.report, done.errors)
     modules = {Path(module["file"]).relative_to(folder.path): module for module in done.run["modules"]}
     for name in ("train.py", "part.py"):
@@ -120,6 +121,7 @@ def test_compiled_functions(folder: ProgramFolder) -> None:
     assert (module["ran"], module["not_run"]) == (marked(path, "ran"), marked(path, "missed"))
 
 
+@pytest.mark.slow
 def test_modules_that_pytest_rewrites(folder: ProgramFolder) -> None:
     folder.write(
         test_it="""
@@ -167,7 +169,7 @@ def test_the_text_lists_what_did_not_run_on_demand(folder: ProgramFolder) -> Non
     assert "other.py: not imported (not run: 3)" in done.output
 
 
-def test_runs_add_up_in_a_file(folder: ProgramFolder) -> None:
+def test_runs_add_up_in_a_file(folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.write(
         net="""
         import torch
@@ -191,20 +193,22 @@ def test_runs_add_up_in_a_file(folder: ProgramFolder) -> None:
         "file": "runs/all.json", "ran": 1, "lines": 3, "modules": 2, "dropped": [],
     }  # fmt: skip
     (folder.path / "test.py").write_text("import torch\nfrom net import g\n\ng(torch.ones(1).cuda())\n")
-    command = ["verify", *option, "test.py"]
-    shown = devicefix(*command, cwd=folder.path)
-    assert shown.returncode == 0, shown.stderr
+    monkeypatch.chdir(folder.path)
+    verify_in_forks(monkeypatch)
+    cli, command = Cli(), ("verify", *option, "test.py")
+    shown = cli(*command)
+    assert shown.exit_code == 0, shown.stderr
     assert "in all runs    3 of 3 lines in 2 modules (runs/all.json)" in shown.stdout
     assert "older runs of ../test.py are dropped, because the file or its fixes have changed" in shown.stdout
     assert json.loads(file.read_text())["files"].keys() == {"../net.py", "../test.py"}
-    made = devicefix("report", *option, "-o", "-", cwd=folder.path)
+    made = cli("report", *option, "-o", "-")
     assert "<strong>3 of 3 fixes</strong> ran" in made.stdout, made.stderr
     (folder.path / "net.py").write_text("import torch\ndef g(x):\n    return x\n")  # needs no fix now
-    shown = devicefix(*command, cwd=folder.path)
+    shown = cli(*command)
     assert "in all runs    1 of 1 line in 1 module (runs/all.json)" in shown.stdout, shown.stderr
     file.write_text("[]")
-    shown = devicefix(*command, cwd=folder.path)
-    assert (shown.returncode, shown.stdout) == (2, "")
+    shown = cli(*command)
+    assert (shown.exit_code, shown.stdout) == (2, "")
     assert "runs/all.json: not a coverage file" in shown.stderr and "Traceback" not in shown.stderr
 
 

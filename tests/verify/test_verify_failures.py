@@ -43,7 +43,7 @@ PROGRAMS = {
 def test_bad_programs_get_a_clear_verdict(name: str, folder: ProgramFolder) -> None:
     code, status, reason = PROGRAMS[name]
     folder.write(train=code, helper="x = 1\n")
-    done = folder.verify("train.py")
+    done = folder.verify("train.py", process=True)
     assert done.status == status, (done.report, done.errors[-2000:])
     assert reason in done.report["reason"]
 
@@ -51,7 +51,7 @@ def test_bad_programs_get_a_clear_verdict(name: str, folder: ProgramFolder) -> N
 def test_standard_input_reaches_the_program(folder: ProgramFolder) -> None:
     folder.write(train="assert input() == 'yes'\n")
     assert folder.verify("train.py", stdin="yes\n").status == 0
-    done = folder.verify("train.py", stdin="")
+    done = folder.verify("train.py", stdin="", process=True)
     assert (done.status, done.report["reason"]) == (1, "EOFError: EOF when reading a line")
     assert "standard input" in done.report["explanation"]["evidence"][0]
 

@@ -98,7 +98,7 @@ def test_a_remaining_request_in_a_cell(folder: ProgramFolder) -> None:
 @pytest.mark.slow
 def test_a_notebook_is_compared(folder: ProgramFolder) -> None:
     write(folder, "import torch\nx = torch.randn(3).cuda()", "print(x.sum().item())", "x")
-    done = folder.verify("--compare", "nb.ipynb")
+    done = folder.verify("--compare", "nb.ipynb", process=True)
     assert done.status == 0, (done.report, done.errors)
     assert done.report["comparison"]["observations"] >= 2
 

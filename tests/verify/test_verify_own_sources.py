@@ -43,7 +43,7 @@ def test_a_program_reads_the_rewritten_text(how: str, folder: ProgramFolder) -> 
 @pytest.mark.parametrize("how", ["exec", "a script that is derived", "a subprocess"])
 def test_lines_of_code_that_a_program_makes_of_its_own_are_compared(how: str, folder: ProgramFolder) -> None:
     folder.write(part=MODULE, train=READERS[how])
-    done = folder.verify("--compare", "train.py")
+    done = folder.verify("--compare", "train.py", process=True)
     assert done.status == 0, (done.report, done.errors)
     assert done.report["comparison"]["compared"] == 1
 
@@ -70,7 +70,7 @@ def test_open_is_otherwise_the_same(folder: ProgramFolder) -> None:
             assert problem.filename == 'missing.py'
         """,
     )
-    done = folder.verify("--scratch", "train.py")
+    done = folder.verify("--scratch", "train.py", process=True)
     assert done.status == 0, (done.report, done.errors)
 
 
@@ -79,7 +79,7 @@ def test_a_module_that_the_program_has_overwritten_runs_as_it_is(folder: Program
         part=MODULE,
         train="open('part.py', 'w').write('value = 1')\nimport part\nassert part.value == 1\n",
     )
-    done = folder.verify("--scratch", "train.py")
+    done = folder.verify("--scratch", "train.py", process=True)
     assert done.status == 0, (done.report, done.errors)
 
 
@@ -92,16 +92,16 @@ def test_a_tie_in_a_file_that_the_program_writes_is_reported_as_such(folder: Pro
         import made
         """
     )
-    done = folder.verify("--scratch", "train.py")
+    done = folder.verify("--scratch", "train.py", process=True)
     assert (done.status, done.report["explanation"]["cause"]) == (1, "tie-left")
     assert "the program writes made.py while it runs" in str(done.report["explanation"]["evidence"])
-    text = folder.verify("--scratch", "train.py", text=True)
+    text = folder.verify("--scratch", "train.py", text=True, process=True)
     assert "made.py:2 in <module>: x = torch.ones(2).cuda()" in text.output
 
 
 def test_the_summary_names_modules_that_the_program_has_written(folder: ProgramFolder) -> None:
     folder.write(part=MODULE, train=READERS["a script that is derived"])
-    done = folder.verify("--scratch", "train.py", text=True)
+    done = folder.verify("--scratch", "train.py", text=True, process=True)
     assert "not rewritten  small.py was written and run by the program" in done.output
 
 
@@ -117,7 +117,7 @@ def test_errors_show_the_lines_of_the_user(folder: ProgramFolder) -> None:
         {}.popitem()  # the second
         """
     )
-    done = folder.verify("train.py")
+    done = folder.verify("train.py", process=True)
     assert done.status == 1
     assert "[].pop()  # the first" in done.errors
     assert "{}.popitem()  # the second" in done.errors

@@ -7,28 +7,23 @@ process that has imported torch.
 from __future__ import annotations
 
 import linecache
-import os
 import re
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
-from running import BOOTSTRAP, forks
+from running import verify_in_forks
 
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
-from devicefix.verify import against_cuda, runs, session
+from devicefix.verify import session
 from devicefix.verify.cause import Cause
-from devicefix.verify.launch import Command, Ended, Limits
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime.no_cuda import NO_CUDA
-from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import Verdict
 
@@ -562,20 +557,9 @@ FAULTS = {
 }
 
 
-def run_in_fork(command: Command, plan: Plan, _: Limits, tick: Callable[[float], None]) -> Ended:
-    """Run a script as `launch.run_command` does, without the time to import torch."""
-    environment = {**os.environ, **command.environment, VARIABLE: plan.store(), "PYTHONPATH": str(BOOTSTRAP)}
-    environment["CUDA_VISIBLE_DEVICES"] = ""
-    output, errors = Path(plan.folder, "output.txt"), Path(plan.folder, "errors.txt")
-    start = time.monotonic()
-    status = forks().run(command.words[1:], command.folder, environment, output, errors)
-    return Ended(status, time.monotonic() - start)
-
-
 @pytest.fixture(autouse=True)
 def _in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "run_command", run_in_fork)
-    monkeypatch.setattr(against_cuda, "has_cuda", lambda _: False)
+    verify_in_forks(monkeypatch)
     monkeypatch.chdir(tmp_path)
     linecache.clearcache()  # all programs have one name
 

@@ -229,7 +229,7 @@ def test_git_works_in_a_copy_and_changes_nothing_in_the_original(folder: Program
         identity = ["-c", "user.name=a", "-c", "user.email=b"]
         subprocess.run(["git", *identity, *words], cwd=folder.path, check=True)
     before = folder.content()
-    done = folder.verify("--scratch", "train.py")
+    done = folder.verify("--scratch", "train.py", process=True)
     assert done.status == 0, done.errors
     assert folder.content() == before
 
@@ -256,6 +256,7 @@ def test_a_package_that_is_installed_for_editing_is_rewritten_in_a_scratch_run(f
     assert done.status == 0, (done.report, done.errors)
 
 
+@pytest.mark.slow
 def test_the_copies_of_a_comparison_do_not_exist_at_once_and_their_time_is_reported(
     folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +269,7 @@ def test_the_copies_of_a_comparison_do_not_exist_at_once_and_their_time_is_repor
     )
     (folder.path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(folder.path / "tmp"))
-    done = folder.verify("--compare", "train.py")
+    done = folder.verify("--compare", "train.py", process=True)
     assert done.status in (0, 2), (done.report, done.errors)
     assert done.report["run"]["failure"] is None
     assert 0 < done.report["copying"] < 30
@@ -286,6 +287,7 @@ def make_environment(folder: Path, with_torch: bool = True) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_program_is_found(folder: ProgramFolder) -> None:
     folder.write(**{"deep/train": "import sys\nprint('prefix', sys.prefix, file=sys.stderr)\n"})
     active, beside, above = (
@@ -323,6 +325,7 @@ def test_the_python_is_named_in_the_summary(folder: ProgramFolder) -> None:
 # --- many modules -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_modules_that_are_not_imported_are_counted_apart(folder: ProgramFolder) -> None:
     tied = "import torch\n\ndef make():\n    return torch.ones(2).cuda()\n"
     folder.write(**{f"lib/m{number}": tied for number in range(60)})
