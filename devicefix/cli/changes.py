@@ -81,12 +81,10 @@ def print_changes(outcomes: Iterable[Outcome], folder: Path | None) -> None:
         for outcome in outcomes:
             print_bytes(outcome.result.output or outcome.before)
         return
-    from devicefix.files.discover import work_tree
+    from devicefix.files.discover import root_of
     from devicefix.files.system import relative
 
-    here = Path.cwd()
-    folder = folder.resolve()
-    top = work_tree(folder) or (here if folder.is_relative_to(here) else folder)
+    top = root_of(folder)
     colour = click.get_current_context().color is not False
     for outcome in outcomes:
         if outcome.result.output is not None:
