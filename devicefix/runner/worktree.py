@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 
-from devicefix.config.resolver import nearest
+from devicefix.config.resolver import nearest_above
 from devicefix.files.discover import git
 from devicefix.files.write import Change
 
@@ -42,7 +42,11 @@ def uncommitted(changes: Iterable[Change], *, staged: bool = False) -> tuple[lis
 
 def top_of(folder: str, known: dict[str, str | None]) -> str | None:
     """Return the nearest folder, at or above this one, that is the top of a work tree."""
-    return nearest(folder, known, lambda each: each if os.path.lexists(os.path.join(each, ".git")) else None)
+
+    def top_at(each: str) -> str | None:
+        return each if os.path.lexists(os.path.join(each, ".git")) else None
+
+    return nearest_above(folder, known, top_at)
 
 
 def _uncommitted(top: str, changes: Iterable[Change], staged: bool) -> list[str]:
