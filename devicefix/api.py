@@ -1,7 +1,6 @@
 """The Python API: checks and rewrites for other programs.
 
-Its names, arguments and results are stable. The classes here are not the engine's, which may change with
-every version.
+Its names, arguments and results are stable, unlike the engine's own classes.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ if TYPE_CHECKING:
 
     from devicefix import model as internal
     from devicefix.config.settings import Settings
-    from devicefix.model import Outcome
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Target: TypeAlias = Literal["cuda", "accelerator"]
-
-_UNNAMED = "source.py"
 
 
 class DevicefixError(Exception):
@@ -66,8 +62,8 @@ class Fix:
     Attributes:
         applicability: `"safe"` if nothing changes on a machine with CUDA, `"unsafe"` if something may.
         replacements: the changes, in the order of the file, without overlaps. They include the imports and
-            definitions that the new code needs. They are for this fix alone; use `rewrite_source` to make
-            several. Empty where the fix of another finding resolves this one as well.
+            definitions that the new code needs, for this fix alone (`rewrite_source` makes several). Empty
+            where the fix of another finding resolves this one as well.
     """
 
     applicability: Literal["safe", "unsafe"]
@@ -271,10 +267,7 @@ def rewrite_source(
 
 
 def check_paths(
-    paths: StrPath | Iterable[StrPath],
-    *,
-    config: StrPath | None = None,
-    **settings: Unpack[PathSettings],
+    paths: StrPath | Iterable[StrPath], *, config: StrPath | None = None, **settings: Unpack[PathSettings]
 ) -> Report:
     """Find the ties to CUDA in files, as `devicefix check` does. Nothing is written, no cache is kept.
 
@@ -318,10 +311,7 @@ def check_paths(
 
 
 def find_config(path: StrPath) -> Path | None:
-    """Return the configuration file that applies to a path, to be given as `config`.
-
-    Args:
-        path: a file or folder.
+    """Return the configuration file that applies to a file or folder, to be given as `config`.
 
     Returns:
         The nearest `.devicefix.toml`, `devicefix.toml`, or `pyproject.toml` with a table `[tool.devicefix]`,
@@ -343,7 +333,10 @@ def _settings(config: StrPath | None, given: Mapping[str, Any], allowed: type) -
     for name in given:
         if name not in known:
             raise TypeError(f"got an unexpected keyword argument {name!r}{nearest(name, known)}")
-    values = {name.replace("_", "-"): _path_as_text(value) for name, value in given.items()}
+    values = {
+        name.replace("_", "-"): os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in given.items()
+    }
     try:
         below = load(Path(config), known_codes) if config is not None else Settings()
         settings = with_values(below, values, Origin(Path(), known_codes, trusted=True))
@@ -352,16 +345,12 @@ def _settings(config: StrPath | None, given: Mapping[str, Any], allowed: type) -
     return replace(settings, replacements=True, quiet=True, cache_dir=None)
 
 
-def _path_as_text(value: Any) -> Any:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _outcome(source: str | bytes, filename: StrPath | None, settings: Settings) -> Outcome:
+def _outcome(source: str | bytes, filename: StrPath | None, settings: Settings) -> internal.Outcome:
     from devicefix.facts.project import Project
     from devicefix.files.text import DecodeError, encoded
     from devicefix.runner.run import check_text
 
-    name = os.fspath(filename) if filename is not None else _UNNAMED
+    name = os.fspath(filename) if filename is not None else "source.py"
     try:
         data = encoded(source) if isinstance(source, str) else source
         outcome = check_text(data, name, settings, None if filename else Project)
@@ -381,7 +370,7 @@ def _like(source: AnyStr, data: bytes) -> AnyStr:
     return data.decode(Source(data).encoding)
 
 
-def _public(outcome: Outcome, findings: Iterable[internal.Finding]) -> Iterator[Finding]:
+def _public(outcome: internal.Outcome, findings: Iterable[internal.Finding]) -> Iterator[Finding]:
     """Yield findings of a file as those of the API."""
     from devicefix.rules.pages import url
     from devicefix.rules.registry import RULES
@@ -393,24 +382,19 @@ def _public(outcome: Outcome, findings: Iterable[internal.Finding]) -> Iterator[
             rule.name,
             finding.message,
             outcome.path,
-            Location(finding.line, finding.column),
-            Location(finding.end_line, finding.end_column),
+            *_span(finding),
             _fix(finding.fix),
             url(rule),
             finding.cell,
         )
 
 
+def _span(part: internal.Finding | internal.Replacement) -> tuple[Location, Location]:
+    return Location(part.line, part.column), Location(part.end_line, part.end_column)
+
+
 def _fix(fix: internal.Fix | None) -> Fix | None:
     if fix is None:
         return None
-    replacements = (
-        Replacement(
-            Location(replacement.line, replacement.column),
-            Location(replacement.end_line, replacement.end_column),
-            replacement.text,
-            replacement.cell,
-        )
-        for replacement in fix.replacements
-    )
-    return Fix(fix.safety.value, tuple(replacements))
+    replacements = tuple(Replacement(*_span(part), part.text, part.cell) for part in fix.replacements)
+    return Fix(fix.safety.value, replacements)

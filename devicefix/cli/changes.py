@@ -67,22 +67,24 @@ def write_changes(changes: list[files.Change]) -> set[str]:
     return set(errors)
 
 
-def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
-    """Print the changes as a patch, whose control characters are escaped on a terminal.
+def print_changes(outcomes: Iterable[Outcome], folder: Path | None) -> None:
+    """Print the new content of files, or the changes as a patch that is safe to show on a terminal.
 
     As in git's own patches, paths are relative to the top of the work tree. Without git they are relative
     to the current folder, or to `folder` if that is outside the current folder.
 
     Args:
         outcomes: the rewritten files.
-        folder: the folder that holds them all.
+        folder: the folder that holds them all, for a patch.
     """
-    from devicefix.files.discover import work_tree
+    if folder is None:
+        for outcome in outcomes:
+            print_bytes(outcome.result.output or outcome.before)
+        return
+    from devicefix.files.discover import root_of
     from devicefix.files.system import relative
 
-    here = Path.cwd()
-    folder = folder.resolve()
-    top = work_tree(folder) or (here if folder.is_relative_to(here) else folder)
+    top = root_of(folder)
     colour = click.get_current_context().color is not False
     for outcome in outcomes:
         if outcome.result.output is not None:

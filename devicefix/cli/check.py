@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from devicefix.cli import baseline, noqa
-from devicefix.cli.changes import changes_of, check_changes, print_bytes, print_patch, write_changes
+from devicefix.cli.changes import changes_of, check_changes, print_changes, write_changes
 from devicefix.cli.config import in_force, show
 from devicefix.cli.diff_base import changes_since, diff_base_option, hide_unchanged
 from devicefix.cli.errors import exit_status
@@ -25,6 +24,7 @@ from devicefix.cli.options import (
     executor_option,
     output_options,
     resolver_for,
+    together,
     unsafe_option,
 )
 from devicefix.cli.output import Output
@@ -36,56 +36,34 @@ from devicefix.report.totals import Totals
 if TYPE_CHECKING:
     from devicefix.model import Outcome
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+# The options that make or show fixes, and the others that do something else than report.
+FIXING = ("--diff", "--fix-only", "--fix")
+OTHERS = ("--write-baseline", "--add-noqa")
 
-
-@dataclass(frozen=True, slots=True)
-class Fixing:
-    """The options about fixes.
-
-    Attributes:
-        fix: whether to make the fixes and report what remains.
-        fix_only: whether to make the fixes only.
-        diff: whether to show the fixes only.
-        exit_non_zero_on_fix: whether the exit status is 1, too, if something was fixed.
-    """
-
-    fix: bool
-    fix_only: bool
-    diff: bool
-    exit_non_zero_on_fix: bool
-
-    @property
-    def option(self) -> str | None:
-        """The option that makes or shows fixes; None if there is none."""
-        given = {"--diff": self.diff, "--fix-only": self.fix_only, "--fix": self.fix}
-        return next((name for name, is_given in given.items() if is_given), None)
-
-
-def fix_options(command: Command) -> Command:
-    """Add the options about fixes."""
-    command = click.option(
-        "--exit-non-zero-on-fix",
-        is_flag=True,
-        help="Exit with status 1 if anything was fixed, even if no findings remain.",
-    )(command)
-    command = click.option("--watch", "-w", is_flag=True, help="Check again whenever files change.")(command)
-    command = click.option(
-        "--diff",
-        is_flag=True,
-        help="Show the fixes as a diff instead of applying them, and exit with status 1 if there are any.",
-    )(command)
-    command = click.option(
-        "--fix-only",
-        is_flag=True,
-        help="Apply fixes, but do not report remaining findings or exit non-zero for them.",
-    )(command)
-    command = unsafe_option(command)
-    return click.option(
+fix_options = together(
+    click.option(
         "--fix",
         is_flag=True,
         help="Apply fixes, like `rewrite --in-place`, and report the remaining findings.",
-    )(command)
+    ),
+    unsafe_option,
+    click.option(
+        "--fix-only",
+        is_flag=True,
+        help="Apply fixes, but do not report remaining findings or exit non-zero for them.",
+    ),
+    click.option(
+        "--diff",
+        is_flag=True,
+        help="Show the fixes as a diff instead of applying them, and exit with status 1 if there are any.",
+    ),
+    click.option("--watch", "-w", is_flag=True, help="Check again whenever files change."),
+    click.option(
+        "--exit-non-zero-on-fix",
+        is_flag=True,
+        help="Exit with status 1 if anything was fixed, even if no findings remain.",
+    ),
+)
 
 
 @click.command(cls=GroupedCommand, short_help="Find code that is tied to CUDA.")
@@ -133,16 +111,20 @@ def check(
 
     In the output, [*] marks the findings that --fix would fix.
     """
-    fixing = Fixing(fix, fix_only, diff, exit_non_zero_on_fix)
-    kind = fixing.option or ("--write-baseline" if write_baseline else "--add-noqa" if add_noqa else None)
+    flags = zip(FIXING + OTHERS, (diff, fix_only, fix, write_baseline, add_noqa), strict=True)
+    kinds = [option for option, is_given in flags if is_given]
+    kind = kinds[0] if kinds else None
 
     def configured() -> Resolver:
         return resolver_for(paths, stdin_filename, configs, isolated, given)
 
     def report(resolver: Resolver) -> int:
         output = Output.of(resolver.root, output_file, group_by or ("rule" if statistics else None))
-        if fixing.option is not None:
-            return _fix(fixing, paths, stdin_filename, resolver, output, exit_zero)
+        if kind in FIXING:
+            totals = _fix(kind, paths, stdin_filename, resolver, output)
+            remaining = bool(totals.remaining) and kind == "--fix"
+            fixed = bool(totals.fixed) and (kind == "--diff" or exit_non_zero_on_fix)
+            return exit_status(totals.failed, (remaining or fixed) and not exit_zero)
         if kind is None:
             resolver = resolver.changed(replacements=output.needs_fixes)
         changes = changes_since(diff_base, paths, stdin_filename)
@@ -166,7 +148,7 @@ def check(
         source = Source.of(configs, isolated, given) if show_settings else None
         _show(ctx, listed(paths, stdin_filename, resolver), source)
         return
-    _check_usage(paths, resolver.root, fixing, kind, write_baseline, add_noqa, unfixed, diff_base)
+    _check_usage(kinds, paths, resolver.root, unfixed, diff_base)
     if watch:
         from devicefix.cli.watch import watch_paths
 
@@ -191,24 +173,16 @@ def _show(ctx: click.Context, files: list[Path], source: Source | None) -> None:
 
 
 def _fix(
-    fixing: Fixing,
-    paths: tuple[Path, ...],
-    stdin_filename: str | None,
-    resolver: Resolver,
-    output: Output,
-    exit_zero: bool,
-) -> int:
-    """Make or show the fixes, as `devicefix rewrite` does, and return the exit status."""
-    reports = not (fixing.diff or fixing.fix_only)
+    kind: str, paths: tuple[Path, ...], stdin_filename: str | None, resolver: Resolver, output: Output
+) -> Totals:
+    """Make or show the fixes, as `devicefix rewrite` does, and return the numbers of the run."""
+    reports, shows = kind == "--fix", kind == "--diff"
     resolver = resolver.changed(fix=True, replacements=reports and output.needs_fixes)
     checked = check_paths(paths, stdin_filename, resolver)
     outcomes, failed = list(checked.outcomes), len(checked.failed)
     piped = STDIN in paths
-    if fixing.diff:
-        print_patch(outcomes, common_folder(paths))
-    elif piped:
-        for outcome in outcomes:
-            print_bytes(outcome.result.output or outcome.before)
+    if shows or piped:
+        print_changes(outcomes, None if piped and not shows else common_folder(paths))
     else:
         changes = changes_of(outcomes)
         check_changes(changes, require_clean=False)
@@ -222,11 +196,8 @@ def _fix(
     if reports:
         output.print(left, totals, err=piped)
     elif not resolver.root.quiet:
-        click.echo(totals.only_fixed(written=not fixing.diff), err=fixing.diff or piped)
-    counted = totals.remaining if reports else 0
-    if fixing.diff or fixing.exit_non_zero_on_fix:
-        counted += totals.fixed
-    return exit_status(failed, bool(counted) and not exit_zero)
+        click.echo(totals.only_fixed(written=not shows), err=shows or piped)
+    return totals
 
 
 def _after(outcome: Outcome) -> Outcome:
@@ -237,35 +208,34 @@ def _after(outcome: Outcome) -> Outcome:
 
 
 def _check_usage(
-    paths: tuple[Path, ...],
-    settings: Settings,
-    fixing: Fixing,
-    kind: str | None,
-    write_baseline: bool,
-    add_noqa: bool,
-    unfixed: bool,
-    diff_base: str | None,
+    kinds: list[str], paths: tuple[Path, ...], settings: Settings, unfixed: bool, diff_base: str | None
 ) -> None:
     """Refuse options that cannot be used together.
+
+    Args:
+        kinds: the given ones of `FIXING` and `OTHERS`; the first is done.
+        paths: the paths that the command line names.
+        settings: the settings of the run.
+        unfixed: whether --unfixed is given.
+        diff_base: the value of --diff-base.
 
     Raises:
         UsageError: two of the options contradict each other.
     """
-    if add_noqa and STDIN in paths:
+    kind = kinds[0] if kinds else None
+    writes_baseline = kind == "--write-baseline"
+    if "--add-noqa" in kinds and STDIN in paths:
         raise click.UsageError("--add-noqa cannot be used with standard input (-)")
-    given = {"--add-noqa": add_noqa, "--write-baseline": write_baseline}
-    for option, is_given in given.items():
-        if is_given and option != kind:
+    for option in ("--add-noqa", "--write-baseline"):
+        if option in kinds[1:]:
             raise click.UsageError(f"{option} and {kind} cannot be used together")
-    if fixing.option and diff_base:
-        raise click.UsageError(
-            f"{fixing.option} cannot be used with --diff-base, because fixes apply to whole files"
-        )
-    if unfixed and (fixing.option or write_baseline):
+    if kind in FIXING and diff_base:
+        raise click.UsageError(f"{kind} cannot be used with --diff-base, because fixes apply to whole files")
+    if unfixed and (kind in FIXING or writes_baseline):
         raise click.UsageError(f"--unfixed and {kind} cannot be used together")
-    if write_baseline and settings.baseline is None:
+    if writes_baseline and settings.baseline is None:
         raise click.UsageError("--write-baseline needs --baseline FILE or the `baseline` key")
-    if write_baseline and diff_base:
+    if writes_baseline and diff_base:
         raise click.UsageError(
             "--write-baseline cannot be used with --diff-base, because a baseline contains all findings"
         )

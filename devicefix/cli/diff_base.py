@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devicefix.cli.errors import CommandError, os_error
+from devicefix.cli.errors import os_error
 from devicefix.cli.options import STDIN
 
 if TYPE_CHECKING:
@@ -37,21 +37,18 @@ def changes_since(revision: str | None, paths: tuple[Path, ...], stdin_filename:
         stdin_filename: the file name of the standard input.
 
     Raises:
-        CommandError: git does not know a path or the revision.
+        ConfigError: git does not know a path or the revision.
         UsageError: the standard input has no file name.
     """
     if revision is None:
         return None
-    from devicefix.runner.git import DiffBaseError, Since
+    from devicefix.runner.git import Since
 
     if STDIN in paths:
         if stdin_filename is None:
             raise click.UsageError("--diff-base with standard input (-) needs --stdin-filename FILE")
         paths = (Path(stdin_filename),)
-    try:
-        return Since(revision, paths)
-    except DiffBaseError as error:
-        raise CommandError(f"--diff-base: {error}") from None
+    return Since(revision, paths)
 
 
 def hide_unchanged(checked: Checked, changes: Since | None) -> Checked:
@@ -62,20 +59,17 @@ def hide_unchanged(checked: Checked, changes: Since | None) -> Checked:
         changes: the changes since a revision; None keeps all findings.
 
     Raises:
-        CommandError: git does not know a file's work tree, or the revision in it.
+        CommandError: a file cannot be read.
+        ConfigError: git does not know a file's work tree, or the revision in it.
     """
     if changes is None:
         return checked
-    from devicefix.runner.git import DiffBaseError
-
     outcomes = list(checked.outcomes)
     try:
         for index, outcome in enumerate(outcomes):
             if outcome.result.findings:
                 data = outcome.before or Path(outcome.path).read_bytes()
                 outcomes[index] = replace(outcome, result=changes.limited(outcome.result, data))
-    except DiffBaseError as error:
-        raise CommandError(f"--diff-base: {error}") from None
     except OSError as error:
         raise os_error(error.filename, error) from None
     return replace(checked, outcomes=outcomes)

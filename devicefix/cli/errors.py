@@ -47,7 +47,16 @@ def missing_package(feature: str, package: str | None, extra: str, otherwise: st
 
 def print_error(path: str, message: str) -> None:
     """Print an error about a file."""
-    click.echo(f"{printable_path(path)}: {click.style('error:', fg='red')} {printable(message)}", err=True)
+    _print(printable_path(path), click.style("error:", fg="red"), message)
+
+
+def print_warning(path: str, message: str) -> None:
+    """Print a warning about a file."""
+    _print(printable_path(path), click.style("warning:", fg="yellow"), message)
+
+
+def _print(where: str, kind: str, message: str) -> None:
+    click.echo(f"{where}: {kind} {printable(message)}", err=True)
 
 
 def print_errors(errors: Mapping[str, str]) -> None:
@@ -61,7 +70,7 @@ def print_errors(errors: Mapping[str, str]) -> None:
         files.setdefault(message, []).append(path)
     for message, paths in files.items():
         if len(paths) > _MANY:
-            click.echo(f"{some(paths)}: {click.style('error:', fg='red')} {printable(message)}", err=True)
+            _print(some(paths), click.style("error:", fg="red"), message)
         else:
             for path in paths:
                 print_error(path, message)
@@ -71,12 +80,6 @@ def some(paths: Sequence[str]) -> str:
     """Return the number of files and the first of them."""
     names = ", ".join(map(printable, paths[:3])) + (", …" if len(paths) > 3 else "")
     return f"{count(len(paths), 'file')} ({names})"
-
-
-def print_warning(path: str, message: str) -> None:
-    """Print a warning about a file."""
-    where = printable_path(path)
-    click.echo(f"{where}: {click.style('warning:', fg='yellow')} {printable(message)}", err=True)
 
 
 def exit_status(failed: int, findings: bool) -> int:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.errors import print_error, print_errors
+from devicefix.cli.changes import write_changes
+from devicefix.cli.errors import print_error
 from devicefix.files import write as files
 from devicefix.report.wording import count, place
 
@@ -28,19 +29,14 @@ def add(checked: Checked) -> bool:
     """
     changes: list[files.Change] = []
     lines: dict[str, int] = {}
-    remaining = False
-    errors: dict[str, str] = {}
-
-    def onerror(path: str, error: OSError) -> None:
-        lines[path] = 0
-        errors[path] = error.strerror or str(error)
-
+    remaining = failed = False
     for outcome in checked.outcomes:
         path, findings = outcome.path, outcome.result.findings
         try:
             before = Path(path).read_bytes() if findings else b""
         except OSError as error:
-            onerror(path, error)
+            print_error(path, error.strerror or str(error))
+            failed = True
             continue
         added = _with_comments(path, before, findings)
         if added.lines:
@@ -50,11 +46,11 @@ def add(checked: Checked) -> bool:
             remaining = True
             message = f"no comment can suppress {finding.code} here; use a baseline or per-file-ignores"
             print_error(f"{path}:{place(finding)}", message)
-    files.write_each(changes, onerror)
-    print_errors(errors)
+    unwritten = write_changes(changes)
     if not checked.settings.quiet:
-        click.echo(f"Added {count(sum(lines.values()), 'noqa directive')}.")
-    return remaining or bool(errors)
+        added_lines = sum(number for path, number in lines.items() if path not in unwritten)
+        click.echo(f"Added {count(added_lines, 'noqa directive')}.")
+    return remaining or failed or bool(unwritten)
 
 
 def _with_comments(path: str, data: bytes, findings: list[Finding]) -> Added:

@@ -78,6 +78,7 @@ def report(
     By default, the report is a single HTML file that needs no server or network connection. The exit status
     is 0 even if there are findings.
     """
+    from devicefix.files.discover import root_of
     from devicefix.report import earlier
     from devicefix.report.migration import About, migration
     from devicefix.runner.coverage import Coverage
@@ -96,7 +97,7 @@ def report(
     checked = check_paths(paths, stdin_filename, resolver)
     folder = common_folder(paths)
     about = About(title or folder.resolve().name, _revision(folder, checked), _now() if timestamp else "")
-    root = _root(folder)
+    root = root_of(folder)
     figures = migration(checked, coverage, root, _owners(root), before)
     page = render(figures, about).encode(errors="replace")
     if coverage is not None and coverage.changed and not settings.quiet:
@@ -134,14 +135,6 @@ def _renderer(name: str) -> Callable[[Migration, About], str]:
     except ImportError as error:
         raise missing_package("report", error.name, "report") from None
     return migration_page.html
-
-
-def _root(folder: Path) -> Path:
-    """Return the folder for relative paths: the git work tree, else the current folder or the checked one."""
-    from devicefix.files.discover import work_tree
-
-    here, folder = Path.cwd(), folder.resolve()
-    return work_tree(folder) or (here if folder.is_relative_to(here.resolve()) else folder)
 
 
 def _owners(root: Path) -> Owners | None:

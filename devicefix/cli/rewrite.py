@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli.changes import changes_of, check_changes, print_bytes, print_patch, write_changes
+from devicefix.cli.changes import changes_of, check_changes, print_changes, write_changes
 from devicefix.cli.errors import CommandError, exit_status
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths
@@ -74,11 +74,8 @@ def rewrite(
     checked = check_paths(paths, stdin_filename, resolver)
     outcomes, failed = list(checked.outcomes), len(checked.failed)
     piped = STDIN in paths and not diff
-    if piped:
-        for outcome in outcomes:
-            print_bytes(outcome.result.output or outcome.before)
-    elif diff or not in_place:
-        print_patch(outcomes, common_folder(paths))
+    if piped or diff or not in_place:
+        print_changes(outcomes, None if piped else common_folder(paths))
     if in_place:
         changes = changes_of(outcomes)
         check_changes(changes, require_clean)

@@ -15,10 +15,11 @@ def server() -> None:
     https://devicefix.github.io/devicefix/editors/.
     """
     try:
-        from devicefix.server.app import serve
+        from devicefix.server.app import Server
+        from devicefix.server.protocol import serve
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("devicefix"):
             raise
         raise missing_package("server", error.name, "server") from None
-    if lost := serve():
+    if lost := serve(Server()):
         raise CommandError(f"the input does not follow the Language Server Protocol: {lost}")

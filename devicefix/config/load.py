@@ -242,16 +242,12 @@ def with_values(settings: Settings, values: Mapping[str, Any], origin: Origin) -
     Raises:
         ConfigError: a value is wrong, or there is no such key.
     """
-    options: dict[str, Any] = {}
-    for name, value in values.items():
-        key = KEYS.get(name)
-        if key is None:
-            raise ConfigError(f"there is no setting {name!r}{nearest(name, KEYS)}")
-        try:
-            if value is not None:
-                options[key.field] = key.read(_as_toml(value), origin)
-        except ValueError as problem:
-            raise ConfigError(f"{name}: {problem}") from None
+    table = {name: _as_toml(value) for name, value in values.items() if value is not None}
+    try:
+        options = read_table(table, origin)
+    except KeyProblem as problem:
+        unknown = f"there is no setting {problem.key!r}{nearest(problem.key, KEYS)}"
+        raise ConfigError(unknown if problem.unknown else str(problem)) from None
     return with_options(settings, options)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +93,7 @@ class Nearest(Resolver):
 
     def configuration(self, folder: str) -> Path | None:
         """Return the nearest configuration of the files in a folder."""
-        return _nearest(folder, self._files, lambda place: self._find_in(Path(place)))
+        return nearest_above(folder, self._files, lambda place: self._find_in(Path(place)))
 
     def changed(self, **values: Any) -> Resolver:
         """Return a resolver whose settings have other values."""
@@ -107,7 +107,7 @@ class Nearest(Resolver):
         """Return the settings of the files in a folder."""
         if folder not in self._settings:
             file = self.configuration(folder)
-            pins = _nearest(folder, self._pins, pins_in) or frozenset()
+            pins = nearest_above(folder, self._pins, pins_in) or frozenset()
             if (file, pins) not in self._made:
                 pinned = min(pins) if len(pins) == 1 else None
                 self._made[file, pins] = replace(self._make(file), pinned_torch=pinned)
@@ -115,7 +115,7 @@ class Nearest(Resolver):
         return self._settings[folder]
 
 
-def _nearest(
+def nearest_above(
     folder: str, known: dict[str, Value | None], find: Callable[[str], Value | None]
 ) -> Value | None:
     """Return what is found in a folder, or else in the nearest one above it.
@@ -127,7 +127,7 @@ def _nearest(
     """
     passed = []
     found = None
-    for place in _up(folder):
+    for place in (folder, *map(str, Path(folder).parents)):
         if place in known:
             found = known[place]
             break
@@ -137,13 +137,3 @@ def _nearest(
             break
     known |= dict.fromkeys(passed, found)
     return found
-
-
-def _up(folder: str) -> Iterator[str]:
-    """Yield a folder and those above it."""
-    while True:
-        yield folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return
-        folder = above

@@ -167,6 +167,12 @@ def work_tree(folder: Path) -> Path | None:
     return Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
 
 
+def root_of(folder: Path) -> Path:
+    """Return the folder for relative paths: the git work tree, else the current folder or the given one."""
+    here, folder = Path.cwd().resolve(), folder.resolve()
+    return work_tree(folder) or (here if folder.is_relative_to(here) else folder)
+
+
 @lru_cache(maxsize=16)
 def _matcher(patterns: tuple[Exclusion, ...], _here: str) -> Matcher:
     """Return a predicate for excluded paths; the path of a folder must end in a slash.

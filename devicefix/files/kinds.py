@@ -15,20 +15,10 @@ _OTHER = (
 _CONTAINERS = ("dockerfile", "containerfile")
 DOCS = (".md", ".markdown", ".rst")
 _LANGUAGES = {
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".json": "json",
-    ".jsonc": "json",
-    ".jsonnet": "json",
-    ".toml": "toml",
-    ".sh": "shell",
-    ".bash": "shell",
-    ".slurm": "shell",
-    ".sbatch": "shell",
-    ".mk": "make",
-    "makefile": "make",
-    "gnumakefile": "make",
-}
+    ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".jsonc": "json", ".jsonnet": "json", ".toml": "toml",
+    ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell",
+    ".mk": "make", "makefile": "make", "gnumakefile": "make",
+}  # fmt: skip
 
 
 class Environment(Enum):

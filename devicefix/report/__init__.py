@@ -17,22 +17,24 @@ class Format(NamedTuple):
     """An output format of `devicefix check`.
 
     Attributes:
-        module: the module of this package with its `render(checked) -> Iterator[str]`.
+        module: the module of this package that renders it.
         fixes: whether the output contains fixes.
         for_people: whether the output may have colours, and is followed by a summary.
+        function: the renderer in the module.
     """
 
     module: str
     fixes: bool = False
     for_people: bool = False
+    function: str = "render"
 
     def renderer(self) -> Renderer:
-        """Import the module and return its `render`.
+        """Import the module and return its renderer.
 
         Raises:
             ImportError: a library that the format needs is not installed.
         """
-        render: Renderer = import_module(f"devicefix.report.{self.module}").render
+        render: Renderer = getattr(import_module(f"devicefix.report.{self.module}"), self.function)
         return render
 
 
@@ -41,8 +43,8 @@ FORMATS = {
     "concise": Format("concise", for_people=True),
     "grouped": Format("grouped", for_people=True),
     "json": Format("json", fixes=True),
-    "json-lines": Format("json_lines", fixes=True),
-    "jsonl": Format("json_lines", fixes=True),
+    "json-lines": Format("json", fixes=True, function="render_lines"),
+    "jsonl": Format("json", fixes=True, function="render_lines"),
     "sarif": Format("sarif", fixes=True),
     "github": Format("github"),
     "gitlab": Format("gitlab"),

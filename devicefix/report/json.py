@@ -1,4 +1,4 @@
-"""JSON with ruff's field names: an array with an object for each finding."""
+"""JSON with ruff's field names: an array with an object for each finding, or an object on each line."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def render(checked: Checked) -> Iterator[str]:
         yield f"{before}\n  " + shown.replace("\n", "\n  ")
         before = ","
     yield "\n]\n" if before == "," else "[]\n"
+
+
+def render_lines(checked: Checked) -> Iterator[str]:
+    """Yield the text of the format JSON Lines in pieces."""
+    for entry in objects(checked):
+        yield printable_json(json.dumps(entry, separators=(",", ":"), ensure_ascii=False)) + "\n"
 
 
 def objects(checked: Checked) -> Iterator[dict[str, Any]]:

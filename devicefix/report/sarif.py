@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from devicefix.config.printable import printable_json
 from devicefix.config.version import __version__
-from devicefix.files.discover import work_tree
+from devicefix.files.discover import root_of
 from devicefix.files.documents import STDIN
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
 from devicefix.report.checked import Checked, File, FileSpan, below
@@ -30,7 +30,7 @@ LEVEL = "error"
 
 def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
-    root = _root()
+    root = root_of(Path()).resolve()
     rules = _rules(checked)
     numbers = {rule["id"]: number for number, rule in enumerate(rules)}
     run = {
@@ -50,12 +50,6 @@ def render(checked: Checked) -> Iterator[str]:
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     yield printable_json(json.dumps(log, indent=2, ensure_ascii=False)) + "\n"
-
-
-def _root() -> Path:
-    """Return the folder that paths are relative to: the top of the work tree, or the current folder."""
-    here = Path.cwd()
-    return (work_tree(here) or here).resolve()
 
 
 # -- rules ---------------------------------------------------------------------------------------------

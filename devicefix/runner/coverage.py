@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -68,19 +69,15 @@ class Entry(NamedTuple):
 
     def joined(self, other: Entry) -> Entry | None:
         """Return what ran in one of two runs; None if they are not of the same code."""
-        if self._replace(fixes=()) != other._replace(fixes=()):
+        if self._shape() != other._shape():
             return None
-        if [fix._replace(ran=()) for fix in self.fixes] != [fix._replace(ran=()) for fix in other.fixes]:
-            return None
-        pairs = list(zip(self.fixes, other.fixes, strict=True))
-        if any(len(one.ran) != len(two.ran) for one, two in pairs):
-            return None
-        return self._replace(
-            fixes=tuple(
-                one._replace(ran=tuple(a or b for a, b in zip(one.ran, two.ran, strict=True)))
-                for one, two in pairs
-            )
-        )
+        pairs = zip(self.fixes, other.fixes, strict=True)
+        both = (one._replace(ran=tuple(map(operator.or_, one.ran, two.ran))) for one, two in pairs)
+        return self._replace(fixes=tuple(both))
+
+    def _shape(self) -> Entry:
+        """Return the entry without what ran."""
+        return self._replace(fixes=tuple(fix._replace(ran=(False,) * len(fix.ran)) for fix in self.fixes))
 
     def is_seen(self, finding: Finding) -> bool | None:
         """Return whether a finding's fix ran; None if there is no fix, or an unsafe one that was not made."""

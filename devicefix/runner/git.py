@@ -16,6 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from devicefix.config.settings import ConfigError
 from devicefix.files.differences import Differences
 from devicefix.files.discover import git, git_program
 from devicefix.files.text import LINE_END
@@ -23,8 +24,11 @@ from devicefix.model import Finding, Result
 from devicefix.runner.worktree import name_in, top_of
 
 
-class DiffBaseError(Exception):
+class DiffBaseError(ConfigError):
     """There is no revision to compare with; the message says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"--diff-base: {why}")
 
 
 class Since:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
+from devicefix.config.resolver import nearest_above
 from devicefix.files.discover import git
 from devicefix.files.write import Change
 
@@ -42,18 +42,11 @@ def uncommitted(changes: Iterable[Change], *, staged: bool = False) -> tuple[lis
 
 def top_of(folder: str, known: dict[str, str | None]) -> str | None:
     """Return the nearest folder, at or above this one, that is the top of a work tree."""
-    unknown: list[str] = []
-    top = None
-    for each in (folder, *map(str, Path(folder).parents)):
-        if each in known:
-            top = known[each]
-            break
-        unknown.append(each)
-        if os.path.lexists(os.path.join(each, ".git")):
-            top = each
-            break
-    known.update(dict.fromkeys(unknown, top))
-    return top
+
+    def top_at(each: str) -> str | None:
+        return each if os.path.lexists(os.path.join(each, ".git")) else None
+
+    return nearest_above(folder, known, top_at)
 
 
 def _uncommitted(top: str, changes: Iterable[Change], staged: bool) -> list[str]:

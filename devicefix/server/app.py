@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import os
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from io import TextIOWrapper
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import unquote
 from weakref import WeakSet
 
@@ -25,17 +21,15 @@ from devicefix.config.version import __version__
 from devicefix.facts.project import Project
 from devicefix.model import Finding
 from devicefix.runner.errors import internal_error
-from devicefix.runner.pool import collect_less
 from devicefix.server import actions
 from devicefix.server.actions import Action
 from devicefix.server.documents import Document, Notebook, Part, Snapshot, path_of, put_cells
 from devicefix.server.inspect import FixError, Inspection
-from devicefix.server.protocol import Frames, OneLine, Protocol
+from devicefix.server.protocol import Protocol
 from devicefix.server.workspace import Workspace
 
 DEBOUNCE = 0.005  # seconds to wait for further changes before checking a document
 STACK_SIZE = 64 * 2**20  # bytes, for the parser: the default size of threads is too small on some systems
-GC_THRESHOLD = 500_000  # allocations; the syntax tree of a large file does not trigger a collection
 SCHEMES = ("file", "untitled")
 _NOTEBOOKS = types.NotebookDocumentSyncOptions(
     [
@@ -389,25 +383,3 @@ def _options(value: Any) -> dict[str, Any]:
         if isinstance(value, dict) and isinstance(value.get(name), dict):
             value = value[name]
     return value if isinstance(value, dict) else {}
-
-
-def serve() -> str:
-    """Serve an editor on the standard input and output, until the editor exits.
-
-    Returns:
-        Why the server ends before that; else nothing.
-    """
-    log = logging.StreamHandler(sys.stderr)
-    log.setFormatter(OneLine())
-    logging.basicConfig(handlers=[log], level=logging.WARNING)
-    logging.getLogger("pygls").setLevel(logging.CRITICAL)  # what matters is given to `report_server_error`
-    # Only the protocol may use the standard output: everything else that is printed goes to the log.
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
-    collect_less()
-    gc.set_threshold(GC_THRESHOLD, 50, 1000)
-    frames = Frames(sys.stdin.buffer)
-    Server().start_io(cast(BinaryIO, frames), output)
-    return frames.lost

@@ -16,6 +16,7 @@ from lsprotocol import types
 from pygls.uris import to_fs_path, uri_scheme
 from pygls.workspace import PositionCodec, TextDocument, Workspace
 
+from devicefix.files.documents import text_of
 from devicefix.files.kinds import Kind, kind_of
 from devicefix.model import Replacement
 from devicefix.server.text import Text, lines_of
@@ -62,7 +63,7 @@ class Snapshot:
         Args:
             new: the other source; a notebook of the same cells for a notebook.
         """
-        texts = {part: new if part.cell is None else _cell(new, part.cell) for part in self.parts}
+        texts = {part: new if part.cell is None else text_of(new.encode(), part.cell) for part in self.parts}
         return {part: part.text.edits(text) for part, text in texts.items() if part.text.text != text}
 
     def replaced(self, replacements: Iterable[Replacement]) -> Edits:
@@ -168,8 +169,3 @@ def _metadata(cell: types.NotebookCell, document: TextDocument | None) -> dict[s
     tags = given.get("tags") or (given.get("metadata") or {}).get("tags") or []
     language = document.language_id if document else None
     return {"tags": tags, "vscode": {"languageId": language or "python"}}
-
-
-def _cell(notebook: str, number: int) -> str:
-    source = json.loads(notebook)["cells"][number - 1]["source"]
-    return source if isinstance(source, str) else "".join(source)

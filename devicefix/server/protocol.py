@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import re
-from typing import IO, Any
+import sys
+from io import TextIOWrapper
+from typing import IO, Any, BinaryIO, cast
 
 from lsprotocol import types
 from pygls.exceptions import (
@@ -13,12 +17,15 @@ from pygls.exceptions import (
     JsonRpcInvalidRequest,
     JsonRpcServerNotInitialized,
 )
+from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from devicefix.config.printable import printable
 from devicefix.config.sizes import shown
+from devicefix.runner.pool import collect_less
 
 LONGEST = 128 * 2**20  # bytes of a message; a file of 16M may take six times as many in JSON
+GC_THRESHOLD = 500_000  # allocations; the syntax tree of a large file does not trigger a collection
 _LONGEST_HEADER = 1000  # bytes of a line
 _MOST_HEADERS = 20
 _LONGEST_LOG = 1000  # characters of a line in the log
@@ -126,3 +133,25 @@ class OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         return f"devicefix: {printable(record.getMessage())[:_LONGEST_LOG]}"
+
+
+def serve(server: LanguageServer) -> str:
+    """Serve an editor on the standard input and output, until the editor exits.
+
+    Returns:
+        Why the server ends before that; else nothing.
+    """
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(OneLine())
+    logging.basicConfig(handlers=[log], level=logging.WARNING)
+    logging.getLogger("pygls").setLevel(logging.CRITICAL)  # what matters is given to `report_server_error`
+    # Only the protocol may use the standard output: everything else that is printed goes to the log.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    collect_less()
+    gc.set_threshold(GC_THRESHOLD, 50, 1000)
+    frames = Frames(sys.stdin.buffer)
+    server.start_io(cast(BinaryIO, frames), output)
+    return frames.lost
