@@ -294,7 +294,7 @@ def run_here(path: str, machine: Machine | None) -> dict[str, Any]:
     return result
 
 
-class Traced(Kernels):
+class Traced(Kernels):  # type: ignore[no-untyped-call]
     """Kernels that record the tensors, operations, draws and calls on the GPUs in their order."""
 
     def __init__(self, machine: Machine) -> None:
@@ -327,14 +327,14 @@ class Traced(Kernels):
 
     def watch(self) -> None:
         """Record what the dispatch mode does not see: data that becomes a tensor, and calls."""
-        put = making.put
+        put = making.put  # type: ignore[attr-defined]
 
         def recorded(tensor: torch.Tensor, place: int) -> torch.Tensor:
             put(tensor, place)
             self.note("put", tensor, known=False)
             return tensor
 
-        making.put = recorded
+        making.put = recorded  # type: ignore[attr-defined]
         for name in ("set_device", "synchronize", "get_device_name", "get_device_properties"):
             setattr(torch.cuda, name, self.watched(name, getattr(torch.cuda, name)))
 
@@ -355,12 +355,12 @@ def main(kind: str, file: str) -> None:
         else:
             lowers = kind == "cuda"
             machine = Machine(gpus=4, autocast=lowers)
-            simulation, traced, put = Simulation(machine), Traced(machine), making.put
+            simulation, traced, put = Simulation(machine), Traced(machine), making.put  # type: ignore[attr-defined]
             machine.draws, simulation._kernels = traced, traced
             with simulation:
                 traced.watch()
                 results[name] = {**run_here(path, machine), "trace": traced.trace}
-            making.put = put
+            making.put = put  # type: ignore[attr-defined]
     print(json.dumps(results))
 
 
