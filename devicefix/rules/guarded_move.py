@@ -4,7 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.copies.moves import method_called, moves
+from devicefix.facts.copies.moves import moves
+from devicefix.facts.methods import method_called
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -239,7 +240,7 @@ class GuardedMove(Rule):
         if not isinstance(last, ast.Call) or not isinstance(node.op, ast.And) or self._is_asked(node):
             return
         call = method_called(self.facts, last)
-        if call is None or last_name(call.func) not in ("cuda", "to") or not moves(self.facts, last):
+        if call is None or last_name(call.func) not in ("cuda", "to") or not moves(self.facts, call):
             return
         if any(map(self.facts.guards.implies, tests)):
             yield self.finding(

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts
-from devicefix.facts.copies.binding import bound_by
-from devicefix.facts.copies.moves import method_called
+from devicefix.facts.flow.binding import bound_by
+from devicefix.facts.methods import method_called
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import with_function, with_keyword

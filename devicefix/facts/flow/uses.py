@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from devicefix.facts.copies.binding import Pair, bound_by
+from devicefix.facts.flow.binding import Pair, bound_by
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
 from devicefix.facts.flow.kinds.objects import names_of_fields
 from devicefix.facts.module import Facts
