@@ -21,6 +21,9 @@ class KeptView(Rule):
     changes `x` in place, for example with `+=`, `x[...] = y`, `copy_()` or `zero_()`. Also finds calls whose result the
     program changes in place before it uses `x` again.
 
+    The rule follows names in one function, and from a function to its calls in the same file. `devicefix verify` watches
+    all copies while the program runs.
+
     ## Why it matters
     On a GPU, these calls make a copy. On a CPU, they return `x` itself, and `.numpy()` returns a view of it, so the
     result changes together with `x`. For example, all entries in a list of results end up equal to the last one. There
@@ -48,7 +51,7 @@ class KeptView(Rule):
     code = "DF802"
     name = "kept-view"
     summary = "A result that is a copy only on a GPU is used after its source changes"
-    words = (b"cuda", b"pin_memory")
+    words = (b"cuda",)
     INVALID = (
         Example(
             "arrays of a tensor that is filled again",

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.copies.buffers import changed_buffer, is_only_counted
-from devicefix.facts.copies.dtypes import may_be_device
-from devicefix.facts.copies.expressions import keyword
 from devicefix.facts.copies.leaves import is_parameter
+from devicefix.facts.copies.moves import may_be_device
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.order import path_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -316,8 +316,8 @@ class MovedParameter(Rule):
 
     def _buffer(self, node: ast.Call) -> Iterator[Finding]:
         """Report a parameter that is registered as a buffer and changed in place."""
-        name = node.args[0] if node.args else keyword(node, "name")
-        made = node.args[1] if len(node.args) > 1 else keyword(node, "tensor")
+        name = argument_of(node, "name", 0)
+        made = argument_of(node, "tensor", 1)
         if not (
             isinstance(name, ast.Constant) and isinstance(name.value, str) and isinstance(made, ast.Call)
         ):
@@ -335,7 +335,7 @@ class MovedParameter(Rule):
 
     def _unwrapped(self, made: ast.Call, name: str) -> Fix | None:
         """Return the fix that registers the tensor of a parameter, or None."""
-        tensor = made.args[0] if made.args else keyword(made, "data")
+        tensor = argument_of(made, "data", 0)
         if tensor is None or isinstance(tensor, ast.Starred):
             return None
         source = self.context.source

@@ -425,24 +425,6 @@ PROGRAMS = {
         file.seek(0)
         batch = th.load(file, lambda storage, loc: storage.cuda(0))
     """,
-    "a copy of an array whose name had another value before": """
-        import numpy as np
-        import torch
-        y = torch.nn.Linear(2, 2).cuda()(torch.randn(3, 2).cuda())
-        y = np.ones(3, dtype=np.float32)
-        f65 = torch.cuda.FloatTensor(y)
-        y.fill(2)
-        print(f65.tolist(), y.tolist(), f65.device)
-    """,
-    "a conversion that copies nothing of an array whose name had another value": """
-        import numpy as np
-        import torch
-        use_cuda = False
-        use_cuda = np.ones(3, dtype=np.float32)
-        model = torch.from_numpy(use_cuda).float().cuda()
-        use_cuda[0] = 9
-        print(model.tolist(), use_cuda.tolist(), model.device)
-    """,
     "a copy of the array of a tensor": """
         import torch
         a = torch.ones(2)
@@ -734,27 +716,6 @@ PROGRAMS = {
         y = send(x)
         y.mul_(3)
         print(x, y)
-    """,
-    "a copy that a method of an object returns": """
-        import torch
-        class Sender:
-            def send(self, tensor): return tensor.cuda()
-        x = torch.ones(2)
-        y = Sender().send(x)
-        y.mul_(3)
-        print(x, y)
-    """,
-    "a copy that a constructor keeps, and that another method changes": """
-        import torch
-        class Mean:
-            def __init__(self, first):
-                self.first = first
-                self.sum = self.first.cuda()
-            def add(self, x):
-                self.sum += x.cuda()
-                return self.sum / (self.first + 1).cuda()
-        mean = Mean(torch.ones(2))
-        print(mean.add(torch.ones(2)))
     """,
     "an average of parameters that a constructor copies": """
         import torch

@@ -1,20 +1,15 @@
 """Copies that only a GPU makes, and that are still in use when what they were made of changes.
 
-`x.cpu()`, `x.cuda()` and `x.to(device)` copy from one device to another. Where there is only the CPU they
-return `x` itself, and `x.cpu().numpy()` is a view of it. That matters where the result is kept, `x` is then
-changed in place, and the result is used after that.
+`x.cpu()`, `x.cuda()` and `x.to(device)` copy from one device to another. Where there is only the CPU, they
+return `x` itself, and `x.cpu().numpy()` is a view of it. That matters where the result is kept, one of the
+two is then changed in place, and the other one is used after that.
 
-On a CPU, what is changed in place may be the copy as well as its source, by any of their names.
-
-In the order in which they need one another: `expressions` and `bodies` are about syntax; `dtypes` and
-`moves` find what copies on a GPU, `places` what it copies, `leaves` which tensors an optimizer changes;
-`copying` puts these together. `keeping` finds what keeps a copy and how long, `uses` where it is used,
-`aliases` its other names. `training` and `changes` find what is changed in place, `buffers` which buffers
-of a module are; `clashes` what is changed and used while it is kept. `calls` follows parameters to their
-arguments, and `search` goes through the module.
+`moves` finds the calls that copy, `views` what an expression is on a CPU, `changes` what a statement changes
+in place, and `search` the changes between a copy and a use. What these don't follow, such as attributes from
+one method to another and the elements of lists, `devicefix verify` sees when it runs the program.
 """
 
-from devicefix.facts.copies.places import Place
 from devicefix.facts.copies.search import Held, held_copies
+from devicefix.facts.copies.views import Place
 
 __all__ = ["Held", "Place", "held_copies"]

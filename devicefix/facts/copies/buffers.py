@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.copies.changes import HARMLESS
-from devicefix.facts.copies.expressions import in_place
+from devicefix.facts.copies.changes import changes_numbers
 from devicefix.facts.module import Facts
 
 _NO_GRADIENTS = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad")
@@ -48,7 +47,7 @@ def _is_changed(facts: Facts, use: ast.expr) -> bool:
         return True
     if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
         return True
-    while isinstance(parent, ast.Attribute) and in_place(parent.attr) and parent.attr not in HARMLESS:
+    while isinstance(parent, ast.Attribute) and changes_numbers(parent.attr):
         called = parents.get(parent)  # `x.mul_(a).add_(b)`
         parent = parents.get(called) if isinstance(called, ast.Call) else None
         if isinstance(parent, ast.Expr):

@@ -4,43 +4,41 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from itertools import islice
 
-from devicefix.facts.copies.aliases import EVERYTHING, Aliases, Member
-from devicefix.facts.copies.bodies import Bodies, Function
-from devicefix.facts.copies.calls import Calls
-from devicefix.facts.copies.changes import Changes
-from devicefix.facts.copies.clashes import Clashes
-from devicefix.facts.copies.copying import Copies, Copy
-from devicefix.facts.copies.expressions import root
-from devicefix.facts.copies.inside import kept_in
-from devicefix.facts.copies.keeping import Holder, outlives_call, overwriting, rebinding, stores
+from devicefix.facts.copies.changes import Changes, everything
 from devicefix.facts.copies.leaves import is_parameter
-from devicefix.facts.copies.moves import goes_to_cpu, is_there
-from devicefix.facts.copies.places import Place, place_of
-from devicefix.facts.copies.uses import OUT_OF_SIGHT
-from devicefix.facts.flow.order import Body, Flow, Point
+from devicefix.facts.copies.views import (
+    Copy,
+    Function,
+    Place,
+    contents,
+    copy_of,
+    is_copied,
+    is_parameter_at,
+    passed,
+    place_of,
+    root,
+)
+from devicefix.facts.flow.binding import bound_at
+from devicefix.facts.flow.order import Body, Flow, Point, is_view, path_of, without_index
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Scope, dotted
+from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.tree import Tree, walk
+from devicefix.facts.values import last_name
 
-_COPYING = (
-    ".cpu", ".cuda", ".to", ".type", ".type_as", ".pin_memory", "as_tensor", "asarray", "Tensor",
-    "getattr", "methodcaller", "partial",
-)  # fmt: skip
-_OF_MODULES = {
-    "parameters",
-    "named_parameters",
-    "state_dict",
-    "load_state_dict",
-    "eval",
-    "train",
-    "zero_grad",
-}
-_CALLED = re.compile(r"\s*(?:\)\s*)?\(")
-_SPACED = re.compile(r"\.\s+(?:cpu|cuda|to)\s*\(")  # `x . cuda ()`
+_MOVES = ("cpu", "cuda", "to", "as_tensor", "asarray")
+_ADDING = {"append", "appendleft", "extend", "extendleft", "insert", "add"}
+_COLLECTIONS = {"dict", "list", "OrderedDict", "defaultdict", "deque"}
+_NAMES = 16  # of one tensor
+_FAR = 2000  # points: where more lie between a copy and its change, it is not reported
+_FILLS = {"copy_", "zero_", "fill_"}
+
+Clash = tuple[ast.AST | None, int | None]  # a change, and the line of a use after it; None: out of sight
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,31 +64,33 @@ class Held:
     reverse: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A name that a tensor has in a body, from a point on.
+
+    Attributes:
+        place: the name, or the collection that holds the tensor.
+        start: the point that gives it the name.
+        adds: whether the tensor is added to a collection, whose other elements stay.
+        kept: whether it is that of a copy, and not of its source.
+    """
+
+    place: Place
+    start: Point
+    adds: bool = False
+    kept: bool = False
+
+
 @lru_cache(maxsize=1)
 def held_copies(facts: Facts) -> tuple[Held, ...]:
     """Return the copies of a module that are used after their source has changed."""
     text = facts.source.text
-    if not any(word in text for word in ("cuda", "device", "pin_memory", ".cpu(")):
+    if not any(word in text for word in ("cuda", "device", ".cpu(")):
         return ()
-    places = list(_copying(text))
-    return tuple(_Search(facts, places).held()) if places else ()
-
-
-def _copying(text: str) -> Iterator[int]:
-    """Return the places of calls that may copy."""
-    for word in _COPYING:  # one by one: several times as fast as a regular expression for all
-        at = text.find(word)
-        while at >= 0:
-            if _CALLED.match(text, at + len(word)):
-                yield at
-            at = text.find(word, at + 1)
-    yield from (match.start() for match in _SPACED.finditer(text))
-
-
-_At = tuple[Point, ast.AST]  # a change, and where it happens
-_Passed = tuple[Copy, ast.AST | None]  # a copy of a parameter, and its change, None for training
-_WORD = re.compile(r"\w+")
-_Names = Callable[..., Iterable[Member]]  # the names of a tensor that are followed
+    found: dict[ast.Call, Held] = {}
+    for held in _Search(facts).all():
+        found.setdefault(held.call, held)
+    return tuple(found.values())
 
 
 class _Search:
@@ -98,273 +98,315 @@ class _Search:
 
     Args:
         facts: the facts of the module.
-        places: the places of calls that may copy.
     """
 
-    def __init__(self, facts: Facts, places: Sequence[int]) -> None:
+    def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._places = places
-        self._bodies = Bodies(facts)
-        self._copies = Copies(self._bodies)
-        self._changes = Changes(self._bodies)
-        self._aliases = Aliases(self._bodies)
-        self._calls = Calls(self._bodies)
-        self._clashes = Clashes(self._bodies, self._changes, self._aliases)
-        self._pending: dict[tuple[Function, str], _Passed] = {}
+        self._changes = Changes(facts)
+        self._bodies: dict[ast.AST, tuple[Flow, dict[ast.AST, list[Point]]]] = {}
+        self._known_names: dict[Flow, dict[str, list[tuple[Point, str, bool]]]] = {}
+        self._known_uses: dict[tuple[Flow, str, bool, bool], dict[Point, Point]] = {}
+        self._pending: dict[tuple[Function, Place], tuple[Copy, ast.AST]] = {}
 
-    def held(self) -> Iterator[Held]:
-        """Return the copies that are kept, each once."""
-        found: dict[ast.Call, Held] = {}
-        for held in self._all():
-            found.setdefault(held.call, held)
-        return iter(found.values())
-
-    def _all(self) -> Iterator[Held]:
-        for owner in self._bodies.owners:
-            if self._may_copy(owner):
-                flow = self._bodies.flow(owner)
-                for point in filter(self._copies_at, flow.points):
+    def all(self) -> Iterator[Held]:
+        """Yield the copies that are kept or changed in place, and share memory that is in use on a CPU."""
+        for statement in dict.fromkeys(self._statements()):
+            flow, points = self._body(self._facts.tree.scope(statement).node)
+            if flow is not None:
+                for point in points.get(statement, ()):
                     yield from self._kept(flow, point)
-                    yield from self._changed_directly(flow, point)
+                    yield from self._changed_at_once(flow, point)
         yield from self._passed()
 
-    def _may_copy(self, owner: Body) -> bool:
-        if isinstance(owner, ast.Module):
-            return bool(self._lines)
-        return self._between(owner.lineno, owner.end_lineno or owner.lineno)
-
-    def _copies_at(self, point: Point) -> bool:
-        """Return whether the lines of a point hold what may be a copy."""
-        parts = point.parts if point.value is None else (*point.parts, point.value)
-        return any(
-            self._between(getattr(part, "lineno", 0), getattr(part, "end_lineno", 0)) for part in parts
-        )
-
-    def _between(self, first: int, last: int) -> bool:
-        at = bisect_left(self._lines, first)
-        return at < len(self._lines) and self._lines[at] <= last
-
-    @cached_property
-    def _lines(self) -> list[int]:
-        """Return the lines that hold what may be a copy, in order."""
-        source = self._facts.source
-        found = list(self._places)
-        returning = self._copies.returning
-        if returning:
-            found += (match.start() for match in _WORD.finditer(source.text) if match[0] in returning)
-        return [source.position(at)[0] for at in sorted(found)]
+    def _statements(self) -> Iterator[ast.stmt]:
+        """Yield the statements that may copy, and those that call a function that may return a copy."""
+        tree = self._facts.tree
+        for node in tree.nodes_with(*(f"{name}(" for name in _MOVES)):
+            if isinstance(node, ast.Call) and last_name(node.func) in _MOVES:
+                statement = tree.statement(node)
+                yield statement
+                owner = tree.scope(statement).node
+                if isinstance(statement, ast.Return) and isinstance(owner, Function):
+                    calls = (each for each in tree.nodes_with_name(owner.name) if isinstance(each, ast.Call))
+                    yield from map(tree.statement, calls)
 
     def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:
-        """Return the copies that are made and kept at a point."""
-        for holder, value in stores(self._facts, point):
-            for expression, contained in kept_in(self._facts, value):
-                copy = self._copies.of(expression)
-                if copy is None or self._is_of_lambda(copy):
+        """Yield the copies that a point keeps, and that clash."""
+        for path, adds, value in _stores(self._facts, point):
+            for expression, contained in contents(value):
+                copy = copy_of(self._facts, expression)
+                if copy is None:
                     continue
-                trained = is_parameter(expression)
-                place = Place(holder.path, indexed=holder.adds or contained, trained=trained)
-                if not self._may_clash(flow, (*copy.places, place)):  # most are not: the rest takes time
-                    continue
-                if self._is_there(flow, point, copy) or self._is_module(copy):
-                    continue
-                kept = Member(place, point, holder.adds)
-                held = self._clashing(flow, point, copy, kept, _only)
-                held = held or self._clashing(flow, point, copy, kept, self._aliases.after)
-                if held is not None:
-                    yield held
+                place = Place(path, indexed=adds or contained, trained=is_parameter(expression))
+                kept = _Name(place, point, adds, kept=True)
+                # After `x = x.cuda()`, nothing here names what was copied.
+                anew = not point.bound.isdisjoint(_parts(copy.source.path))
+                source = [] if anew else [_Name(copy.source, point)]
+                clash = self._clash(flow, source, [kept]) or self._trained_later(flow, copy.source, path)
+                back = None if clash else self._clash(flow, [kept], source)
+                if (found := clash or back) is not None:
+                    if is_copied(self._facts, copy):
+                        yield Held(copy.call, copy.outer, copy.source, path, *found, reverse=clash is None)
+                elif changes := self._changed_after(flow, kept):
+                    self._pend(flow, copy, changes[0])
 
-    def _is_of_lambda(self, copy: Copy) -> bool:
-        """Return whether the source is the parameter of a lambda, which nothing outside of it can name."""
-        found = self._facts.tree.scope(copy.call).lookup(root(copy.source.path))
-        return found is not None and isinstance(found[0].node, ast.Lambda)
+    def _changed_at_once(self, flow: Flow, point: Point) -> Iterator[Held]:
+        """Yield the copies that are changed where they are made, as `x.cuda().mul_(2)`: on a CPU, `x` is."""
+        changes = [(change, copy_of(self._facts, change.target)) for change in self._changes.at(point)]
+        direct = {change.place.path for change, copy in changes if copy is None}
+        for change, copy in changes:
+            if copy is None or copy.source.path in direct:  # `x.copy_(x.cpu().normal_())`
+                continue
+            use = self._use_behind(flow, _Name(copy.source, point), point, change.node)
+            if use is None:
+                self._pend(flow, copy, change.node)
+            elif is_copied(self._facts, copy):
+                path = copy.source.path
+                yield Held(copy.call, copy.outer, copy.source, path, change.node, use[0], reverse=True)
 
-    def _may_clash(self, flow: Flow, places: Iterable[Place]) -> bool:
-        """Return whether a source or its copy may be changed: in its body, or as an attribute elsewhere."""
-        return any("." in place.path or self._clashes.may_clash(flow, place) for place in places)
-
-    def _clashing(self, flow: Flow, point: Point, copy: Copy, kept: Member, names: _Names) -> Held | None:
-        """Return a copy that is used after its source has changed, or changes before its source is used."""
-        return self._source_changed(flow, point, copy, kept, names) or self._copy_changed(
-            flow, point, copy, kept, names
-        )
-
-    def _source_changed(
-        self, flow: Flow, point: Point, copy: Copy, kept: Member, names: _Names
-    ) -> Held | None:
-        """Return a copy that is used after its source is changed in place."""
-        for place in copy.places:
-            clash = None
-            if self._clashes.may_clash(flow, place):
-                known = _still(flow, self._aliases.before(flow, point, place).members)
-                changed = names(flow, known, self._changes.paths(flow))
-                clash = self._clashes.find(flow, changed, names(flow, [kept]))
-            clash = clash or self._clashes.elsewhere(flow, place, kept.holder)
-            if clash is not None:
-                return Held(copy.call, copy.outer, place, kept.place.path, clash.change, clash.use)
+    def _clash(self, flow: Flow, changed: Sequence[_Name], used: Sequence[_Name]) -> Clash | None:
+        """Return a change of a tensor by one of its names, and a use of the other side after it."""
+        own = {name.place.path for name in (*changed, *used)}
+        others = self._changes.by_path(flow).keys() - own
+        for one in [*changed, *islice(self._later_names(flow, changed, own, others), _NAMES)]:
+            changes = self._changes.of(flow, one.place)
+            for other in [*used, *islice(self._later_names(flow, used, own), _NAMES)] if changes else ():
+                start = other.start if one in changed else one.start
+                uses = self._uses(flow, other)
+                ends = _binding(flow, one.place.path), _emptying(flow, other)
+                for point in islice(flow.reachable([start], uses, *ends), _FAR):
+                    node = changes.get(point)
+                    use = self._use_behind(flow, other, point, node) if node is not None else None
+                    if use is not None:
+                        return node, use[0]
         return None
 
-    def _copy_changed(self, flow: Flow, point: Point, copy: Copy, kept: Member, names: _Names) -> Held | None:
-        """Return a copy that is changed in place, and whose source is used after that."""
-        changed = [kept] if self._clashes.may_clash(flow, kept.place) else []
-        changed = list(names(flow, changed, self._changes.paths(flow)))
-        is_changed = any(True for _ in self._clashes.changes(flow, changed))
-        for place in copy.places:
-            clash = None
-            if kept.place.trained:
-                self._pend_trained(flow, copy, kept, self._aliases.before(flow, point, place).parameters)
-            if is_changed:
-                known = self._aliases.before(flow, point, place)
-                self._pend(flow, copy, self._clashes.changes(flow, changed), known.parameters)
-                clash = self._clashes.find(flow, changed, names(flow, _still(flow, known.members)))
-                if clash is not None and not clash.use and not self._read_again(flow, known.members):
-                    clash = None
-            clash = clash or self._clashes.elsewhere(flow, kept.place, Holder(place.path, False))
-            if clash is not None:
-                return Held(copy.call, copy.outer, place, kept.place.path, clash.change, clash.use, True)
-        return None
+    def _changed_after(self, flow: Flow, name: _Name) -> list[ast.AST]:
+        """Return what changes a tensor after it gets a name."""
+        changes = self._changes.of(flow, name.place)
+        if not changes:
+            return []
+        reached = islice(flow.reachable([name.start], flow.before, _binding(flow, name.place.path)), _FAR)
+        return [changes[point] for point in reached if point in changes]
 
-    def _read_again(self, flow: Flow, members: list[Member]) -> bool:
-        """Return whether one of some names may be read after a function has returned."""
-        return any(
-            self._clashes.is_read_again(flow, member.place.path)
-            for member in members
-            if outlives_call(self._facts, flow, member.holder)
-        )
+    def _later_names(
+        self, flow: Flow, names: Sequence[_Name], but: Set[str], among: Set[str] | None = None
+    ) -> Iterator[_Name]:
+        """Yield the names that a tensor gets later, as in `z = y.view(-1)`, of those that matter."""
+        for name in names if among is None or among else ():
+            given = [each for each in self._given(flow).get(name.place.path, ()) if each[1] not in but]
+            wanted = {point: (path, adds) for point, path, adds in given if among is None or path in among}
+            ends = _binding(flow, name.place.path)
+            for point in islice(flow.reachable([name.start], flow.before, ends), _FAR) if wanted else ():
+                if point in wanted:
+                    path, adds = wanted[point]
+                    yield _Name(Place(path, indexed=adds), point, adds, kept=True)
 
-    def _changed_directly(self, flow: Flow, point: Point) -> Iterator[Held]:
-        """Return copies such as `x.cuda().mul_(2)`, which changes `x` itself on a CPU."""
-        for node, change in self._changes.changed(point):
-            copy = self._copies.of(change.node)
-            if copy is None or self._is_there(flow, point, copy) or change.place.path != copy.source.path:
-                continue
-            if change.received or self._changes.at(point, copy.source, node) is not None:
-                continue  # `x.copy_(x.cpu().normal_())`: it changes in any case
-            for place in copy.places:
-                known = self._aliases.before(flow, point, place)
-                self._pend(flow, copy, [(point, node)], known.parameters)
-                use = self._used_after(flow, point, node, known.members)
-                if use is not None:
-                    yield Held(copy.call, copy.outer, place, place.path, node, use or None, True)
-                    break
+    # -- uses --------------------------------------------------------------------------------------------
 
-    def _used_after(self, flow: Flow, point: Point, change: ast.AST, members: list[Member]) -> int | None:
-        """Return the line of a use of one of some names after a change, `OUT_OF_SIGHT`, or None."""
-        names = list(self._aliases.after(flow, _still(flow, members)))
-        uses = [self._clashes.uses(flow, member.holder).behind(point, change) for member in names]
-        last = OUT_OF_SIGHT if OUT_OF_SIGHT in uses and self._read_again(flow, names) else None
-        return next(filter(None, uses), last)
+    def _use_behind(self, flow: Flow, name: _Name, point: Point, change: ast.AST) -> tuple[int | None] | None:
+        """Return the line of a use of a name after a change, or beside it: `return y.add_(1) - x`."""
+        uses = self._uses(flow, name)
+        # An assignment changes its target after it has read everything.
+        if point in uses and isinstance(change, ast.Call):
+            if name.place.path.partition("[")[0] in point.reads_but(change):
+                return (getattr(point.node, "lineno", None),)
+        if point in _emptying(flow, name):
+            return None
+        use = next((uses[after] for after in point.after if after in uses), None)
+        return None if use is None else (None if use is flow.exit else getattr(use.node, "lineno", None),)
 
-    def _used_after_training(self, flow: Flow, point: Point, members: list[Member]) -> int | None:
-        """Return the line of a use of one of some names after an optimizer's step, or None."""
-        training = Member(Place("", trained=True), point)
-        clash = self._clashes.find(flow, [training], self._aliases.after(flow, _still(flow, members)))
-        return None if clash is None else clash.use
+    def _uses(self, flow: Flow, name: _Name) -> dict[Point, Point]:
+        """Return the points from which a name may still be used, each with such a use."""
+        key = flow, name.place.path, name.adds, name.kept
+        if key not in self._known_uses:
+            overwriting = set() if name.adds else _overwriting(flow).get(name.place.path, set())
+            reading = (
+                point
+                for point in _readers(self._facts.tree, flow, name.place.path)
+                if point not in overwriting
+            )
+            found = self._known_uses[key] = {point: point for point in reading}
+            if self._outlives_call(flow, name):
+                found[flow.exit] = flow.exit
+            ends, todo = _emptying(flow, name), deque(found)
+            while todo:
+                point = todo.popleft()
+                for before in flow.before[point]:
+                    if before not in found and before not in ends:
+                        found[before] = found[point]
+                        todo.append(before)
+        return self._known_uses[key]
 
-    def _pend(self, flow: Flow, copy: Copy, changes: Iterable[_At], parameters: Sequence[str]) -> None:
-        """Keep in mind that a function changes its parameters on a CPU, for its calls."""
-        for path in parameters:
-            if not isinstance(flow.owner, Function) or (flow.owner, path) in self._pending:
-                continue
-            # `x.copy_(y)` gives the caller's tensor the same numbers on all machines.
-            ends = set() if rebinding(flow, path) else overwriting(flow).get(path, set())
-            for point, change in changes:
-                if flow.exit in flow.reachable([point], EVERYTHING, ends):
-                    self._pending[flow.owner, path] = copy, change
-                    break
+    def _outlives_call(self, flow: Flow, name: _Name) -> bool:
+        """Return whether what has a name in a function may be used after the function has returned."""
+        if isinstance(flow.owner, ast.Module):
+            return False
+        path = name.place.path
+        bindings = self._facts.tree.scopes[flow.owner].bindings.get(root(path), ())
+        if not name.kept and path in flow.binders:  # the next call binds it anew
+            return False
+        if not bindings:
+            return True
+        whose = name.kept or root(path) == self._receiver(flow)
+        return whose and all(binding.parameter for binding in bindings) and (name.adds or root(path) != path)
 
-    def _pend_trained(self, flow: Flow, copy: Copy, kept: Member, parameters: Sequence[str]) -> None:
-        """Keep in mind that training changes the parameters of a method that keeps them as an attribute."""
-        receiver = self._bodies.receiver(flow.owner)
-        if isinstance(flow.owner, Function) and kept.place.path.startswith(f"{receiver}."):
-            for path in parameters:
-                self._pending.setdefault((flow.owner, path), (copy, None))
+    def _trained_later(self, flow: Flow, source: Place, holder: str) -> Clash | None:
+        """Return the clash of parameters that an object keeps of a model which it is given."""
+        if isinstance(flow.owner, ast.Module) or not source.parameters:
+            return None
+        bindings = self._facts.tree.scopes[flow.owner].bindings.get(root(source.path), ())
+        given = bool(bindings) and all(binding.parameter for binding in bindings)
+        return (None, None) if given and holder.startswith(f"{self._receiver(flow)}.") else None
+
+    def _receiver(self, flow: Flow) -> str | None:
+        """Return the name that a method gives to its object."""
+        owner = flow.owner
+        of_class = isinstance(self._facts.tree.parents.get(owner), ast.ClassDef)
+        return owner.args.args[0].arg if of_class and owner.args.args else None  # type: ignore[union-attr]
+
+    # -- callers -----------------------------------------------------------------------------------------
+
+    def _pend(self, flow: Flow, copy: Copy, change: ast.AST) -> None:
+        """Keep in mind that a function changes its parameter on a CPU, for its calls."""
+        if isinstance(flow.owner, Function) and is_parameter_at(self._facts, copy.base):
+            self._pending.setdefault((flow.owner, copy.source), (copy, change))
 
     def _passed(self) -> Iterator[Held]:
-        """Return copies of parameters that are changed in place, where an argument is used after the call."""
-        reported: set[ast.Call] = set()
-        for (function, path), (copy, change) in self._followed():
-            if copy.call in reported:
-                continue
-            for flow, point, argument in self._calls.of(function, root(path)):
-                place = place_of(self._facts, argument)
-                if place is None:
-                    continue
-                place = Place(place.path + path.removeprefix(root(path)))
-                members = self._aliases.before(flow, point, place).members
-                if change is None:
-                    use = self._used_after_training(flow, point, members)
-                else:
-                    call = self._facts.tree.parents[argument]
-                    use = self._used_after(flow, point, call, members)
-                if use is not None:
-                    reported.add(copy.call)
-                    yield Held(copy.call, copy.outer, Place(path), path, change, use or None, True)
+        """Yield the copies of parameters that are changed, where the argument is used after a call."""
+        for (function, source), (copy, change) in self._pending.items():
+            for flow, point, call in self._calls(function):
+                place = passed(self._facts, call, function, source)
+                use = self._use_behind(flow, _Name(place, point), point, call) if place is not None else None
+                if use is not None and is_copied(self._facts, copy):
+                    path = source.path
+                    yield Held(copy.call, copy.outer, source, path, change, use[0], reverse=True)
                     break
 
-    def _followed(self) -> Iterator[tuple[tuple[Function, str], _Passed]]:
-        """Return the changed parameters, also of functions that pass their own parameters on."""
-        todo = list(self._pending.items())
-        for key, found in todo:  # which grows
-            yield key, found
-            function, path = key
-            for flow, point, argument in self._calls.of(function, root(path)):
-                place = place_of(self._facts, argument)
-                if place is not None and isinstance(flow.owner, Function):
-                    place = Place(place.path + path.removeprefix(root(path)))
-                    for parameter in self._aliases.before(flow, point, place).parameters:
-                        if (flow.owner, parameter) not in self._pending:
-                            self._pending[flow.owner, parameter] = found
-                            todo.append(((flow.owner, parameter), found))
+    def _calls(self, function: Function) -> Iterator[tuple[Flow, Point, ast.Call]]:
+        """Yield the calls of a function, or of a method of its name."""
+        tree = self._facts.tree
+        is_method = isinstance(tree.parents.get(function), ast.ClassDef)
+        for call in tree.nodes_with_name(function.name):
+            if isinstance(call, ast.Call) and last_name(call.func) == function.name:
+                flow, points = self._body(tree.scope(call).node)
+                if flow is not None and isinstance(call.func, ast.Attribute) is is_method:
+                    of_call = points.get(tree.statement(call), ())
+                    yield from ((flow, point, call) for point in of_call if call in point.nodes)
 
-    def _is_there(self, flow: Flow, point: Point, copy: Copy) -> bool:
-        """Return whether the move does the same on all machines, or happens only where CUDA is available."""
-        moved = False
-        if not copy.moved:
-            values = self._aliases.values(flow, point, copy.source.path)
-            to_cpu = goes_to_cpu(self._facts, copy.call)
-            moved = bool(values) and all(value and is_there(self._facts, value, to_cpu) for value in values)
-        return moved or (self._facts.is_guarded(copy.call) and not self._is_replaced(copy))
+    # -- bodies ------------------------------------------------------------------------------------------
 
-    def _is_replaced(self, copy: Copy) -> bool:
-        """Return whether the source takes the place of a copy on a CPU: `x.cuda() if available else x`."""
-        parents = self._facts.tree.parents
-        node: ast.AST = copy.call
-        while isinstance(parent := parents.get(node), ast.expr):
-            if isinstance(parent, ast.IfExp) and node is not parent.test:
-                other = place_of(self._facts, parent.orelse if node is parent.body else parent.body)
-                if other is not None and other.path == copy.source.path:
-                    return not self._facts.is_guarded(parent)
-            node = parent
+    def _body(self, owner: ast.AST) -> tuple[Flow | None, dict[ast.AST, list[Point]]]:
+        """Return the flow of a function or module, and its points by their statements."""
+        if not isinstance(owner, Body):
+            return None, {}
+        if owner not in self._bodies:
+            flow = Flow(owner)
+            points: dict[ast.AST, list[Point]] = {}
+            for point in flow.points:
+                points.setdefault(point.node, []).append(point)
+            self._bodies[owner] = flow, points
+        return self._bodies[owner]
+
+    def _given(self, flow: Flow) -> dict[str, list[tuple[Point, str, bool]]]:
+        """Return the names that tensors with a name are given in a body, by that name."""
+        if flow not in self._known_names:
+            found = self._known_names[flow] = {}
+            for point in flow.points:
+                for path, adds, value in _stores(self._facts, point):
+                    for expression, contained in contents(value):
+                        place = place_of(self._facts, expression)
+                        if place is not None and place.path != path and not place.parameters:
+                            found.setdefault(place.path, []).append((point, path, adds or contained))
+        return self._known_names[flow]
+
+
+def _stores(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
+    """Yield the values that a statement keeps, each with what keeps it, and whether that is a collection."""
+    for target, value in bound_at(facts, point):
+        if isinstance(target, ast.Subscript):
+            path = dotted(without_index(target))
+            if path and facts.once(_all_collections, facts.bindings(without_index(target))):
+                yield path, True, value
+        elif (path := dotted(target)) and not (
+            isinstance(target, ast.Attribute) and (target.attr == "grad" or is_view(target))
+        ):
+            yield path, False, value
+    match point.node:
+        case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
+            given = [value]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=target), args=given)) if (
+            attr in _ADDING
+        ):
+            pass
+        case _:
+            return
+    if path := dotted(without_index(target)):
+        yield from ((path, True, value) for value in given)
+
+
+def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
+    """Return whether a name is bound to dicts or lists, whose items are kept and not copied into."""
+    values = [binding.value for binding in bindings]
+    return bool(values) and all(
+        isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
+        or (isinstance(value, ast.Call) and last_name(value.func) in _COLLECTIONS)
+        for value in values
+    )
+
+
+def _binding(flow: Flow, path: str) -> set[Point]:
+    """Return the points that bind a path anew, or what it is an attribute or item of."""
+    return {point for part in _parts(path) for point in flow.binders.get(part, ())}
+
+
+def _parts(path: str) -> list[str]:
+    """Return a path and what it starts with: `a`, `a.b` and `a.b['c']` for the last."""
+    return [path[: match.start()] for match in re.finditer(r"[.\[]|\Z", path)]
+
+
+def _emptying(flow: Flow, name: _Name) -> set[Point]:
+    """Return the points after which a name does not hold a tensor, or its numbers, any more."""
+    path = name.place.path
+    found = _binding(flow, path).union(flow.clearers.get(path, ()))
+    return found if name.adds else found.union(_overwriting(flow).get(path, ()))
+
+
+@lru_cache(maxsize=4)
+def _overwriting(flow: Flow) -> dict[str, set[Point]]:
+    """Return the points that overwrite a tensor with other numbers, without reading it, by its path."""
+    found: dict[str, set[Point]] = {}
+    for point in flow.points:
+        match point.node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=value), args=given)) if (
+                attr in _FILLS
+            ):
+                pass
+            case ast.Assign(targets=[ast.Subscript(value=value, slice=index)], value=new) if everything(
+                index
+            ):
+                given = [new]
+            case _:
+                continue
+        if isinstance(value, ast.Attribute) and is_view(value):
+            value = value.value
+        path = path_of(value)
+        if path is not None and not any(path_of(inner) == path for each in given for inner in walk(each)):
+            found.setdefault(path, set()).add(point)
+    return found
+
+
+def _readers(tree: Tree, flow: Flow, path: str) -> Iterator[Point]:
+    """Yield the points that read a path; of `batch['image']` those that read this item, or the whole."""
+    plain, bracket, _ = path.partition("[")
+    for point in flow.readers.get(plain, ()):
+        if not bracket or any(_may_read(tree, node, plain, path) for node in point.nodes):
+            yield point
+
+
+def _may_read(tree: Tree, node: ast.AST, plain: str, path: str) -> bool:
+    """Return whether a node reads an item by a constant key, or the whole that it is an item of."""
+    if not isinstance(getattr(node, "ctx", None), ast.Load):
         return False
-
-    def _is_module(self, copy: Copy) -> bool:
-        """Return whether what a copy is made of is shown to be a module, whose moves return itself."""
-        path = copy.source.path
-        return not copy.source.parameters and (self._owner(copy.call, path), path) in self._modules
-
-    @cached_property
-    def _modules(self) -> frozenset[tuple[Scope | None, str]]:
-        """Return the paths on which methods are called that only modules have, each with its scope."""
-        found: set[tuple[Scope | None, str]] = set()
-        for word in ("parameters", "state_dict", "eval", "train"):
-            for node in self._facts.tree.nodes_with(word):
-                if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES:
-                    path = dotted(node.value) or ""
-                    found.add((self._owner(node, path), path))
-        return frozenset(found)
-
-    def _owner(self, node: ast.AST, path: str) -> Scope | None:
-        """Return the scope that binds the first name of a path, None for `self`: each method has its own."""
-        name = path.partition(".")[0]
-        found = self._facts.tree.scope(node).lookup(name) if name != "self" else None
-        return found[0] if found is not None else None
-
-
-def _only(_flow: Flow, members: list[Member], _among: Container[str] = ()) -> list[Member]:
-    """Return some names and no others: most tensors have only one, which is soon looked at."""
-    return members
-
-
-def _still(flow: Flow, members: list[Member]) -> list[Member]:
-    """Return the names that a tensor still has behind the point where they start."""
-    return [member for member in members if member.start not in rebinding(flow, member.place.path)]
+    found = path_of(node)
+    return found == path or (found == plain and path_of(tree.parents[node]) is None)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from devicefix.facts.copies.binding import Pair, bound_by
+from devicefix.facts.flow.binding import Pair, bound_by
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
 from devicefix.facts.flow.sinks import Place
 from devicefix.facts.flow.steps import Steps, Variable

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from devicefix.facts.copies.expressions import element_pairs, elements_of, keyword
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.order import Point
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
+
+_ITERATORS = {"iter", "map", "reversed", "values"}
+_COLLECTIONS = {"dict", "list", "tuple", "set", "sorted", "OrderedDict"}
 
 Pair = tuple[ast.expr, ast.expr]  # a target, and the expression whose value it gets
 
@@ -121,7 +124,7 @@ def captured(pattern: ast.pattern, subject: ast.expr) -> Iterator[Pair]:
             yield from _of_mapping(pattern, subject)
         case ast.MatchClass() if isinstance(subject, ast.Call):
             for name, each in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
-                if (given := keyword(subject, name)) is not None:
+                if (given := argument_of(subject, name, -1)) is not None:
                     yield from captured(each, given)
 
 
@@ -157,3 +160,52 @@ def _of_mapping(pattern: ast.MatchMapping, subject: ast.Dict) -> Iterator[Pair]:
     if pattern.rest:
         for value in values.values():
             yield _name(pattern.rest, pattern), value
+
+
+def elements_of(node: ast.expr) -> list[ast.expr] | None:
+    """Return the expressions that the elements of a collection or iterator are, None if that is not shown."""
+    match node:
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+            return [inner for element in elements for inner in _element(element)]
+        case ast.Dict(values=values):
+            return values
+        case (
+            ast.ListComp(elt=element)
+            | ast.SetComp(elt=element)
+            | ast.GeneratorExp(elt=element)
+            | ast.DictComp(value=element)
+            | ast.Call(func=ast.Name(id="map"), args=[ast.Lambda(body=element), *_])
+        ):
+            return [element]
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            return [given.value for given in keywords]
+        case ast.Call(func=ast.Attribute(attr="values", value=value), args=[]):
+            return elements_of(value)
+        case ast.Call(func=function, args=[argument]) if (
+            collects(function) or last_name(function) in _ITERATORS
+        ):
+            return elements_of(argument)
+    return None
+
+
+def element_pairs(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Return the targets of a loop with what they are elements of, through `enumerate`, `items` and `zip`."""
+    match target, iterated:
+        case ast.Tuple(elts=[_, inner]), ast.Call(func=ast.Name(id="enumerate"), args=[argument, *_]):
+            yield from element_pairs(inner, argument)
+        case ast.Tuple(elts=[_, inner]), ast.Call(func=ast.Attribute(attr="items", value=value), args=[]):
+            yield from element_pairs(inner, value)
+        case ast.Tuple(elts=inners), ast.Call(func=ast.Name(id="zip"), args=arguments):
+            for inner, argument in zip(inners, arguments, strict=False):
+                yield from element_pairs(inner, argument)
+        case _:
+            yield target, iterated
+
+
+def _element(node: ast.expr) -> list[ast.expr]:
+    return elements_of(node.value) or [] if isinstance(node, ast.Starred) else [node]
+
+
+def collects(function: ast.expr) -> bool:
+    """Return whether a function makes a collection of the elements of its argument."""
+    return last_name(function) in _COLLECTIONS

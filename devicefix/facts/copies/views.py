@@ -1,0 +1,325 @@
+"""What an expression is where there is only the CPU: the tensor that it is, or is a view of."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from devicefix.facts.copies.leaves import is_parameter
+from devicefix.facts.copies.moves import MAKERS, already_there, moved, moves, values_of
+from devicefix.facts.flow.binding import collects, element_pairs, elements_of
+from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.order import is_view, path_of
+from devicefix.facts.flow.reaching import reaching
+from devicefix.facts.module import Facts
+from devicefix.facts.tree import walk
+from devicefix.facts.values import last_name
+
+_VIEWS = {
+    "detach", "view", "view_as", "squeeze", "unsqueeze", "t", "transpose", "permute", "narrow", "select",
+    "expand", "expand_as", "reshape", "contiguous", "flatten", "numpy",
+}  # fmt: skip
+_CONVERSIONS = {"float", "double", "half", "bfloat16", "long", "int", "bool"}  # to its own dtype: itself
+_INTEGERS = {"arange", "randint", "tensor", "LongTensor"}  # they make tensors that a conversion copies
+_OF_ARRAYS = ("torch.from_numpy", *MAKERS)
+_WRAPPERS = (*_OF_ARRAYS, "numpy.asarray", "torch.nn.Parameter", "torch.nn.parameter.Parameter",
+             "torch.autograd.Variable")  # fmt: skip
+_LIBRARY = re.compile(r"(torch|numpy)(\.|\Z)")
+_PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict"}
+_ITERATING = {"list", "tuple", "sorted", "enumerate", "reversed", "iter", "next", "tqdm"}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_OF_MODULES = ("parameters", "named_parameters", "state_dict", "load_state_dict", "eval", "train")
+_COUNTING = ("range", "enumerate", "trange")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tensor, by a name or a dotted path in one body, with constant keys (`batch['image']`).
+
+    Attributes:
+        path: the name or path.
+        indexed: whether it is a part of that which a plain index chooses, maybe an element of a list.
+        parameters: whether it is the parameters of the module of that name.
+        buffer: whether it is a NumPy array.
+        trained: whether it is a parameter, which an optimizer changes.
+    """
+
+    path: str
+    indexed: bool = False
+    parameters: bool = False
+    buffer: bool = False
+    trained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An expression that is a copy on a GPU, and its source itself, or a view of it, on a CPU.
+
+    Attributes:
+        call: the call that copies.
+        outer: the expression around it that is a view of it.
+        source: what is copied.
+        base: the expression that is copied, without what makes a view of it.
+        twice: whether it is moved more than once, as in `x.cuda().cpu()`.
+    """
+
+    call: ast.Call
+    outer: ast.expr
+    source: Place
+    base: ast.expr
+    twice: bool = False
+
+
+def copy_of(facts: Facts, outer: ast.expr, calls: bool = True) -> Copy | None:
+    """Return the copy that an expression is, or is a view of.
+
+    Args:
+        facts: the facts of the module.
+        outer: the expression.
+        calls: whether to look into the functions of the module that the expression calls.
+    """
+    chain = list(views(facts, outer))
+    moving = [node for node in chain if isinstance(node, ast.Call) and moves(facts, node)]
+    if not moving:
+        return _state_on_cpu(outer) or (_returned(facts, chain[-1]) if calls else None)
+    place = place_of(facts, outer)
+    if place is None:
+        return None
+    trained = any(is_parameter(value) for value in _calls(facts, chain[-1]))
+    return Copy(moving[0], outer, replace(place, trained=trained), chain[-1], len(moving) > 1)
+
+
+def is_copied(facts: Facts, copy: Copy) -> bool:
+    """Return whether a copy that the syntax shows is made, and only on a GPU, as far as the module shows."""
+    first = _first_name(copy.base)
+    scope = facts.tree.scope(first).lookup(first.id) if first is not None else None
+    if scope is not None and isinstance(scope[0].node, ast.Lambda):  # a parameter, which nothing else names
+        return False
+    if facts.is_guarded(copy.call) or (not copy.twice and already_there(facts, copy.call, copy.base)):
+        return False
+    return copy.source.parameters or not _is_module(facts, copy)  # it moves itself
+
+
+def _is_module(facts: Facts, copy: Copy) -> bool:
+    """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
+    for node in facts.tree.nodes_with(*_OF_MODULES):
+        if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES:
+            if path_of(node.value) == copy.source.path:
+                return True
+    return facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
+
+
+def is_parameter_at(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a tensor may be a parameter of the function around it, or a part of one."""
+    name = _first_name(node)
+    found = facts.tree.scope(name).lookup(name.id) if name is not None else None
+    bindings = reaching(facts.tree, name, found[1]) if name is not None and found is not None else ()
+    return any(binding.parameter for binding in bindings)
+
+
+def _first_name(node: ast.AST) -> ast.Name | None:
+    """Return the name that a path starts with."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def views(facts: Facts, node: ast.expr) -> Iterator[ast.expr]:
+    """Yield an expression and those that it is a view of on a CPU, from the outside in."""
+    inner: ast.expr | None = node
+    while inner is not None:
+        yield inner
+        inner = None if path_of(inner) is not None else _inside(facts, inner)
+
+
+def place_of(facts: Facts, node: ast.expr) -> Place | None:
+    """Return the tensor that an expression is, or is a view of, on a CPU."""
+    chain = list(views(facts, node))
+    base = chain[-1]
+    converted = [each for each in chain if _converts(each)]
+    arrays = [each for each in chain if facts.call(each, *_OF_ARRAYS)]
+    # An array of an unknown dtype is mostly one of pixels, which a conversion copies.
+    if converted and (arrays or any(last_name(value.func) in _INTEGERS for value in _calls(facts, base))):
+        return None
+    model = _model_of(facts, base)
+    if model is not None:
+        return _parameters_of(model)
+    path = path_of(base)
+    if path is None or _LIBRARY.match(facts.resolve(base) or ""):
+        return None
+    indexed = any(isinstance(each, ast.Subscript) and not isinstance(each.slice, (ast.Slice, ast.Tuple))
+                  for each in chain[:-1])  # fmt: skip
+    buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)  # type: ignore[attr-defined]
+    return Place(path, indexed, buffer=buffer)
+
+
+def _calls(facts: Facts, node: ast.expr) -> list[ast.Call]:
+    """Return the calls that make what a name may be bound to where it is read."""
+    return [value for value in values_of(facts, node) if isinstance(value, ast.Call)]
+
+
+def _parameters_of(model: str) -> Place:
+    return Place(model.removesuffix(".module"), parameters=True)  # it may be wrapped for several GPUs
+
+
+def contents(value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield the expressions whose values are kept where `value` is kept, and whether in a collection."""
+    match value:
+        case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
+            yield from (*contents(one), *contents(other))
+        case ast.GeneratorExp():
+            return  # it has not run yet
+        case ast.Call(func=function) if not collects(function):
+            yield value, False
+        case _:
+            parts = elements_of(value)
+            if parts is None and isinstance(value, ast.Call):
+                parts = value.args
+            if parts is None:
+                yield value, False
+            else:
+                yield from ((each, True) for part in parts for each, _ in contents(part))
+
+
+def root(path: str) -> str:
+    """Return the name that a path such as `a.b['c']` starts with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def in_place(method: str) -> bool:
+    """Return whether a tensor's method of this name works on the tensor itself, and returns it."""
+    return method.endswith("_") and not method.startswith("_") and not method.endswith("__")
+
+
+def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
+    """Return the expression that another one is, or is a view of, on a CPU."""
+    match node:
+        case ast.NamedExpr(value=value):
+            return value
+        case ast.Attribute(value=value):
+            return value if is_view(node) else None
+        case ast.Subscript(value=value, slice=index):
+            return value if _chooses_a_view(facts, index) else None
+        case ast.Call() if moves(facts, node):
+            return moved(node)
+        case ast.Call(args=[first, *_]) if facts.call(node, *_WRAPPERS):
+            return first
+        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if facts.resolve(node.func) is None:
+            return value if attr in _VIEWS or in_place(attr) or _converts(node) else None
+    return None
+
+
+def _converts(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr=attr), args=[]):
+            return attr in _CONVERSIONS
+    return False
+
+
+def _chooses_a_view(facts: Facts, index: ast.expr) -> bool:
+    """Return whether an index selects a view; a tensor or list as an index makes a copy."""
+    match index:
+        case ast.Slice() | ast.UnaryOp(op=ast.USub()):
+            return True
+        case ast.Constant(value=value):
+            return value is None or value is Ellipsis or type(value) is int
+        case ast.Tuple(elts=elements):
+            return all(_chooses_a_view(facts, element) for element in elements)
+        case ast.Name():
+            found = facts.tree.scope(index).lookup(index.id)
+            return found is not None and all(_counts(binding.node) for binding in found[1])
+    return False
+
+
+def _counts(node: ast.AST) -> bool:
+    """Return whether a node is a loop whose variables are numbers."""
+    if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
+        return last_name(node.iter.func) in _COUNTING
+    return False
+
+
+def _model_of(facts: Facts, node: ast.expr) -> str | None:
+    """Return the model that a tensor is a parameter of: `layer.weight`, or an element of its parameters."""
+    match node:
+        case ast.Attribute(attr="weight" | "bias", value=value):
+            owner = path_of(value)
+            return None if owner == "self" else owner
+        case ast.Name():
+            loops = [
+                binding.node
+                for binding in facts.bindings(node)
+                if isinstance(binding.node, (ast.For, ast.comprehension))
+            ]
+            pairs = [pair for loop in loops for pair in element_pairs(loop.target, loop.iter)]
+            names = (
+                pair
+                for pair in pairs
+                if any(isinstance(each, ast.Name) and each.id == node.id for each in walk(pair[0]))
+            )
+            return next((_iterated(facts, iterated) for _, iterated in names), None)
+        case ast.Subscript(value=ast.Call() as iterated) | (ast.Call() as iterated):
+            return _iterated(facts, iterated) if last_name(iterated.func) in _ITERATING else None
+    return None
+
+
+def _iterated(facts: Facts, node: ast.expr) -> str | None:
+    """Return the model whose parameters, or the entries of whose state, an expression iterates over."""
+    match node:
+        case ast.Name():
+            value = facts.value(node)
+            return _iterated(facts, value) if isinstance(value, ast.Call) else None
+        case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in _ITERATING:
+            return _iterated(facts, first)
+        case ast.Call(func=ast.Attribute(attr="items" | "values", value=value)):
+            return _iterated(facts, value)
+        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _PARAMETERS:
+            return path_of(value)
+    return None
+
+
+def _state_on_cpu(outer: ast.expr) -> Copy | None:
+    """Return the copy that `model.cpu().state_dict()` is: its tensors stay on the CPU."""
+    match outer:
+        case ast.Call(
+            func=ast.Attribute(
+                attr="state_dict", value=ast.Call(func=ast.Attribute(attr="cpu", value=value)) as call
+            )
+        ):
+            path = path_of(value)
+            return Copy(call, outer, _parameters_of(path), value) if path else None
+    return None
+
+
+def _returned(facts: Facts, call: ast.expr) -> Copy | None:
+    """Return the copy of an argument that a call of the module's own function returns."""
+    own = facts.guards.refusals.own_function(call.func) if isinstance(call, ast.Call) else None
+    if own is None or not isinstance(call, ast.Call):
+        return None
+    for value in facts.once(results, facts.tree.scopes[own])[0]:
+        for each, _ in contents(value):
+            copy = copy_of(facts, each, calls=False)
+            if copy is not None and (place := passed(facts, call, own, copy.source)) is not None:
+                return replace(copy, source=place)
+    return None
+
+
+def passed(facts: Facts, call: ast.Call, function: Function, inner: Place) -> Place | None:
+    """Return the tensor of a caller that is a parameter of a function, or a part of one."""
+    given = given_for(facts, call, function, root(inner.path))
+    place = place_of(facts, given) if given is not None else None
+    if place is None:
+        return None
+    return replace(inner, path=place.path + inner.path.removeprefix(root(inner.path)))
+
+
+def given_for(facts: Facts, call: ast.Call, function: Function, name: str) -> ast.expr | None:
+    """Return what a call passes for a parameter of a function of the module."""
+    names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+    if isinstance(facts.tree.parents.get(function), ast.ClassDef):
+        names = names[1:]
+    return argument_of(call, name, names.index(name)) if name in names else None
