@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import last_name
-from devicefix.model import Finding, Fix
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 _OTHER_DEVICES = "the devices may be those of another accelerator"
 _WRAPPERS = ("DistributedDataParallel", "DDP")
+_OF_TORCH = (
+    "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel",
+)  # fmt: skip
+_OUTPUT = re.compile(r"\s*,\s*output_device\s*=\s*\w")
 # The functions with an argument `device_id`, and its position: torch.distributed.distributed_c10d, torch 2.13.
 _GROUPS = {"init_process_group": 8, "new_group": 6}
 
@@ -29,14 +35,14 @@ class DeviceIds(Rule):
 
     ## Example
     ```python
-    model = DistributedDataParallel(model, device_ids=[rank])
+    model = DistributedDataParallel(model, device_ids=[rank], output_device=rank)
     ```
 
     ## Use instead
     ```python
     model = DistributedDataParallel(model, device_ids=[rank] if torch.cuda.is_available() else None)
     ```
-    You can omit `output_device` if it is the first of `device_ids`, which is the default.
+    You can omit `output_device`, which defaults to the device in `device_ids`.
 
     ## Fix safety
     The fix is safe: with CUDA, the call uses the same GPUs as before. However, the fix is unsafe for a dictionary of
@@ -106,17 +112,48 @@ class DeviceIds(Rule):
                 import torch
                 from torch.nn.parallel import DistributedDataParallel as DDP
 
-                net = DDP(
-                    net, device_ids=[rank],
-                    output_device=rank)
+                net = DDP(net, device_ids=[rank], output_device=rank)
             """,
             after="""
                 import torch
                 from torch.nn.parallel import DistributedDataParallel as DDP
 
-                net = DDP(
-                    net, device_ids=[rank] if torch.cuda.is_available() else None,
-                    output_device=rank if torch.cuda.is_available() else None)
+                net = DDP(net, device_ids=[rank] if torch.cuda.is_available() else None)
+            """,
+        ),
+        Example(
+            "an output device that is no other than the device",
+            before="""
+                import torch
+
+                net = torch.nn.parallel.DistributedDataParallel(
+                    net,
+                    device_ids=[args.gpu],
+                    output_device=args.gpu,
+                    find_unused_parameters=True,
+                )
+                net = torch.nn.parallel.DistributedDataParallel(net, device_ids=[one], output_device=two)
+                net = torch.nn.parallel.DistributedDataParallel(
+                    net,
+                    device_ids=[args.gpu],  # a comment
+                    output_device=args.gpu,
+                )
+            """,
+            after="""
+                import torch
+
+                net = torch.nn.parallel.DistributedDataParallel(
+                    net,
+                    device_ids=[args.gpu] if torch.cuda.is_available() else None,
+                    find_unused_parameters=True,
+                )
+                net = torch.nn.parallel.DistributedDataParallel(net, device_ids=[one] if torch.cuda.is_available() else None,
+                                                                output_device=two if torch.cuda.is_available() else None)
+                net = torch.nn.parallel.DistributedDataParallel(
+                    net,
+                    device_ids=[args.gpu] if torch.cuda.is_available() else None,  # a comment
+                    output_device=args.gpu if torch.cuda.is_available() else None,
+                )
             """,
         ),
         Example(
@@ -381,11 +418,36 @@ class DeviceIds(Rule):
         self.context.mark_handled(*values)
         if not isinstance(node, ast.Call):
             why = self.devices.why_unsafe(node)
-        fixes = [self._only_with_cuda(value, instead) for value in values]
-        edits = tuple(edit for fix in fixes for edit in fix.edits)
+        repeated = self._repeated(node)
+        fixes = [self._only_with_cuda(value, instead) for value in values if value is not repeated]
+        edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
+        edits += (self._without(node, repeated),) if repeated is not None else ()
         needs = frozenset().union(*(fix.needs for fix in fixes))
         message = f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass GPUs only if CUDA is available"
         yield self.finding(node, message, Fix(edits, why, needs))
+
+    def _repeated(self, node: ast.expr) -> ast.expr | None:
+        """Return the `output_device` that is the default: the only one of `device_ids`, right above it."""
+        if self.facts.resolve(getattr(node, "func", node)) not in _OF_TORCH:
+            return None
+        for first, second in pairwise(getattr(node, "keywords", ())):
+            match first, second:
+                case (
+                    ast.keyword(
+                        arg="device_ids", value=ast.List(elts=[ast.Name() | ast.Attribute() as only]) as ids
+                    ),
+                    ast.keyword(arg="output_device", value=output),
+                ) if ast.dump(only) == ast.dump(output):
+                    between = self.context.source.text[self.context.source.span(ids)[1] :]
+                    return output if _OUTPUT.match(between) else None
+        return None
+
+    def _without(self, node: ast.expr, repeated: ast.expr) -> Edit:
+        """Return the edit that removes an argument that follows another."""
+        assert isinstance(node, ast.Call)
+        at = [keyword.value for keyword in node.keywords].index(repeated)
+        before = node.keywords[at - 1].value
+        return Edit(self.context.source.span(before)[1], self.context.source.span(repeated)[1], "")
 
     def _only_with_cuda(self, value: ast.expr, instead: str) -> Fix:
         """Return the fix that passes a value only with CUDA; a choice that has nothing as well asks for both."""

@@ -671,6 +671,38 @@ def test_a_device_that_no_other_file_refuses_is_fixed() -> None:
     assert "is_available()" in output["main.py"]
 
 
+def test_a_method_of_the_same_name_in_another_file_passes_no_number() -> None:
+    own = """
+        import torch
+
+        class Grid:
+            def ids(self, count, number):
+                return torch.zeros(count) + number
+
+            def run(self, rank):
+                local_rank = int(rank)
+                return self.ids(1, local_rank)
+    """
+    other = """
+        import torch
+
+        class Image:
+            def ids(self, image, device):
+                torch.cuda.empty_cache()
+                return image.to(device)
+    """
+    _, results = rewritten({"grid.py": own, "image.py": other})
+    assert not any(result.findings for result in results.values())
+
+
+def test_a_value_that_is_imported_or_returned_is_a_number_in_a_file_without_a_word_of_cuda() -> None:
+    config = "WHERE = 0\n\ndef pick(): return int('1')"
+    moved = "import torch\nfrom config import {0}\n\ndef move(x): return x.to({1})"
+    files = {"a.py": moved.format("WHERE", "WHERE"), "b.py": moved.format("pick", "pick()")}
+    _, results = rewritten({"config.py": config, **files})
+    assert [len(results[name].findings) for name in files] == [1, 1]
+
+
 def test_a_backend_in_an_object_of_parameters_is_fixed() -> None:
     head = "import torch\nfrom library import HParams\n\n"
     make = f"{head}def make():\n    return HParams(dist_backend='nccl')\n"

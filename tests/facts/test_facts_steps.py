@@ -98,6 +98,7 @@ def test_the_reads_of_an_attribute_are_those_of_its_class_and_of_related_ones() 
 
 def test_a_value_comes_from_the_parameters_of_the_functions_that_pass_it_on() -> None:
     facts = read(MODULE)
-    (read_there,) = facts.tree.reads("self.place")
+    expressions = (node for node in facts.tree.nodes if isinstance(node, ast.expr))
+    read_there = next(node for node in expressions if ast.unparse(node) == "self.place")
     found = Sources(facts, How.BOUND | How.PASSED, 3).parameters([read_there])
     assert found == {("Base", ("place", -1))}

@@ -42,6 +42,7 @@ _TAKING = (b"split", b"int(", b"index", b"cuda:", b"strip", b"[")
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Definition = tuple[ProjectFile, str]
 
 
@@ -160,7 +161,9 @@ class Flow(SharedNames, Values):
             facts = self.informed(file)
             for node in facts.tree.nodes_with_name(function) if facts is not None else ():
                 if isinstance(node, ast.Call) and last_name(node.func) == function:
-                    yield facts, node  # type: ignore[misc]
+                    assert facts is not None
+                    if not _is_of_the_file(facts, node):
+                        yield facts, node
 
     @remembered
     def receives_number(self, path: str) -> bool:
@@ -313,6 +316,20 @@ class View(Others):
 
     def use_of_result(self, function: str) -> int:  # noqa: D102
         return self._project.use_of_result(self.path, function)
+
+
+def _is_of_the_file(facts: Facts, call: ast.Call) -> bool:
+    """Return whether a call in a file, by a plain name or of `self`, is of what the file defines itself."""
+    match call.func:
+        case ast.Name(id=name):
+            found = facts.tree.scope(call).lookup(name)
+            return found is not None and any(isinstance(each.node, _DEFINITIONS) for each in found[1])
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            around = (node for _, node in facts.tree.ancestors(call) if isinstance(node, ast.ClassDef))
+            return any(
+                isinstance(each, Function) and each.name == name for owner in around for each in owner.body
+            )
+    return False
 
 
 def _may_bind(file: ProjectFile, name: str, *, called: bool) -> bool:
