@@ -77,6 +77,7 @@ def test_held(code: str) -> None:
         "x = torch.zeros(3)\ny = x.cpu()\nx.zero_()\nprint(y)",
         "def f(x):\n    y = x.cpu()\n    x.zero_()",
         "y = x.cpu()\nother(x)\nprint(y)",
+        "def send(t):\n    t.zero_()\nsend(x.cuda())\nprint(x)",
     ],
 )
 def test_not_held(code: str) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from devicefix.facts.copies.moves import moves
 from devicefix.facts.copies.views import Place, given_for, in_place, place_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.order import Flow, Point, path_of
@@ -115,7 +116,9 @@ class Changes:
             self._effects[own] = {change.place.path: change.item for change in of_parameters}
         for name, item in self._effects[own].items():
             given = given_for(self._facts, node, own, name)
-            yield from self._changed(given, item, node) if given is not None else ()
+            # What a function does to a copy that nothing keeps is lost on a GPU: it is sent, or received.
+            if given is not None and not (isinstance(given, ast.Call) and moves(self._facts, given)):
+                yield from self._changed(given, item, node)
 
     def _changed(self, target: ast.expr, item: bool, node: ast.AST) -> Iterator[Change]:
         place = place_of(self._facts, target)

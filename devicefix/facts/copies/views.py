@@ -16,6 +16,7 @@ from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.order import is_view, path_of
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
@@ -96,9 +97,8 @@ def copy_of(facts: Facts, outer: ast.expr, calls: bool = True) -> Copy | None:
 
 def is_copied(facts: Facts, copy: Copy) -> bool:
     """Return whether a copy that the syntax shows is made, and only on a GPU, as far as the module shows."""
-    first = _first_name(copy.base)
-    scope = facts.tree.scope(first).lookup(first.id) if first is not None else None
-    if scope is not None and isinstance(scope[0].node, ast.Lambda):  # a parameter, which nothing else names
+    scope = _scope(facts, copy.base)
+    if scope is not None and isinstance(scope.node, ast.Lambda):  # a parameter, which nothing else names
         return False
     if facts.is_guarded(copy.call) or (not copy.twice and already_there(facts, copy.call, copy.base)):
         return False
@@ -109,7 +109,7 @@ def _is_module(facts: Facts, copy: Copy) -> bool:
     """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
     for node in facts.tree.nodes_with(*_OF_MODULES):
         if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES:
-            if path_of(node.value) == copy.source.path:
+            if path_of(node.value) == copy.source.path and _scope(facts, node) is _scope(facts, copy.base):
                 return True
     return facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
 
@@ -120,6 +120,13 @@ def is_parameter_at(facts: Facts, node: ast.expr) -> bool:
     found = facts.tree.scope(name).lookup(name.id) if name is not None else None
     bindings = reaching(facts.tree, name, found[1]) if name is not None and found is not None else ()
     return any(binding.parameter for binding in bindings)
+
+
+def _scope(facts: Facts, node: ast.AST) -> Scope | None:
+    """Return the scope that binds the name that a path starts with, None for `self`."""
+    name = _first_name(node)
+    found = facts.tree.scope(name).lookup(name.id) if name is not None and name.id != "self" else None
+    return found[0] if found is not None else None
 
 
 def _first_name(node: ast.AST) -> ast.Name | None:
