@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from devicefix.facts.behind import behind_name
+from devicefix.facts.moved_numbers import moves_to_number
 
 # -- files ---------------------------------------------------------------------------------------------
 
@@ -56,16 +56,6 @@ _WITH_TORCH = tuple(
     tianshou timm transformers trl TTS ultralytics verl vllm whisper whisperx
     """.split()
 )
-# What is passed as a device, or bound to the name `device`: a number, or a name that a number is bound to.
-_INT = rb"[\[({*\s]*(?:\d+(?![\w.])|(?:int|len|range|enumerate|max|min)\(|[\w.\[\"']*(?:rank|gpu))"
-_MOVED = re.compile(
-    rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?\s*[=:]|\()\s*|Generator\(\s*)(?!=)(%b)?((?:\w+\.)*)(\w+)?"
-    % _INT
-)
-_BOUND = re.compile(rb"(?:\s*(?::\s*\w+\s*)?=(?!=)|(?:\s*,\s*\w+)*\)?\s+in\b)\s*%b" % _INT)
-_NO_NUMBERS = frozenset((b"", b"device", b"dtype", b"self", b"torch", b"None", b"str", b"Optional", b"Union"))
-_NAMES_IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
-_NAME = re.compile(rb"[^\W\d]\w*")
 # A file without torch may pass the number of a GPU to a class of the project.
 _NUMBER = re.compile(rb"device(?<=\bdevice)[ \t]*=[ \t]*\d+[ \t]*[,)\n]")
 _LIBRARIES = _WITH_TORCH + _NEED_CUDA
@@ -97,12 +87,12 @@ def may_matter(data: bytes) -> bool:
 
 @lru_cache(maxsize=1)  # several questions are asked about one file
 def code_of(data: bytes) -> bytes:
-    """Return the bytes of a file without comments and texts in triple quotation marks, such as docstrings."""
+    """Return the bytes of a file without texts in triple quotation marks, such as docstrings."""
 
     def kept(found: re.Match[bytes]) -> bytes:
         part, before = found[0], data[found.start() - 1 : found.start()]
         is_long = part.startswith((b'"""', b"'''")) and before not in _OF_CODE
-        return b"" if part.startswith(b"#") or is_long else part
+        return b"" if is_long else part
 
     return _ASIDE.sub(kept, data)
 
@@ -125,7 +115,7 @@ def _holds(data: bytes) -> bool:
         or (b"register_buffer" in data and _BUFFER.search(data) is not None)
         or (b".accelerator." in data and _ACCELERATOR.search(data) is not None)
         or (b"load" in data and _loads(data))
-        or ((b".to(" in data or b"device" in data) and _moves_to_number(data))
+        or ((b".to(" in data or b"device" in data) and moves_to_number(data))
     )
 
 
@@ -166,26 +156,6 @@ def _keeps_copies(data: bytes) -> bool:
     if _STATE.search(data):
         return True
     return _KEPT.search(data) is not None and _IN_PLACE.search(data) is not None
-
-
-def _moves_to_number(data: bytes) -> bool:
-    """Return whether something may be moved to the number of a GPU."""
-    names = set[bytes]()
-    for number, _, name in _MOVED.findall(data):
-        if number:
-            return True
-        names.add(name)
-    return any(any(behind_name(data, name, _BOUND)) for name in names - _NO_NUMBERS)
-
-
-def moved_names(data: bytes) -> frozenset[bytes]:
-    """Return the names that a file's bytes import, or take of an imported module, and pass on as a device."""
-    if b".to(" not in data and b"device" not in data:
-        return frozenset()
-    moved = {(owner.partition(b".")[0] or name, name) for _, owner, name in _MOVED.findall(data)}
-    found = {pair for pair in moved if pair[1] not in _NO_NUMBERS}
-    imported = set(_NAME.findall(b" ".join(_NAMES_IMPORTED.findall(data)))) if found else ()
-    return frozenset(name for owner, name in found if owner in imported)
 
 
 def _loads(data: bytes) -> bool:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 
 import pytest
 
 from devicefix import check_source
 from devicefix.config.settings import Settings
 from devicefix.engine.check import matters
-from devicefix.facts.behind import behind_name
 from devicefix.facts.prefilter import (
     holds_word,
     imported_words,
@@ -65,33 +63,62 @@ from devicefix.rules.shared.library_facts import LIBRARIES
         ("torch where = args.gpu\nx.to(where)", True),
         ("torch self.where = get_rank()\nf(device=self.where)", True),
         ("torch for where, x in enumerate(xs): x.to(where)", True),
+        ("torch for x, y in zip(range(2), xs): y.to(x)", True),
         ("torch x.to(config['gpu'])", True),
         ("torch x.to(max(0, -1))", True),
         ("torch x.to(*[[0, 1][0]])", True),
         ("torch x.to(*[int('1')])", True),
+        ("torch x.to(where or 1)", True),
         ("torch class A:\n    where = max(0, -1)\ny = f(device=A.where)", True),
         ("torch where = max(\n    0, -1)\nx.to(where)", True),
         ("torch x.to(max(  # why\n    0, -1))", True),
+        ("torch def move(x, where=-1): return x.to(where)\nmove(ones(  # why\n    2), 0)", True),
+        ("torch a = 0\nwhere = \\\n  a\nx.to(where)", True),
+        ("torch def move(where): return x.to(where)\npartial(move, max(0, -1))()", True),
+        ("torch def move(where): return x.to(where)\n[move(w) for w in [max(0, -1)]]", True),
+        ("torch def move(where): return x.to(where)\nlist(map(move, [1]))", True),
+        ("torch async def pick(): return [0, 1][0]\nwhere = asyncio.run(pick())\nx.to(where)", True),
+        ("torch setattr(self, 'where', [0, 1][0])\nf(device=self.where)", True),
+        ("torch try: raise ValueError(0)\nexcept ValueError as e: x.to(e.args[0])", True),
+        ("torch A = namedtuple('A', ['where'])\na = A({'k': 0}['k'])\nx.to(a.where)", True),
+        ("torch class A:\n    for where in [1]: pass\nf(device=A().where)", True),
+        ("torch match a:\n    case object(\n    k=where):\n        x.to(where)", True),
+        ("torch where = {'k': 1}['k']\nx.to(where)", True),
+        ("torch where = next(iter([0]))\nx.to(where)", True),
+        ("torch where = (lambda: 0)()\nx.to(where)", True),
+        ("torch where = types.SimpleNamespace(a=0).a\nx.to(where)", True),
+        ("torch all = [1]\nwhere = all[0]\nx.to(where)", True),
+        ("torch all = {}\nall['where'] = 1\nx.to(all['where'])", True),
+        ("torch all = []\nall.append(0)\nx.to(all[-1])", True),
         ("torch _, where = 1, 0\nx.to(where)", True),
-        ("torch def move(x, where): return x.to(where)\nmove(f(x, 1), y)", False),
+        ("torch a = 1\nb = a\ndef move(x, where=b): return x.to(where)", True),
+        ("torch a = 1\ndef move(x, where=None): return x.to(where or a)", True),
+        ("torch def move(x, where): return x.to(where)\nmove(f(x), 1)", True),
+        ("torch def pick():\n    return 1\nx.to(pick())", True),
+        ("torch with nullcontext([0, 1][0]) as where: x.to(where)", True),
+        ("torch match {'k': 1}:\n    case {'k': where}:\n        f(**dict(device=where))", True),
+        ("torch list(map(lambda where: x.to(where), [1]))", True),
         ("torch where = y.size(0)\nx.to(where.dtype)", False),
         ("torch y = z.permute(0, 2)[:, 1]\nx.to(y.device)", False),
+        ("torch y = [0, 1]\nx.to(y[0].device)", False),
         ("torch y = 1\nx.to(y.dtype)", False),
-        ("torch import torch.nn.functional as F\ny = F.relu(z)\nx.to(y)", False),
         ("torch import flags as F\ny = F.gpu()\nx.to(y)", True),
         ("torch ys = range(2)\nfor i, y in enumerate(ys): x.to(y)", True),
-        ("torch for n in range(2): f(n)\nys = [y for y in zs]\nx.to(ys)", False),
-        ("torch where = [y.view(0, -1)]\nx.to(where)", False),
         ("import torch\nx.to(torch.float)", False),
-        ("torch from config import WHERE_ELSE\nx.to(WHERE)", False),
         ("import cupy", True),
         ("from nvidia.dali import fn", True),
         ("import cupyre", False),
-        ("torch fourteen = 0\nx.to(teen)", False),
         ("torch where = 0.5\nx.to(dtype)", False),
         ("torch f(device=0)", True),
         ("torch device(1)", True),
-        ("torch device = x", False),
+        ("torch device = x", True),
+        ("torch device = torch.device(0)", True),
+        ("torch device = torch.device(index)", True),
+        ("torch device = torch.device('cpu')\\nx.to(device)", False),
+        ("torch def move(x, device): return x.to(device)\\nmove(x, 0)", True),
+        ("torch def move(x, device): return x.to(device)\\nmove(x, y)", False),
+        ("torch class A:\\n    def __init__(self, device): self.device = device\\nA(device=0)", True),
+        ("torch class A:\\n    def __init__(self, device): self.device = device\\nA(rank)", True),
         ("old = [p.cpu() for p in ps]\np.add_(1)", True),
         ("old = p.cpu()\nopt.step()", True),
         ("y = x.cpu().apply_(f)", True),
@@ -111,7 +138,7 @@ def test_may_matter(text: str, expected: bool) -> None:
         ("torch; self.register_buffer('a', b)", False),
         ("torch; x.to(get_rank())", True),
         ("torch; print(get_rank())", False),
-        ("torch; print(get_rank(), autocast(x))", True),
+        ("torch; print(get_rank(), autocast(x, dtype=float16))", True),
     ],
 )
 def test_words_that_need_another(text: str, expected: bool) -> None:
@@ -184,11 +211,6 @@ def test_words_that_hold_others() -> None:
     ]  # fmt: skip
     assert holds_word(b"", found)
     assert not holds_word(b"apex", ())
-
-
-def test_behind_name() -> None:
-    text = b"a = 1\nba = 2\n_a = 3\naa = 4\nfor a in x: a = 5"
-    assert [each[0] for each in behind_name(text, b"a", re.compile(rb" = \d"))] == [b" = 1", b" = 5"]
 
 
 @pytest.mark.parametrize("word", ["cuda", "CUDA", "my_cuda_x", "Cuda.y()"])

@@ -6,7 +6,8 @@ import re
 from os.path import join, normpath
 
 from devicefix.facts.exports.export import of_bytes
-from devicefix.facts.prefilter import code_of, moved_names
+from devicefix.facts.moved_numbers import moved_names
+from devicefix.facts.prefilter import code_of
 
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _LIBRARIES = (b"flash", b"xformers", b"torchsparse", b"spconv", b"triton")

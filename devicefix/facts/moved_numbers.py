@@ -1,0 +1,84 @@
+"""Judge by its bytes alone whether a file may move something to the number of a GPU.
+
+Whatever is passed as a device may be one, unless its text shows that it is something else. What a name is
+bound to is asked only once the file is parsed; what another file binds it to, the project knows.
+"""
+
+from __future__ import annotations
+
+import re
+
+# What is passed as a device, or bound to the name `device`, up to the end of the argument.
+_PASSED = re.compile(
+    rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?\s*[=:]|\()\s*|Generator\(\s*)(?!=)([^\n,)]*)"
+)
+# What is called a device is bound in another place of the file, which is looked at as well, or imported.
+_DEVICE = rb"(?:(?:[\w.]+\.)?\w*(?:device|dtype)|(?:[\w.]+\.)?\w+_(?:device|dtype)\(.*)"
+_OF_TORCH = rb"torch\.(?:device\((?:[\"'].*|%b)|(?!device\()[\w.]*(?:\(.*)?)" % _DEVICE
+_ONE = rb"(?:%b|%b|next\(.*\.(?:parameters|buffers)\(.*)" % (_DEVICE, _OF_TORCH)
+_CHOICE = rb"%b(?:\s+(?:or|if\b.*\belse)\s+%b)?" % (_ONE, _ONE)
+_ANNOTATION = (
+    rb"(?:str\b|Any|Optional\b|Union\b|None|self|%b|[|\[\]\s])*(?:=\s*(?:None|[\"'].*))?" % _OF_TORCH
+)
+# Texts, constants of torch, dtypes and the devices of tensors are no numbers.
+_NO_NUMBER = re.compile(
+    rb"[fr]?[\"'`].*|[^=]*\.(?:device|dtype)|\w*dtype\s*=.*|get_device\(.*|\s*|%b|%b" % (_CHOICE, _ANNOTATION)
+)
+_LOOP = re.compile(rb"for\s+\w*device\s+in\b")
+_NAMES = re.compile(rb"(?:(\w+)[\w.]*\.)?(\w+)\b(\()?")
+_IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
+_IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
+_DEFINED = re.compile(rb"class\s+(\w+)|def\s+(\w+)\s*\(([^)]*)\)")
+_NUMBER_PASSED = rb"\b(?:%b)[(,](?:[^\n]*[(,][ \t]*\n)*[^\n]*(?:[(\[,=]\s*\d+\s*[\]),]|rank|gpu)"
+_OF_LIBRARIES = {b"torch", b"nn", b"Optional", b"Union", b"Any"}
+
+
+def moves_to_number(data: bytes) -> bool:
+    """Return whether something may be moved to the number of a GPU that the file itself has.
+
+    Args:
+        data: the bytes of a file.
+    """
+    passed = set(_PASSED.findall(data))
+    if _LOOP.search(data):
+        return True
+    imported: set[bytes] | None = None
+    for value in passed:
+        if not _NO_NUMBER.fullmatch(value):
+            imported = _imported(data) if imported is None else imported
+            found = _NAMES.fullmatch(value.partition(b"(")[0])
+            if found is None or (found[1] or found[2]) not in imported:
+                return True
+    return _passes_number(data, passed)
+
+
+def moved_names(data: bytes) -> frozenset[bytes]:
+    """Return the names that a file passes on as a device, and imports or takes of what it imports.
+
+    Args:
+        data: the bytes of a file.
+    """
+    found = {name.groups()[:2] for name in map(_NAMES.match, set(_PASSED.findall(data))) if name is not None}
+    imported = _imported(data) if found else set()
+    return frozenset(name for owner, name in found if (owner or name) in imported)
+
+
+def _imported(data: bytes) -> set[bytes]:
+    return set(_IN_IMPORT.findall(b" ".join(_IMPORTED.findall(data)))) - _OF_LIBRARIES
+
+
+def _passes_number(data: bytes, passed: set[bytes]) -> bool:
+    """Return whether a call may pass a number to a function of the file with a parameter for a device.
+
+    The result of a function of the file that is passed on may be one, too.
+    """
+    called, functions, owner = set(), set(), b""
+    for of_class, function, parameters in _DEFINED.findall(data):
+        owner = of_class or owner
+        functions.add(function)
+        if b"device" in parameters:
+            called.add(owner if function == b"__init__" else function)
+    results = {name[2] for name in map(_NAMES.match, passed) if name is not None and name[3]}
+    if not results.isdisjoint(functions):
+        return True
+    return bool(called) and re.search(_NUMBER_PASSED % b"|".join(called), data) is not None
