@@ -136,6 +136,30 @@ class CpuRejected(Rule):
             """,
         ),
         Example(
+            "what the branch for the CPU does not implement",
+            before="""
+                import torch
+
+
+                def deform(x, groups):
+                    if not x.is_cuda:
+                        if groups > 1:
+                            raise NotImplementedError
+                        return deform_one(x)
+                    return kernels.deform(x, groups)
+
+
+                def warp(x, mode):
+                    if x.is_cuda:
+                        y = kernels.warp(x, mode)
+                    else:
+                        if mode not in ("nearest", "linear"):
+                            raise NotImplementedError(mode)
+                        y = warp_slowly(x, mode)
+                    return y
+            """,
+        ),
+        Example(
             "an error of a wrapper",
             before="""
                 import torch
@@ -276,6 +300,7 @@ class CpuRejected(Rule):
         self._ends = self._guards.refusals
         self._refusals = Refusals(context)
         self._checks = Checks(context)
+        self._may_ask_tensors = "is_cuda" in self.facts.tree.text
 
     def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:
         test = node.test
@@ -298,6 +323,26 @@ class CpuRejected(Rule):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
                     if not self._ends.is_handled(node, self._ends.error_of(last)):
                         yield from self._asked(node, node.test, message)
+            elif (
+                self._may_ask_tensors
+                and asks_tensor(node.test)
+                and self._checks.is_false_on_a_cpu(node.test, truth)
+            ):
+                yield from self._rejected(node, branch)
+
+    def _rejected(self, node: ast.If, branch: list[ast.stmt]) -> Iterator[Finding]:
+        """Yield the finding of what the branch for the CPU does not implement, under a condition of its own."""
+        error = NotImplementedError.__name__
+        for inner in branch:
+            last = self._ends.last(inner.body) if isinstance(inner, ast.If) else None
+            if (
+                last is not None
+                and self._ends.error_of(last) == error
+                and not self._ends.is_handled(inner, error)
+            ):
+                message = f"rejects some CPU tensors on line {inner.lineno}; add a CPU path"
+                yield from self._asked(node, node.test, message)
+                return
 
     def _asked(self, node: ast.stmt, place: ast.stmt | ast.expr, message: str) -> Iterator[Finding]:
         """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""

@@ -25,8 +25,11 @@ _STILL_ON = (
 )
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
 _WIDE = {
-    "torch.float32": "float32", "torch.float": "float32", "torch.float64": "float64", "torch.double": "float64",
-}  # fmt: skip
+    "torch.float32": "float32",
+    "torch.float": "float32",
+    "torch.float64": "float64",
+    "torch.double": "float64",
+}
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 

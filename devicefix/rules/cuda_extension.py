@@ -254,15 +254,25 @@ class CudaExtension(Rule):
         parents = self.facts.tree.parents
         parent = parents.get(extensions)
         if isinstance(parent, ast.Assign):
-            target = parent.targets[0]
-            reads = self.facts.tree.reads(target.id) if isinstance(target, ast.Name) else ()
-            is_once = len(reads) == 1 and len(self.facts.bindings(target)) == 1
-            parent = parents.get(reads[0]) if is_once else None
+            reads = self._reads(parent)
+            parent = parents.get(reads[0]) if len(reads) == 1 else None
         if not isinstance(parent, ast.keyword) or parent.arg != "ext_modules":
             return None
         call = parents.get(parent)
         is_setup = isinstance(call, ast.Call) and self.facts.resolve(call.func) in _SETUP
         return call if is_setup else None  # type: ignore[return-value]  # mypy does not follow `is_setup`
+
+    def _reads(self, assignment: ast.Assign) -> list[ast.Name]:
+        """Return where the variable of an assignment is read; nothing if it may have other values."""
+        match assignment.targets:
+            case [ast.Name(id=name)]:
+                uses = [
+                    node
+                    for node in ast.walk(self.facts.tree.module)
+                    if isinstance(node, ast.Name) and node.id == name
+                ]
+                return [node for node in uses if isinstance(node.ctx, ast.Load)] if len(uses) == 2 else []
+        return []
 
     def _only_with_toolkit(self, extensions: ast.List) -> Fix:
         """Return the fix that builds extensions only where they may be built."""

@@ -580,6 +580,8 @@ class CudaFunction(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
+        if not name:
+            yield from self._perhaps(node)
         if not name.startswith(("torch.cuda.", NVTX)) or self.facts.is_guarded(node):
             return
         if isinstance(node.func, ast.Name) and self.facts.value(node.func) is not None:
@@ -605,6 +607,16 @@ class CudaFunction(Rule):
             if isinstance(item, ast.Subscript) and item.value is use and not self.facts.is_guarded(item):
                 advice = "use `.get(key, 0)`"
                 yield self.finding(item, f"`torch.cuda.memory_stats()` is empty without CUDA; {advice}")
+
+    def _perhaps(self, node: ast.Call) -> Iterator[Finding]:
+        """Check a call of a name that is bound to a function of `torch.cuda`, and to something else."""
+        for name in self.facts.may_resolve(node.func):
+            if name.startswith("torch.cuda.") and self._functions.raises(name.removeprefix("torch.cuda.")):
+                if not self.facts.is_guarded(node):
+                    code = self.context.source.code(node.func)
+                    message = f"`{code}` may be `{name}` here, which raises an error without CUDA"
+                    yield self.finding(node, f"{message}; put it under a guard, and add a CPU path")
+                return
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
         """Check `with torch.cuda.device(i):`, which does nothing for the index -1.

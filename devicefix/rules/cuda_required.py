@@ -392,6 +392,18 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "an exit in a case",
+            before="""
+                import torch
+
+                match torch.cuda.is_available():
+                    case True:
+                        run()
+                    case _:
+                        raise OSError
+            """,
+        ),
+        Example(
             "an error of a parser",
             before="""
                 import argparse
@@ -874,6 +886,18 @@ class CudaRequired(Rule):
                 condition = node.test, last is node.body
                 yield from self._ended(node, condition, last, removable=isinstance(other, ast.Constant))
 
+    def visit_Match(self, node: ast.Match) -> Iterator[Finding]:
+        answer = self._guards.settled(node.subject)
+        if answer is None:
+            return
+        for case in node.cases:
+            never = isinstance(case.pattern, ast.MatchSingleton) and case.pattern.value is not answer
+            last = self._ends.last(case.body)
+            if (never or _is_wildcard(case.pattern)) and last is not None:
+                error = self._ends.error_of(last)
+                verdict = self._refusals.verdict(node, (node.subject, not answer), error)
+                yield from self._judged(node.subject, verdict, ())
+
     def _judged(
         self, place: ast.expr | ast.stmt, verdict: Verdict | None, edits: tuple[Edit, ...]
     ) -> Iterator[Finding]:
@@ -933,3 +957,7 @@ class CudaRequired(Rule):
     def _code(self, node: ast.expr) -> str:
         code = self.context.source.code(node)
         return f"({code})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda)) else code
+
+
+def _is_wildcard(pattern: ast.pattern) -> bool:
+    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None

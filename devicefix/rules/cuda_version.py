@@ -8,8 +8,6 @@ from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 
-_PARSERS = ("int", "float", "parse", "Version", "LooseVersion", "StrictVersion")
-
 
 class CudaVersion(Rule):
     """
@@ -200,7 +198,14 @@ class CudaVersion(Rule):
     def _taken_apart(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call):
-            return last_name(parent.func) in _PARSERS
+            return last_name(parent.func) in (
+                "int",
+                "float",
+                "parse",
+                "Version",
+                "LooseVersion",
+                "StrictVersion",
+            )
         if isinstance(parent, ast.Compare):
             return isinstance(parent.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
         return isinstance(parent, (ast.Attribute, ast.Subscript))

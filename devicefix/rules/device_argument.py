@@ -25,16 +25,24 @@ from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 # These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (
-    "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.amp.autocast_mode.autocast",
-)  # fmt: skip
+    "torch.autocast",
+    "torch.amp.autocast",
+    "torch.amp.GradScaler",
+    "torch.amp.autocast_mode.autocast",
+)
 _OTHER_DEVICE = "the number may be that of another kind of device, such as a camera"
 _NUMBERED = "the program adds an index to it, and a CPU has no index"
 # Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
-    "torch.device", "torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url", "torch.nn.DataParallel",
-    "torch.nn.parallel.DataParallel", "torch.nn.parallel.DistributedDataParallel",
+    "torch.device",
+    "torch.load",
+    "torch.jit.load",
+    "torch.hub.load_state_dict_from_url",
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.DistributedDataParallel",
     "torch.nn.parallel.distributed.DistributedDataParallel",
-)  # fmt: skip
+)
 
 
 class DeviceArgument(Rule):

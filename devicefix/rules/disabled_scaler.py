@@ -8,9 +8,11 @@ from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 _SCALERS = {
-    "torch.cuda.amp.GradScaler", "torch.cuda.amp.grad_scaler.GradScaler", "torch.amp.GradScaler",
+    "torch.cuda.amp.GradScaler",
+    "torch.cuda.amp.grad_scaler.GradScaler",
+    "torch.amp.GradScaler",
     "torch.amp.grad_scaler.GradScaler",
-}  # fmt: skip
+}
 _KEYS = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
 # What a scaler that is off does not have: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/amp/grad_scaler.py
 _MISSING = {

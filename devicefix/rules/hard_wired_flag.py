@@ -12,7 +12,7 @@ from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.scopes import Scope
-from devicefix.facts.values import integer, last_name
+from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries
@@ -33,6 +33,7 @@ from devicefix.rules.shared.library_facts import (
 _BY_NAME = "only its name suggests that it selects CUDA"
 _LOADS = "loads onto a CUDA device, which may not exist; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
+_NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
 _CUDA = frozenset({Kind.CUDA, *NUMBERS})
 _PROCESS = ("process_index", "local_process_index")  # ints of accelerate's Accelerator and PartialState
@@ -106,9 +107,9 @@ class HardWiredFlag(Rule):
     name = "hard-wired-flag"
     summary = "A library is configured to use CUDA on every machine"
     words = (
-        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpu=True", b"gpus=", b"num_gpus",
-        b"device_map", b"max_memory", b"use_flash_att", b"kernels-community", b"compute_type",
-        b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
+        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpu=True", b"gpus=", b"num_gpus", b"gpu_id=",
+        b"device_id=", b"gpu_index=", b"device_index=", b"device_map", b"max_memory", b"use_flash_att",
+        b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
         b"set_attention_backend", b"bf16=True", b"full_eval=True", b"tf32=True", b"use_liger_kernel", b"BitsAndBytesConfig",
         b"FP8Config", b"Fp8Config", b"EetqConfig", b"HiggsConfig", b"SpQRConfig", b"VptqConfig", b"Int4WeightOnly", b"Float8DynamicActivation",
         b"CPUOffloadOptimizer", b"PinMemory", b"PyNcclCommunicator", b"CUDAExec", b"TensorrtExec", b"16-mixed", b"precision=16", b"precision=\"transformer-engine", b"precision='transformer-engine", b"strategy=\"fsdp", b"strategy='fsdp", b"strategy=\"deepspeed", b"strategy='deepspeed", b"devices=[",
@@ -169,6 +170,16 @@ class HardWiredFlag(Rule):
                     cuda=torch.cuda.is_available(),  # faster
                     fid=True,
                 )
+            """,
+        ),
+        Example(
+            "the number of a GPU for a library",
+            before="""
+                import torch
+                from library import Engine, Pool
+
+                engine = Engine(device_id=0)
+                pool = Pool(gpu_id=options.gpu_id)
             """,
         ),
         Example(
@@ -752,6 +763,10 @@ class HardWiredFlag(Rule):
                 yield self.finding(
                     node, self._message(f"{keyword.arg}={code}"), self._switched(name, keyword)
                 )
+            elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
+                code = self.context.source.code(keyword.value)
+                message = f"`{keyword.arg}={code}` is the index of a GPU"
+                yield self.finding(node, f"{message}; without CUDA, pass the library's value for the CPU")
 
     def _switched(self, name: str, keyword: ast.keyword) -> Fix:
         """Return the fix of an argument that selects the GPU if it is true, and else the CPU."""
@@ -960,6 +975,16 @@ class HardWiredFlag(Rule):
 
     def _message(self, setting: str) -> str:
         return f"`{setting}` makes the library use CUDA; set it to `torch.cuda.is_available()`"
+
+    def _is_number(self, call: ast.Call, keyword: ast.keyword) -> bool:
+        """Return whether a keyword is the number of a GPU, such as `device_id=0` or `gpu_id=options.gpu_id`.
+
+        Beside `device=`, it is the number of one of that kind.
+        """
+        if not _NUMBER.fullmatch(keyword.arg or "") or any(each.arg == "device" for each in call.keywords):
+            return False
+        number = literal_index(keyword.value)
+        return number is not None or bool(_NUMBER.fullmatch(last_name(keyword.value)))
 
     def _foreign(self, node: ast.expr) -> bool:
         """Return whether an object comes from a library: an import, or the result of calling one."""

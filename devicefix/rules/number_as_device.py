@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import defined_as_device
+from devicefix.rules.shared.device_numbers import defined_as_device, passed_as_device
+
+_BY_NAME = "only the function's name suggests that it expects a device"
 
 
 class NumberAsDevice(Rule):
@@ -35,8 +37,10 @@ class NumberAsDevice(Rule):
 
     ## Fix safety
     The fix is safe if the program does nothing with the variable except use it as a device, pass it to `torch.cuda`
-    functions or print it: with CUDA, the variable has the same value as before. If the program uses the variable
-    in any other way, the rules `DF102` and `DF202` fix each use separately instead.
+    functions or print it: with CUDA, the variable has the same value as before. The fix is unsafe if the program passes
+    the variable to a function in another file or to a model, as in `model(batch, device)`. In that case, only the
+    function's name suggests that it expects a device. If the program uses the variable in any other way, the rules
+    `DF102` and `DF202` fix each use separately instead.
     """
 
     code = "DF205"
@@ -183,6 +187,7 @@ class NumberAsDevice(Rule):
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         yield from self._check(node.targets[0])
+        yield from self._check_passed(node.targets[0])
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         # The line of the assignment may hold no word that it is visited for.
@@ -198,3 +203,14 @@ class NumberAsDevice(Rule):
         code = self.context.source.code(name)
         message = f"`{code}` is the index of a GPU and is used as a device; without CUDA, use the CPU"
         yield self.finding(value, message, self.context.when_cuda(value, '"cpu"'))
+
+    def _check_passed(self, name: ast.expr) -> Iterator[Finding]:
+        """Check a variable that functions of other files seem to get as a device."""
+        value = passed_as_device(self.context, name)
+        if value is None or value in self._found:
+            return
+        self._found.add(value)
+        self.context.mark_handled(value)
+        code = self.context.source.code(name)
+        message = f"`{code}` is the index of a GPU and is passed on as a device; without CUDA, use the CPU"
+        yield self.finding(value, message, self.context.when_cuda(value, '"cpu"', _BY_NAME))

@@ -290,7 +290,7 @@ class CudaStream(Rule):
                         end.record()
                         torch.cuda.synchronize()
                     print(loss, start.elapsed_time(end) if torch.cuda.is_available() else float("nan"))
-                    passed = (start.elapsed_time(end) if torch.cuda.is_available() else float("nan")) / 1000
+                    passed = start.elapsed_time(end) / 1000 if torch.cuda.is_available() else float("nan")
                     print(passed)
                     print(n / passed)
                     return passed

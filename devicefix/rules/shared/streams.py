@@ -108,13 +108,23 @@ class Streams:
             answer = _ANSWERS[method]
             if answer == _NAN and not self.context.has_builtin(node, "float"):
                 answer = f"{self.context.devices.torch(node).text}.nan"
-            return self.context.when_cuda(node, answer)
+            return self.context.when_cuda(self._scaled(node) if method == "elapsed_time" else node, answer)
         if self._is_statement(node):
             statement = self.facts.tree.statement(node)
             assert isinstance(statement, ast.Expr)
             # A call inside it that makes a stream is found itself, with the same fix.
             return None if any(map(self.is_maker, _operands(node))) else self._under_guard(statement)
         return self._made(node)
+
+    def _scaled(self, node: ast.expr) -> ast.expr:
+        """Return a time with the constants that it is multiplied or divided by."""
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.BinOp(left=left, op=ast.Div() | ast.Mult(), right=right) if left is node:
+                value = self.facts.value(right) or right
+                if isinstance(value, ast.Constant) and type(value.value) in (int, float):
+                    return self._scaled(parent)
+        return node
 
     def _is_statement(self, node: ast.expr) -> bool:
         return isinstance(self.facts.tree.parents.get(node), ast.Expr)
