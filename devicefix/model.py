@@ -121,6 +121,7 @@ class Definition:
         function: The function whose body gets the line; None for the module.
         flag: The code of the flag that chooses between CUDA and the CPU, if one does.
         least: The number of fixes that must need it; fewer use the value in its place.
+        others: The definition that all need together where fixes outside of the function need the value, too.
         text: The code of the same device as a string; None if it is always the value.
     """
 
@@ -130,6 +131,7 @@ class Definition:
     function: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     flag: str | None = None
     least: int = 1
+    others: Definition | None = None
     text: str | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""New constants of a module, which several fixes share."""
+"""New constants of a module or a function, which several fixes share."""
 
 from __future__ import annotations
 
@@ -39,16 +39,19 @@ class Constants:
     def shared(
         self, site: ast.AST, names: Sequence[str], value: DeviceExpr
     ) -> tuple[Callable[[], str], DeviceExpr]:
-        """Return the name of a new constant, or its value where too few fixes need it."""
-        new = self._of_module(site, names, value.text)
-        if new is None:
-            return lambda: value.text, value
+        """Return the name of a new constant, or its value where too few fixes need it.
+
+        It is one of the module, or of the function if no fix outside of the function needs it.
+        """
+        of_module = self._of_module(site, names, value.text)
+        of_function = self._of_function(site, names, value.text, of_module)
+        new = [each for each in (of_function, of_module) if each is not None]
         definitions = self._definitions
 
         def code() -> str:
-            return new.name if definitions.is_shared(new) else value.text
+            return next((each.name for each in new if definitions.is_shared(each)), value.text)
 
-        return code, DeviceExpr(value.text, value.needs | {new})
+        return code, DeviceExpr(value.text, value.needs | {*new})
 
     def _of_module(self, site: ast.AST, names: Iterable[str], value: str) -> Definition | None:
         """Return the definition of a constant of the module, None where a site can't use one."""
@@ -64,6 +67,23 @@ class Constants:
         if name is None:
             return None
         new = self._definitions.add(Definition(name, value, place.after, least=_SHARED))
+        return new if new.value == value else None
+
+    def _of_function(
+        self, site: ast.AST, names: Iterable[str], value: str, of_module: Definition | None
+    ) -> Definition | None:
+        """Return the definition of a constant of the function around a site, None where it can't have one."""
+        place = self._names.place_in_function(site)
+        function = place.function if place is not None else None
+        if place is None or function is None or _names_in(value) != {self._names.at(place).text}:
+            return None
+        free = (name.lower() for name in names if self._definitions.is_free_in(function, name.lower()))
+        name = next(free, None)
+        if name is None:
+            return None
+        value = self._facts.source.quoted(value.replace("'", '"'))
+        new = Definition(name, value, place.after, function, least=_SHARED, others=of_module)
+        new = self._definitions.add(new)
         return new if new.value == value else None
 
     def _is_default_on_import(self, site: ast.AST) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
 
 from devicefix.devices.known import KnownDevices
@@ -168,7 +169,7 @@ class Definitions:
             at, text = self._layout.import_line(wanted)
             texts[at] = texts.get(at, "") + text
             kinds[at] = (*kinds.get(at, ()), "Import")
-        definitions = [each for each in self._definitions if counts[each] >= each.least]
+        definitions = self._needed(counts)
         self._shared = set(definitions)
         first = next((each for each in definitions if each.function is None), None)
         named = {need.definition for need in counts if isinstance(need, Form) and need.text}
@@ -180,6 +181,15 @@ class Definitions:
             texts[at] = texts.get(at, "") + text
             kinds[at] = (*kinds.get(at, ()), "Assign")
         return [Edit(at, at, text, effect=Effect(added=kinds[at])) for at, text in texts.items()]
+
+    def _needed(self, counts: Mapping[Need, int]) -> list[Definition]:
+        """Return the definitions that enough fixes need, in a function where none outside needs the value."""
+        needed = [each for each in self._definitions if counts[each] >= each.least]
+        local = [each for each in needed if each.others is None or counts[each.others] == counts[each]]
+        replaced = {each.others for each in local}
+        return [
+            each for each in needed if each not in replaced and (each in local or each.others not in needed)
+        ]
 
     def _placed(self, definition: Definition, *, group: bool) -> tuple[int, str]:
         """Return the offset at which a definition is inserted, and the text with its line ends.

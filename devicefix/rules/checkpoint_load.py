@@ -157,10 +157,9 @@ class CheckpointLoad(Rule):
             after="""
                 import torch
 
-                map_location = None if torch.cuda.is_available() else "cpu"
-
 
                 def load(path):
+                    map_location = None if torch.cuda.is_available() else "cpu"
                     return torch.load(path, map_location=map_location), torch.load(path + ".ema", map_location)
             """,
         ),

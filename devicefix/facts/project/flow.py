@@ -189,12 +189,13 @@ class Flow(SharedNames, Values):
         """Return whether a file binds a name to a GPU's number, or defines a function that returns one."""
         if name not in self._numbers:
             self._numbers[name] = any(
-                Kind.INDEX.name in _kinds(facts, binding, "", called=file.defines(name))
+                Kind.INDEX in facts.kinds.of(value).seen or Kind.INDEX in facts.kinds.elements(value).seen
                 for file in self.mentioning(name)
                 if file.binds(name) or _may_bind(file, name, called=True)
                 for facts in [self.informed(file)]
                 if facts is not None
                 for binding in facts.tree.root.bindings.get(name, ())
+                for value in _values(facts, binding, called=file.defines(name))
             )
         return self._numbers[name]
 
@@ -341,24 +342,25 @@ def _may_bind(file: ProjectFile, name: str, *, called: bool) -> bool:
 
 def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterator[str]:
     """Yield the names of the kinds of a part of what a name of a module is bound to, or returns."""
-    if not called:
-        values = [binding.value] if binding.value is not None else []
-    elif isinstance(binding.node, Function) and not binding.node.decorator_list:
-        values, generates = facts.once(results, facts.tree.scopes[binding.node])
-        values = [] if generates else [facts.value(value) or value for value in values] if part else values
-    else:
-        values = []
-    if not values:
-        return
-    if not part:
-        for value in values:
+    for value in _values(facts, binding, called=called):
+        if not part:
             yield from _names(facts.kinds.of(value))
-        return
-    for value in values:
-        piece = field_of(facts, value, part)
+            continue
+        made = (facts.value(value) or value) if called else value
+        piece = field_of(facts, made, part)
         yield from _names(facts.kinds.of(piece)) if piece is not None else (UNKNOWN,)
-        if isinstance(value, ast.Call) and not _is_fixed(facts, value):
+        if isinstance(made, ast.Call) and not _is_fixed(facts, made):
             yield UNKNOWN
+
+
+def _values(facts: Facts, binding: Binding, *, called: bool) -> list[ast.expr]:
+    """Return what a name of a module is bound to, or what a function of the name returns."""
+    if not called:
+        return [binding.value] if binding.value is not None else []
+    if not isinstance(binding.node, Function) or binding.node.decorator_list:
+        return []
+    values, generates = facts.once(results, facts.tree.scopes[binding.node])
+    return [] if generates else list(values)
 
 
 def _is_fixed(facts: Facts, call: ast.Call) -> bool:
