@@ -257,18 +257,12 @@ def _model_of(facts: Facts, node: ast.expr) -> str | None:
             owner = path_of(value)
             return None if owner == "self" else owner
         case ast.Name():
-            loops = [
-                binding.node
-                for binding in facts.bindings(node)
-                if isinstance(binding.node, (ast.For, ast.comprehension))
-            ]
-            pairs = [pair for loop in loops for pair in element_pairs(loop.target, loop.iter)]
-            names = (
-                pair
-                for pair in pairs
-                if any(isinstance(each, ast.Name) and each.id == node.id for each in walk(pair[0]))
-            )
-            return next((_iterated(facts, iterated) for _, iterated in names), None)
+            bindings = facts.bindings(node)
+            loop = bindings[0].node if len(bindings) == 1 else None
+            if isinstance(loop, (ast.For, ast.comprehension)):
+                for target, iterated in element_pairs(loop.target, loop.iter):
+                    if any(isinstance(each, ast.Name) and each.id == node.id for each in walk(target)):
+                        return _iterated(facts, iterated)
         case ast.Subscript(value=ast.Call() as iterated) | (ast.Call() as iterated):
             return _iterated(facts, iterated) if last_name(iterated.func) in _ITERATING else None
     return None
