@@ -297,26 +297,12 @@ WERE_WRONG = {
         q7 = getattr(torch, "cuda") if True else None
         q7.synchronize()
     """,
-    "a class of torch that a pattern binds": """
-        import torch
-        match torch.cuda.Event:
-            case q7:
-                event = q7(enable_timing=True)
-    """,
     "a scaler that a pattern binds": """
         import torch
         match torch.cuda.amp.GradScaler():
             case q7:
                 pass
         print(q7.state_dict()["scale"] > 0)
-    """,
-    "the module of a wrapper, under a condition that says nothing about it": """
-        import torch
-        if __name__ == "__main__":
-            net = torch.nn.Linear(2, 2)
-            if torch.cuda.device_count() > 1:
-                net = torch.nn.DataParallel(net)
-            print(net.module.weight.shape)
     """,
     "a class whose name another class with its own cuda has": """
         import torch

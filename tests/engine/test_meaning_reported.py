@@ -46,22 +46,6 @@ PROGRAMS = {
         stream = {'k': 3 % torch.cuda.device_count()}['k']
         print(torch.ones(1).cuda(stream), stream + 1)
     """,
-    "the module of a wrapper": """
-        import torch as th
-
-        def use_cuda():
-            a74 = th.nn.Linear(2, 2).cuda()
-            if th.cuda.device_count() > 1:
-                a74 = th.nn.DataParallel(a74)
-            print(a74.module.weight)
-        use_cuda()
-    """,
-    "a value that is false without CUDA": """
-        import torch as th
-        stream = [th.ones(3)]
-        *_, f5 = (1, 2, th.cuda.is_available() and stream[0].cuda())
-        print(str(f5.device), f5.tolist())
-    """,
     "the number of a property": """
         import torch as th
         class Z77:
@@ -134,20 +118,6 @@ PROGRAMS = {
             undefined.cuda()
         except NameError:
             print('no name')
-    """,
-    "a number among options": """
-        import torch as torch
-        f65 = max(0, -1)
-        cuda = dict(device=f65)
-        print(torch.ones(2, **cuda))
-    """,
-    "a number among options that are unpacked at once": """
-        import torch, math
-        match __import__('types').SimpleNamespace(k=torch.randn(2, 2)):
-            case object(k=out):
-                match out.to(**dict(device=int('1'))):
-                    case use_cuda:
-                        pass
     """,
     "a number that a pattern takes out": """
         import torch as torch
@@ -419,19 +389,6 @@ PROGRAMS = {
         a += 1
         print(a.tolist(), q.tolist())
     """,
-    "the type of a captured tensor": """
-        import torch
-        match {'k': torch.ones(2).cuda()}:
-            case {'k': b55}:
-                pass
-        if not isinstance(b55, torch.cuda.FloatTensor):
-            print(0)
-    """,
-    "a method by its name, behind a question": """
-        import torch
-        devices = [(lambda out: torch.cuda.is_available() and getattr(out, 'cuda')())(torch.randn(2, 2))]
-        print(devices[0])
-    """,
     "a device of a name, by another name of a function": """
         import torch
         def run(dev):
@@ -514,39 +471,6 @@ PROGRAMS = {
         z88 = (lambda w: w)({True: 'cuda', False: 'cpu'}[use_cuda.cuda])
         w98 = torch.ones(2).cuda() if use_cuda.cuda else torch.ones(2)
         print(w98, w98.to(z88).device)
-    """,
-    "the type of a tensor that a decorated function returns": """
-        import torch
-        @lambda f: f()
-        def labels():
-            return torch.ones(2).cuda()
-        if labels.type() == 'torch.cuda.FloatTensor':
-            pass
-        else:
-            print(0)
-        @(lambda make: make())
-        def weights():
-            return torch.ones(2).cuda()
-        if weights.type() == torch.cuda.FloatTensor or isinstance(weights, torch.cuda.FloatTensor):
-            pass
-        else:
-            print(1)
-    """,
-    "options with the number of a GPU in a list": """
-        import random
-        import torch
-        def p70():
-            for number in [[0, 1][0]]:
-                first = next(iter([dict(device=number)]))
-                print(torch.ones(2, **first))
-                second = list(({"device": number},))[0]
-                print(torch.ones(2, **second))
-                third = random.choice([{"device": number}])
-                print(torch.ones(2, **third))
-                stack = [dict(device=number)]
-                print(torch.ones(2, **stack.pop()))
-                print(torch.ones(2, **max([dict(device=number)], key=len)))
-        p70()
     """,
     "a device that a check compares with an unknown name": """
         import os
@@ -684,11 +608,6 @@ PROGRAMS = {
             with torch.autocast(torch.device(where).type):
                 print(torch.ones(1, device=where).sum())
         use()
-    """,
-    "the name of no accelerator": """
-        import torch
-        where = torch.accelerator.current_accelerator()
-        print(torch.ones(1).to(f'{where}:0'))
     """,
     "the name of a device that gets a number, in an object": """
         import torch

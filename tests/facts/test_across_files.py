@@ -309,25 +309,6 @@ REPORTED = {
                 return model(batch.to(where))
         """,
     },
-    "a part of torch that a function of another file returns": {
-        "clean.py": """
-            import torch
-            import kinds
-
-            def clean():
-                kinds.part().empty_cache()
-        """,
-        "kinds.py": """
-            import torch
-
-            def part():
-                name = "cuda" if torch.cuda.is_available() else "cpu"
-                try:
-                    return getattr(torch, name)
-                except AttributeError:
-                    return torch.cuda
-        """,
-    },
     "a rank, beside what another file passes": {
         "put.py": """
             import torch
