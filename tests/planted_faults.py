@@ -156,7 +156,7 @@ FAULTS = {
     ),
     "makes or removes files": Planted("configurations", "devicefix.files.write.write_each", adds_a_file),
     "an action breaks a document": Planted("messages", "devicefix.server.text.Text.edits", breaks_the_code),
-    "the server no longer works": Planted("messages", "devicefix.server.actions.diagnostics", finds_nothing),
+    "the server no longer works": Planted("messages", "devicefix.server.actions.actions", finds_nothing),
 }
 
 

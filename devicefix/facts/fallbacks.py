@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from weakref import proxy
 
-from devicefix.facts.flow.order import own_nodes
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, TRIES, Refusals, continues, may_catch, suppresses
 from devicefix.facts.scopes import FUNCTIONS, dotted
@@ -58,6 +57,7 @@ class Fallbacks:
             word in facts.source.text for word in ("except", "suppress", "raises", "assertRaises")
         )
         self._known: dict[tuple[ast.AST, str | None], Fallback | None] = {}
+        self._of_blocks: dict[tuple[ast.AST, tuple[str, ...]], Fallback | None] = {}
 
     def of(self, node: ast.AST, error: str | None = None) -> Fallback | None:
         """Return the handler that serves a machine without CUDA if a node fails there, None if there is none.
@@ -112,13 +112,19 @@ class Fallbacks:
         return isinstance(node, (*FUNCTIONS, ast.ClassDef))
 
     def _of_parent(self, child: ast.AST, parent: ast.AST, errors: tuple[str, ...]) -> Fallback | None:
-        match parent:
-            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body) if child in body:
-                probes = any(map(suppresses, items)) and _Block(self._facts, body).is_probe(continues=False)
-                return Fallback(parent.lineno, certain=False) if probes else None
-        if isinstance(parent, TRIES) and child in parent.body:
-            return self._of_try(parent, errors)
-        return None
+        if not isinstance(parent, (*TRIES, ast.With, ast.AsyncWith)) or child not in parent.body:
+            return None
+        key = parent, errors
+        if key not in self._of_blocks:
+            self._of_blocks[key] = self._of_block(parent, errors)
+        return self._of_blocks[key]
+
+    def _of_block(self, node: ast.Try | ast.With | ast.AsyncWith, errors: tuple[str, ...]) -> Fallback | None:
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            suppressed = any(map(suppresses, node.items))
+            probes = suppressed and _Block(self._facts, node.body).is_probe(continues=False)
+            return Fallback(node.lineno, certain=False) if probes else None
+        return self._of_try(node, errors)
 
     def _of_try(self, node: ast.Try, errors: Sequence[str]) -> Fallback | None:
         block = [*node.body, *node.orelse]
@@ -287,15 +293,22 @@ def _names_cpu(value: ast.expr) -> bool:
 
 
 def _results(block: Iterable[ast.stmt]) -> set[str]:
-    """Return the paths and names that a block binds, and `return` if it returns."""
+    """Return the paths that a block assigns, and `return` if it returns."""
     found: set[str] = set()
-    for node in (each for statement in block for each in own_nodes(statement)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif isinstance(node, ast.Return):
-            found.add("return")
-        elif isinstance(getattr(node, "ctx", None), ast.Store) and not isinstance(
-            node, (ast.Tuple, ast.List)
-        ):
-            found.add(ast.unparse(node))
+    for statement in block:
+        match statement:
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+                    found |= {dotted(part) or ast.unparse(part) for part in parts}
+            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+                found.add(dotted(target) or ast.unparse(target))
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Return():
+                found.add("return")
+            case ast.If(body=body, orelse=orelse):
+                found |= _results([*body, *orelse])
+            case ast.With(body=body) | ast.For(body=body) | ast.While(body=body):
+                found |= _results(body)
     return found

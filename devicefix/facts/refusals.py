@@ -106,11 +106,16 @@ class Refusals:
         """
         return [
             handler
-            for child, parent in self._in_function(node)
+            for child, parent in (self._in_function(node) if self._tries else ())
             if isinstance(parent, TRIES) and child in parent.body
             for handler in parent.handlers
             if may_catch(handler, error)
         ]
+
+    @cached_property
+    def _tries(self) -> bool:
+        """Return whether the module handles any error."""
+        return any(True for _ in self.facts.tree.of_kind(*TRIES))
 
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
         """Return whether an error leads to other code of the same function: that is the path of the CPU."""

@@ -3,10 +3,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import Kind
-from devicefix.model import Finding
+from devicefix.model import Finding, Fix
+from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.torch_facts import CPU_LACKS
+from devicefix.rules.shared.torch_facts import CPU_LACKS, OF_MEMORY
+
+_NEEDS_ANOTHER = "because a CPU needs another call in its place"
+_TWICE = "the check evaluates the module a second time"
 
 
 class DeviceNamespace(Rule):
@@ -33,7 +38,10 @@ class DeviceNamespace(Rule):
     ```
 
     ## Fix safety
-    There is no fix: how to replace such a call on a CPU depends on the program.
+    The fix is safe for statements that only manage GPU memory: the program then calls the function only if the module
+    has it. However, the fix is unsafe if the program gets the module from a function that may have other effects,
+    because the program then calls that function twice. Calls to other functions are reported without a fix: how to
+    replace them on a CPU depends on the program.
     """
 
     code = "DF421"
@@ -51,6 +59,14 @@ class DeviceNamespace(Rule):
                 def clean(device):
                     torch.get_device_module(device).empty_cache()
             """,
+            after="""
+                import torch
+
+
+                def clean(device):
+                    if hasattr(torch.get_device_module(device), "empty_cache"):
+                        torch.get_device_module(device).empty_cache()
+            """,
         ),
         Example(
             "an attribute of torch by the type of a device",
@@ -61,6 +77,15 @@ class DeviceNamespace(Rule):
                 class Pipe:
                     def clean(self):
                         getattr(torch, self.device_type).empty_cache()
+            """,
+            after="""
+                import torch
+
+
+                class Pipe:
+                    def clean(self):
+                        if hasattr(getattr(torch, self.device_type), "empty_cache"):
+                            getattr(torch, self.device_type).empty_cache()
             """,
         ),
         Example(
@@ -132,7 +157,8 @@ class DeviceNamespace(Rule):
             case ast.Attribute(value=part, attr=name) if name in CPU_LACKS and self._is_part(part):
                 if not self._copes(node):
                     message = f"this may be `torch.cpu`, which has no `{name}`; check for the function first"
-                    yield self.finding(node, message)
+                    unless = "because its result is used" if name in OF_MEMORY else _NEEDS_ANOTHER
+                    yield self.finding(node, message, self._fix(node, part, name), unless)
 
     def _is_part(self, node: ast.expr) -> bool:
         """Return whether an expression, or the value of a variable, is the part of torch for some device."""
@@ -147,6 +173,18 @@ class DeviceNamespace(Rule):
         return not kinds or not (
             isinstance(kinds[0], ast.Constant) or self.facts.kinds.of(kinds[0]).are({Kind.CUDA})
         )
+
+    def _fix(self, call: ast.Call, part: ast.expr, name: str) -> Fix | None:
+        """Return a fix that asks for the function, None if its value is used or a CPU needs another call."""
+        statement = self.facts.tree.parents[call]
+        if name not in OF_MEMORY or not isinstance(statement, ast.Expr):
+            return None
+        if not self.context.has_builtin(call, "hasattr"):
+            return None
+        code = self.context.source.code(part)
+        quoted = self.context.source.quoted(f'"{name}"', code)
+        edit = blocks.put_under_guard(self.facts, statement, f"hasattr({code}, {quoted})")
+        return Fix((edit,), _TWICE if has_effects(self.facts, part) else "")
 
     def _copes(self, call: ast.Call) -> bool:
         """Return whether a call is only reached where it may work, or its error is handled."""

@@ -760,11 +760,9 @@ def test_random_draws_are_recorded_with_their_lines(tmp_path: Path) -> None:
     ]
     assert {Path(e["file"]).name for e in ran.of("draw")} == {"program.py"}
     assert [number for e in ran.of("drawn") for number in e["numbers"]] == [0, 1, 2, 3, 3, 4]
-    assert [e["count"] for e in ran.of("draws")] == [6]
 
     moved = simulated(tmp_path, DRAWS.format(noise="torch.randn(3, device='cuda')"))
     assert [e["device"] for e in moved.of("draw")][-1] == "cuda:0"
-    assert moved.of("draws")[0]["digest"] != ran.of("draws")[0]["digest"]
     assert moved.output == ran.output  # all use the generator of the CPU
 
     plain = run_program(tmp_path, program.replace(".cuda()", ""), machine="cuda", copies=False)

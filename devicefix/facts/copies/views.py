@@ -176,21 +176,24 @@ def _parameters_of(model: str) -> Place:
 
 def contents(value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
     """Yield the expressions whose values are kept where `value` is kept, and whether in a collection."""
-    match value:
-        case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
-            yield from (*contents(one), *contents(other))
-        case ast.GeneratorExp():
-            return  # it has not run yet
-        case ast.Call(func=function) if not collects(function):
-            yield value, False
-        case _:
-            parts = elements_of(value)
-            if parts is None and isinstance(value, ast.Call):
-                parts = value.args
-            if parts is None:
-                yield value, False
-            else:
-                yield from ((each, True) for part in parts for each, _ in contents(part))
+    todo = [(value, False)]
+    while todo:
+        each, contained = todo.pop()
+        match each:
+            case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
+                todo += [(other, contained), (one, contained)]
+            case ast.GeneratorExp():
+                continue  # it has not run yet
+            case ast.Call(func=function) if not collects(function):
+                yield each, contained
+            case _:
+                parts = elements_of(each)
+                if parts is None and isinstance(each, ast.Call):
+                    parts = each.args
+                if parts is None:
+                    yield each, contained
+                else:
+                    todo += [(part, True) for part in reversed(parts)]
 
 
 def root(path: str) -> str:

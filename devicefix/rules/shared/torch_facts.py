@@ -27,6 +27,11 @@ CPU_LACKS = frozenset({
     "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats", "seed", "seed_all",
     "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "utilization",
 })  # fmt: skip
+# Those of them that only concern the memory of a GPU, and return nothing.
+OF_MEMORY = frozenset({
+    "empty_cache", "ipc_collect", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
+    "reset_max_memory_cached", "reset_peak_memory_stats", "set_per_process_memory_fraction",
+})  # fmt: skip
 # How much memory of a GPU is used: 0 without CUDA.
 MEMORY_FIGURES = tuple(
     f"torch.cuda.{prefix}{peak}memory_{what}"
