@@ -9,7 +9,8 @@ in place, and `search` the changes between a copy and a use. What these don't fo
 one method to another and the elements of lists, `devicefix verify` sees when it runs the program.
 """
 
-from devicefix.facts.copies.search import Held, held_copies
+from devicefix.facts.copies.held import Held
+from devicefix.facts.copies.search import held_copies
 from devicefix.facts.copies.views import Place
 
 __all__ = ["Held", "Place", "held_copies"]

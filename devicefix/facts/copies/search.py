@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import islice
 
 from devicefix.facts.copies.changes import Changes, everything
+from devicefix.facts.copies.held import Held
 from devicefix.facts.copies.leaves import is_parameter
 from devicefix.facts.copies.views import (
     Copy,
@@ -39,29 +40,6 @@ _FAR = 2000  # points: where more lie between a copy and its change, it is not r
 _FILLS = {"copy_", "zero_", "fill_"}
 
 Clash = tuple[ast.AST | None, int | None]  # a change, and the line of a use after it; None: out of sight
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """A copy that is kept.
-
-    Attributes:
-        call: the call that copies on a GPU and not on a CPU.
-        outer: the expression around it that is a view of it, such as `x.cpu().numpy()`.
-        source: what is copied.
-        holder: what keeps the copy.
-        change: where the source is changed in place, None where it happens out of sight.
-        use: the line of a use behind the change, None for a use out of sight.
-        reverse: whether it is the copy that is changed, and the source that is used after that.
-    """
-
-    call: ast.Call
-    outer: ast.expr
-    source: Place
-    holder: str
-    change: ast.AST | None
-    use: int | None
-    reverse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
