@@ -237,7 +237,7 @@ class Context:
     def without_import(self, name: str, *gone: ast.AST) -> tuple[Edit, ...]:
         """Return the edits that remove the import of a name that a fix leaves unused.
 
-                Add them to the edits of the fix that removes the last use. There are none if the name is used
+        Add them to the edits of the fix that removes the last use. There are none if the name is used
         elsewhere, or if the module is an `__init__.py`, whose imports other modules may use.
 
         Args:

@@ -20,7 +20,8 @@ _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".device.index",
 )  # fmt: skip
-# Comments and strings. Quotes inside of f-strings, as Python 3.12 allows them, come in pairs on a line.
+# Comments, whose quotes begin no string, and strings. Quotes inside of f-strings, as Python 3.12 allows them,
+# come in pairs on a line.
 _ASIDE = re.compile(
     rb"""
     \#[^\n]*
@@ -68,7 +69,7 @@ _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
 _FLASH = re.compile(rb"[\"'](?<![=!]=[ (][\"'])flash_attention_")  # a comparison chooses no kernel
 _BUFFER = re.compile(rb"register_buffer\s*\([^=]{0,300}?Parameter\(")
 _ACCELERATOR = re.compile(rb"\.accelerator\.(?<!\bself\.accelerator\.)")  # of torch, by whatever name
-_OF_CODE = (b"f", b"F", b"t", b"T")  # what is before the quotation marks of a string that holds code
+_OF_CODE = (b"f", b"t", b"fr", b"tr")  # the prefixes of a string that holds code
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
 _LOAD_IMPORTED = re.compile(
     rb"torch(?<=\btorch)\b[^\n]{0,200}\bimport\b(?:\s*\([^)]{0,2000}|[^\n]{0,1000})\bload"
@@ -90,9 +91,9 @@ def code_of(data: bytes) -> bytes:
     """Return the bytes of a file without texts in triple quotation marks, such as docstrings."""
 
     def kept(found: re.Match[bytes]) -> bytes:
-        part, before = found[0], data[found.start() - 1 : found.start()]
-        is_long = part.startswith((b'"""', b"'''")) and before not in _OF_CODE
-        return b"" if is_long else part
+        part, prefix = found[0], data[max(0, found.start() - 2) : found.start()].lower()
+        is_text = part.startswith((b'"""', b"'''")) and not prefix.endswith(_OF_CODE)
+        return b"" if is_text else part
 
     return _ASIDE.sub(kept, data)
 

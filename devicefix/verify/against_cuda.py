@@ -62,7 +62,6 @@ class CudaComparison:
         program: the rewritten program.
         folder: the folder for the runs' own files.
         tick: called regularly with the name of the run and its seconds so far.
-
     """
 
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:

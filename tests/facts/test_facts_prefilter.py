@@ -44,6 +44,8 @@ from devicefix.rules.shared.library_facts import LIBRARIES
         ('torch\n"""Call x.cuda()."""', False),
         ("torch\nx = '''a \\\\\\''' x.cuda()'''", False),
         ('torch\nx = f"""{y.cuda()}"""', True),
+        ('torch\nx = fR"""{y.cuda()}"""', True),
+        ('torch\nx = Rf"""{y.cuda()}"""', True),
         ('torch\nx = \'"""\'\ny.cuda()\nz = \'"""\'', True),
         ("torch kind == 'flash_attention_2'", False),
         ("torch f(kind='flash_attention_2')", True),
