@@ -186,16 +186,6 @@ def _request(request: Request) -> str:
 
 def _hazard(hazard: CopyHazard) -> str:
     where = f"at {place(hazard.changed)}" if hazard.changed else "later"
-    if hazard.what == "parameter":
-        return (
-            f"{place(hazard.moved)} `{hazard.move}` returns the parameter itself on a CPU, but a plain "
-            f"tensor on CUDA, where the module that receives it {where} has one parameter fewer"
-        )
-    if hazard.what == "leaf":
-        return (
-            f"{place(hazard.moved)} `{hazard.move}` returns the tensor itself on a CPU, but a tensor "
-            f"computed from it on CUDA: {where}, the program needs a leaf with its own gradient"
-        )
     return (
         f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; "
         f"the shared {hazard.what} is changed {where} while both objects are in use"

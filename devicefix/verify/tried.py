@@ -140,15 +140,8 @@ def copy(hazard: CopyHazard, *more: str) -> Explanation:
         *more: further evidence.
     """
     at = shown(hazard.moved)
-    if hazard.what == "parameter":
-        evidence = f"{at} moves a parameter, and the result is a parameter only on a CPU"
-        advice = "create the parameter from the moved tensor: `nn.Parameter(x.to(device))`"
-    elif hazard.what == "leaf":
-        evidence = f"{at} moves a tensor that requires a gradient, and the result is a leaf only on a CPU"
-        advice = "make the result of the move require a gradient: `x.to(device).requires_grad_()`"
-    else:
-        evidence = f"{at} shares memory on a CPU, and the program later changes that memory"
-        advice = f"add `.clone()` after `{hazard.move}`, or `.copy()` if the result is a NumPy array"
+    evidence = f"{at} shares memory on a CPU, and the program later changes that memory"
+    advice = f"add `.clone()` after `{hazard.move}`, or `.copy()` if the result is a NumPy array"
     return Explanation(Cause.COPY, advice, (*more, evidence))
 
 

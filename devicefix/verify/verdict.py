@@ -64,7 +64,7 @@ class CopyHazard:
     """Memory that CUDA would have copied, and that changed while both sides were in use.
 
     Attributes:
-        what: what shares the memory: "tensor", "numpy view", "numpy buffer", "parameter" or "leaf".
+        what: what shares the memory: "tensor", "numpy view" or "numpy buffer".
         move: the call that copies on CUDA.
         moved: the line of that call.
         changed: the line that changes one side, or None if it is unknown.
@@ -217,7 +217,7 @@ def _verdict(run: Run, ended: Ended) -> tuple[Verdict, str]:
     if any(request.library is None for request in run.requests):
         return Verdict.FAIL, "the program still requests CUDA"
     if run.copies:
-        return Verdict.FAIL, _copied(run.copies)
+        return Verdict.FAIL, "copy hazard: memory that CUDA would copy is shared and changed on a CPU"
     if run.limit:
         return Verdict.STOPPED, "the run reached the limit on optimizer steps without an error"
     return Verdict.PASS, ""
@@ -227,12 +227,6 @@ def _unwatched(ended: Ended) -> str:
     if ended.status == NOT_FOUND and os.name == "posix":
         return "the command was not found"
     return _UNWATCHED
-
-
-def _copied(hazards: list[CopyHazard]) -> str:
-    if all(hazard.what in ("leaf", "parameter") for hazard in hazards):
-        return f"copy hazard: a moved tensor stays a {hazards[0].what} only on a CPU"
-    return "copy hazard: memory that CUDA would copy is shared and changed on a CPU"
 
 
 def ended_by(status: int) -> str:

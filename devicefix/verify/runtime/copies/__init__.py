@@ -24,8 +24,8 @@ from devicefix.verify.runtime.site import Sites
 def install(_: Plan, events: Events, sites: Sites) -> None:
     """Watch this process until it ends.
 
-    Each hazard is recorded once as an event "copy", with `what` ("tensor", "numpy view", "numpy buffer",
-    "parameter" or "leaf"), `moved` and `changed` (file and line; `changed` is None if unknown) and `move`.
+    Each hazard is recorded once as an event "copy", with `what` ("tensor", "numpy view" or "numpy buffer"),
+    `moved` and `changed` (file and line; `changed` is None if unknown) and `move`.
     An error in the watch itself is recorded as "trouble".
 
     Args:
@@ -41,20 +41,13 @@ def install(_: Plan, events: Events, sites: Sites) -> None:
     after_fork(watch.ledger.clear)  # the parent reports its hazards
     threading.Thread._bootstrap_inner = in_threads(watch)  # type: ignore[attr-defined]
     watch.__enter__()  # type: ignore[no-untyped-call]
-    watch.measure()
 
 
 def _hook_what_modes_do_not_see(watch: Watch) -> None:
-    """Patch `torch.from_numpy`, subclasses, parameters and custom autograd functions, which a mode misses."""
+    """Patch `torch.from_numpy`, subclasses and custom autograd functions, which a mode misses."""
 
     def derived(result: Any, _: Any, data: Any = None, *__: Any, **___: Any) -> None:
         watch.derived(data, result)
-
-    def registered(_: None, *args: Any, **kwargs: Any) -> None:
-        watch.registered(kwargs.get("param", args[-1]))
-
-    def optimized(_: None, *args: Any, **kwargs: Any) -> None:
-        watch.optimized(kwargs.get("param_group", args[-1])["params"])
 
     tensor: Any = torch.Tensor
     _after(torch, "from_numpy", lambda made, array: watch.wrapped(array, made))
@@ -63,8 +56,6 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
     for owner in (torch.nn.Parameter, torch.autograd.Variable):
         make: Any = owner.__new__
         owner.__new__ = staticmethod(_noting(make, derived))  # type: ignore[method-assign]
-    _after(torch.nn.Module, "register_parameter", registered)
-    _after(torch.optim.Optimizer, "add_param_group", optimized)
     apply = torch.autograd.Function.__dict__["apply"]  # a class method, in C since torch 2.14
 
     def watched_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -92,7 +83,7 @@ def _hook_swaps(watch: Watch) -> None:
     swap: Any = getattr(torch.utils, "swap_tensors", None)  # since torch 2.3
 
     def watched_swap(t1: torch.Tensor, t2: torch.Tensor) -> None:
-        watch.exchange(t1, t2, lambda: swap(t1, t2))
+        watch.ledger.exchange(t1, t2, lambda: swap(t1, t2))
 
     if swap is not None:
         torch.utils.swap_tensors = watched_swap

@@ -76,7 +76,6 @@ class Module:
         self._calls: dict[int, list[ast.Call]] = defaultdict(list)
         self._functions: dict[tuple[str, int], tuple[ast.arguments, Scope]] = {}
         self._scopes: dict[ast.Call, Scope] = {}
-        self._targets: dict[ast.Call, str] = {}
         self._attributes: dict[str, list[ast.expr]] = defaultdict(list)
         try:
             tree = ast.parse("".join(linecache.getlines(file)))
@@ -93,8 +92,6 @@ class Module:
                 for line in range(child.lineno, (child.end_lineno or child.lineno) + 1):
                     self._calls[line].append(child)
             elif isinstance(child, ast.Assign):
-                if len(child.targets) == 1 and isinstance(child.value, ast.Call):
-                    self._targets[child.value] = ast.unparse(child.targets[0])
                 for target in child.targets:
                     values = scope.values if isinstance(target, ast.Name) else self._attributes
                     values[ast.unparse(target)].append(child.value)
@@ -121,23 +118,6 @@ class Module:
         exact = [call for call in calls if _is_at(call, span)]
         meant = {self._call(call) for call in exact} - {None} or {self._call(call) for call in calls} - {None}
         return meant.pop() if len(meant) == 1 else None
-
-    def moved_alone(self, line: int, span: Span | None, method: str) -> bool | None:
-        """Return whether a move replaces a variable by its result; see the function of this name.
-
-        Args:
-            line: the line number, from 1.
-            span: the position of the move, or None if it is unknown.
-            method: the name of its method.
-        """
-        calls = [c for c in self._calls.get(line, []) if getattr(c.func, "attr", "") == method]
-        found = [call for call in calls if _is_at(call, span)] or calls
-        if len(found) != 1 or not isinstance(found[0].func, ast.Attribute):
-            return None
-        source, target = found[0].func.value, self._targets.get(found[0])
-        if isinstance(source, ast.Call):
-            return False
-        return True if isinstance(source, ast.Name) and source.id == target else None
 
     def passed(self, line: int, code: CodeType, name: str) -> str | Named:
         """Return the device that a call passes as a parameter.
@@ -269,34 +249,11 @@ def meant(frame: FrameType) -> tuple[str | None, FrameType]:
     return ACCELERATOR, frame
 
 
-def moved_alone(frame: FrameType, method: str) -> bool | None:
-    """Return whether the running move of a frame replaces a variable by its result.
-
-    Args:
-        frame: the frame that calls the move.
-        method: the name of its method.
-
-    Returns:
-        True for `x = x.cuda()`, False for `f().cuda()`, whose source has no name; None for other moves.
-    """
-    return _moved_alone(frame.f_code, frame.f_lineno, frame.f_lasti, method)
-
-
-@lru_cache(maxsize=4096)
-def _moved_alone(code: CodeType, line: int, instruction: int, method: str) -> bool | None:
-    return _module(code.co_filename).moved_alone(*_place(code, line, instruction), method)
-
-
 @lru_cache(maxsize=4096)
 def _at(code: CodeType, line: int, instruction: int) -> str | Named | None:
     """Return the device that the call at an instruction means."""
-    return _module(code.co_filename).at(*_place(code, line, instruction))
-
-
-def _place(code: CodeType, line: int, instruction: int) -> tuple[int, Span | None]:
-    """Return the line of an instruction, and its span if it is known."""
     span = None
     if sys.version_info >= (3, 11):
         span = next(islice(code.co_positions(), instruction // 2, None), None)
         line = (span and span[0]) or line
-    return line, span
+    return _module(code.co_filename).at(line, span)

@@ -12,7 +12,6 @@ import torch
 from devicefix.verify.runtime.copies.arrays import shown_by
 from devicefix.verify.runtime.copies.functions import name_of
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, meant
-from devicefix.verify.runtime.copies.leaves import Leaves
 from devicefix.verify.runtime.copies.ledger import Ledger
 from devicefix.verify.runtime.copies.memory import Move, address_of, watchable
 from devicefix.verify.runtime.site import Sites
@@ -29,20 +28,16 @@ class Moves:
 
     Args:
         ledger: the record of replicas.
-        leaves: the leaves that are moved.
         sites: finds the program's own lines.
 
     Attributes:
-        references: the references to the tensor during the last move.
         pending: a move whose result must stay the same object: the id of the tensor, the line of the move,
             the sides that it moves between, and the move. See `chained`.
     """
 
-    def __init__(self, ledger: Ledger, leaves: Leaves, sites: Sites) -> None:
+    def __init__(self, ledger: Ledger, sites: Sites) -> None:
         self._ledger = ledger
-        self._leaves = leaves
         self._sites = sites
-        self.references = 0
         self.pending: tuple[int, tuple[str, int], str, str, Move] | None = None
         self._asked = (("", 0), HOST)
 
@@ -52,7 +47,6 @@ class Moves:
 
     def moved(self, func: Callable[..., Any], args: Arguments, kwargs: Options, result: Any) -> Any:
         """Record a move, and return its result: a new object where CUDA would have created one."""
-        self.references = sys.getrefcount(args[0]) if args else 0
         name = name_of(func)
         source = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if not isinstance(result, torch.Tensor) or torch._C._get_tracing_state() is not None:
@@ -109,8 +103,6 @@ class Moves:
         self, tensor: torch.Tensor, here: str, there: str, move: Move, frame: FrameType | None
     ) -> None:
         """Record a move whose result must stay the same object, since another one would change the graph."""
-        if tensor.is_leaf and torch.is_grad_enabled():
-            self._leaves.move(tensor, self.references, move, frame)
         self.pending = (id(tensor), _line_of(frame), here, there, move)
         if there == ACCELERATOR or not tensor.is_leaf:
             self._ledger.set_side(tensor, there)

@@ -50,11 +50,11 @@ class Reports:
         """Record a copy hazard, unless it has been recorded already.
 
         Args:
-            what: "tensor", "numpy view", "numpy buffer", "parameter" or "leaf".
+            what: "tensor", "numpy view" or "numpy buffer".
             move: the call that copies on CUDA.
             changed: the line that changes one side, or None if it is unknown.
         """
-        key = (what in ("parameter", "leaf"), move.site, changed)
+        key = (move.site, changed)
         if key not in self._reported:
             self._reported.add(key)
             self._events.emit(

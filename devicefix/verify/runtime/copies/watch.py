@@ -22,7 +22,6 @@ from devicefix.verify.runtime.copies.functions import (
     targets_of,
 )
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST
-from devicefix.verify.runtime.copies.leaves import Leaves, measure
 from devicefix.verify.runtime.copies.ledger import Ledger
 from devicefix.verify.runtime.copies.memory import (
     Memory,
@@ -70,9 +69,7 @@ class Watch(TorchFunctionMode):
         self._tags = self.ledger.tags
         self._memories = self.ledger.memories
         self._forget = self.ledger.forget
-        self.leaves = Leaves(self.ledger.reports, sites)
-        self._leaves = self.leaves.moved
-        self._moves = Moves(self.ledger, self.leaves, sites)
+        self._moves = Moves(self.ledger, sites)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Arguments = (), kwargs: Options | None = None
@@ -83,8 +80,6 @@ class Watch(TorchFunctionMode):
             kind = KNOWN[func]
         except (KeyError, TypeError):  # not known, or not hashable
             kind = kind_of(func)
-        if self._leaves and args and id(args[0]) in self._leaves and not _is_torch(sys._getframe(1)):
-            self.guarded(self.leaves.ask, func, args[0])
         if kind is _ASKS:
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = kwargs or _NONE
@@ -136,26 +131,6 @@ class Watch(TorchFunctionMode):
         """Record the creation of a parameter, or of an object of another class, from a tensor."""
         if isinstance(result, torch.Tensor) and result is not data:
             self.guarded(self.ledger.derived, data, result)
-
-    def exchange(self, one: torch.Tensor, other: torch.Tensor, swap: Callable[[], None]) -> None:
-        """Run a function that swaps two tensor objects, as `Ledger.exchange`."""
-        for tensor in (one, other):
-            self._leaves.pop(id(tensor), None)
-        self.ledger.exchange(one, other, swap)
-
-    def registered(self, parameter: Any) -> None:
-        """Record the registration of a parameter in a module."""
-        if self._leaves:
-            self.guarded(self.leaves.register, parameter)
-
-    def optimized(self, parameters: Iterable[Any]) -> None:
-        """Record the parameters of an optimizer."""
-        if self._leaves:
-            self.guarded(self.leaves.optimize, parameters)
-
-    def measure(self) -> None:
-        """Measure how many references there are to a moved tensor, while the mode is on."""
-        self.leaves.references = measure(lambda: self._moves.references)
 
     # Calls
 
