@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from devicefix.files.system import relative
 from devicefix.verify.compare.alignment import Unsteady, common, differences, observations, unsteady
 from devicefix.verify.compare.difference import Difference
-from devicefix.verify.compare.unmapped import Numbers, numbers, renumbered
 from devicefix.verify.compare.unreached import unreached
 from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
 from devicefix.verify.program import Program
@@ -68,7 +67,6 @@ class CudaComparison:
         self._task = task
         self._runs = Runs(task, program, folder / "compared", tick)
         self._ignored: Unsteady = {}
-        self._lines: Numbers = {}
 
     def against(self, on_cpu: Result) -> Comparison:
         """Compare the rewritten program's run on the CPU with both programs on CUDA.
@@ -86,8 +84,6 @@ class CudaComparison:
             place = f"{relative(more.file)}:{more.line}"
             found.notes.append(f"{more.count} GPUs are simulated, because {place} requests cuda:{more.index}")
         rewritten = self._run("rewritten", machine)
-        self._lines = numbers(original.events, rewritten.events)
-        rewritten, on_cpu = self._renumbered(rewritten), self._renumbered(on_cpu)
         found.observations = observations(original.events)
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self._runs.original)
@@ -201,11 +197,7 @@ class CudaComparison:
 
     def _run(self, name: str, machine: str, **options: Any) -> Result:
         """Run the rewritten program."""
-        return self._renumbered(self._runs.run(self._runs.rewritten, name, machine, **options))
-
-    def _renumbered(self, result: Result) -> Result:
-        """Return a run of the rewritten program with the original's lines for code that it makes itself."""
-        return replace(result, events=renumbered(result.events, self._lines))
+        return self._runs.run(self._runs.rewritten, name, machine, **options)
 
 
 def _uses(events: list[dict[str, Any]], device: str) -> list[Use]:

@@ -69,8 +69,6 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         f"{shown(r.place)} requests CUDA{f' with `{r.call}`' if r.call else ''}: {source(r.place)}"
         for r in requests[:SHOWN]
     ]
-    if written := [at.file for at in places if at.file in case.run.written]:
-        return _written(shown_path(written[0]), *evidence, *more)
     ties = case.ties([*places, *case.frames])
     if ties:
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, *more), ties)
@@ -104,12 +102,6 @@ def _configured(case: Case) -> list[str]:
                 for key, line, value in selected(str(file))
             ]
     return found[:SHOWN]
-
-
-def _written(file: str, *evidence: str) -> Explanation:
-    why = f"the program writes {file} while it runs, but devicefix rewrites only files that already exist"
-    advice = f"make the code that the program writes to {file} device-agnostic"
-    return Explanation(Cause.TIE, advice, (*evidence, why))
 
 
 def _library(case: Case, at: Location, name: str) -> Explanation:

@@ -90,13 +90,6 @@ def _fixes(run: Run, show_missing: bool) -> Iterator[str]:
     if not modules:
         yield _entry("fixes", "nothing to rewrite")
         return
-    yield from _fixes_run(run, show_missing)
-    written = [f"{shown_path(file)} was written and run by the program" for file in run.written]
-    yield from _section("not rewritten", written, if_empty=None)
-
-
-def _fixes_run(run: Run, show_missing: bool) -> Iterator[str]:
-    modules = run.modules
     imported = [module for module in modules if module.imported]
     others = [module for module in modules if not module.imported]
     ran, total = sum(len(module.ran) for module in imported), sum(module.lines for module in imported)

@@ -16,7 +16,6 @@ from devicefix.verify.case import Case
 from devicefix.verify.cause import Explanation
 from devicefix.verify.coverage import Total, add
 from devicefix.verify.explain import explain, explain_comparison
-from devicefix.verify.places import remember
 from devicefix.verify.program import Program, Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
 from devicefix.verify.signals import temporary_folder
@@ -79,7 +78,6 @@ def verify(
             notebook.add(task.notebook, program, resolver, folder)
         result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
         run = judge(result.ended, result.events, program)
-        remember({event["file"]: event["text"] for event in result.events if event["kind"] == "written"})
         run.ran, run.not_run = (
             [notebook.in_cells(place, program) for place in places] for places in (run.ran, run.not_run)
         )

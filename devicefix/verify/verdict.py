@@ -161,7 +161,6 @@ class Run:
         ran: the lines with fixes that ran.
         not_run: the lines with fixes that did not run, in modules that were imported.
         modules: the rewritten modules, with the lines that ran.
-        written: the modules that the program wrote during the run, and ran as they are.
         warnings: problems of the watches, and a line that ends the program during an import.
     """
 
@@ -177,7 +176,6 @@ class Run:
     ran: list[Location] = field(default_factory=list)
     not_run: list[Location] = field(default_factory=list)
     modules: list[Module] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -199,7 +197,6 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
     run.not_run = [
         Location(module.file, line) for module in run.modules if module.imported for line in module.not_run
     ]
-    run.written = list(dict.fromkeys(event["file"] for event in events if event["kind"] == "written"))
     run.warnings = _warnings(events)
     if ended.status and not ended.limit:
         run.failure = _failure(events, ended.status, program)

@@ -23,8 +23,6 @@ from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.plan import Plan, Source
 from devicefix.verify.runtime.site import Sites
 
-_LONGEST = 1_000_000  # characters of a recorded source
-
 
 class Modules:
     """Compiles the user's files.
@@ -32,15 +30,12 @@ class Modules:
     Args:
         plan: the rewritten files, and what the fixes made in them.
         events: the recorder of modules and fixes that run.
-        sites: finds the user's modules.
     """
 
-    def __init__(self, plan: Plan, events: Events, sites: Sites) -> None:
+    def __init__(self, plan: Plan, events: Events) -> None:
         self._plan = plan
         self._events = events
-        self._sites = sites
         self._compiled: set[str] = set()
-        self._started = os.stat(plan.path).st_mtime_ns
 
     def rewritten(self, path: str) -> Source | None:
         """Return the source to run instead of a file; None for one that the program has changed since."""
@@ -69,7 +64,6 @@ class Modules:
         """
         source = self.rewritten(path)
         if source is None:
-            self._note(path)
             return None
         text = self.text(source)
         tree = ast.parse(text, path)
@@ -82,21 +76,6 @@ class Modules:
             self._compiled.add(real)
             self._events.emit("module", file=real)
         return tree
-
-    def _note(self, path: str) -> None:
-        """Record the text of a file that the program has written during the run."""
-        if not self._plan.watch or path in self._compiled or not self._sites.is_project(path):
-            return
-        self._compiled.add(path)
-        try:
-            status = os.stat(path)
-            if max(status.st_mtime_ns, status.st_ctime_ns) < self._started:
-                return
-            with open(path, "rb") as file:
-                text = importlib.util.decode_source(file.read(_LONGEST))
-        except (OSError, SyntaxError, ValueError):  # Python has errors of its own for such a file
-            return
-        self._events.emit("written", file=path, text=text)
 
     def code(self, path: str) -> CodeType | None:
         """Return the code to run for a file, or None if it is not rewritten."""
@@ -116,7 +95,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> Modules:
         events: the recorder of events.
         sites: finds the user's modules.
     """
-    modules = Modules(plan, events, sites)
+    modules = Modules(plan, events)
     probes.install(modules.ran)
     _hook_loader(modules)
     _hook_run_path(modules)

@@ -25,7 +25,6 @@ from devicefix.verify.runtime import errors
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.modules import Modules
 from devicefix.verify.runtime.plan import VARIABLE, Plan
-from devicefix.verify.runtime.site import Sites
 
 CELL = "__devicefix_cell__"
 _SHOW = "__devicefix_show__"
@@ -195,7 +194,7 @@ def main() -> None:
     events = Events(plan.events, plan.watch)
     sys.excepthook = traceback.print_exception  # Python's own does not know the lines of cells
     errors.install(events)
-    Notebook(plan, Modules(plan, events, Sites(plan.roots)), module).run()
+    Notebook(plan, Modules(plan, events), module).run()
 
 
 if __name__ == "__main__":

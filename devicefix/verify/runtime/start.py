@@ -8,7 +8,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 
-from devicefix.verify.runtime import errors, modules, reading, sources
+from devicefix.verify.runtime import errors, modules, sources
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.plan import VARIABLE, Plan
@@ -29,9 +29,7 @@ def begin() -> None:
     events.emit("process", executable=sys.executable)
     sys.dont_write_bytecode = True  # a cache of rewritten code must not outlive the run
     errors.install(events)
-    made = modules.install(plan, events, sites)
-    sources.install(made)
-    reading.install(made)
+    sources.install(modules.install(plan, events, sites))
     if not plan.watch:
         return
     when_imported("torch", lambda: _with_torch(plan, events, sites))
