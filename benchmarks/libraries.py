@@ -3,7 +3,7 @@
 python benchmarks/libraries.py DIR [--only TEXT]
 
 DIR gets an environment, made if it is not there. The programs are in `libraries.toml`, the facts in
-`devicefix/rules/shared/library_facts.py`. The table has a `!` where they differ; then the exit status is 1.
+`devicefix/rules/shared/library_facts.toml`. The table has a `!` where they differ; then the exit status is 1.
 A program that can't be run says why, and where this is written. Needs a machine without CUDA.
 """
 

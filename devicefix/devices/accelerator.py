@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from devicefix.config import toml
 from devicefix.facts import Facts, dotted
 from devicefix.facts.values import cuda_literal, cuda_string, literal_index
 
@@ -32,52 +34,11 @@ class Counterpart:
     instead: str | None = None
 
 
-def _memory(name: str, instead: str) -> tuple[Counterpart, ...]:
-    # https://github.com/pytorch/pytorch/pull/152932, in https://docs.pytorch.org/docs/2.9/accelerator.html
-    return (Counterpart(f"accelerator.{name}", (2, 9), instead),)
-
-
-# By the name in torch.cuda, newest first. The sources of the versions:
-# - https://pytorch.org/docs/2.6/_modules/torch/accelerator.html has the first of them, two named `..._idx`;
-# - https://docs.pytorch.org/docs/2.7/_sources/accelerator.rst.txt has `..._index`, which replaced them;
-# - https://docs.pytorch.org/docs/2.8/_sources/accelerator.md.txt has `device_index`;
-# - https://github.com/pytorch/pytorch/pull/156812 has `get_memory_info`, reviewed after 2.9 was out;
-# - https://github.com/pytorch/pytorch/pull/140138 lets a stream be entered (2.7), and
-#   https://github.com/pytorch/pytorch/pull/176568 makes that reentrant, as torch.cuda.stream is (observed in
-#   2.13);
-# - https://pytorch.org/docs/2.3/_modules/torch/cuda/amp/grad_scaler.html: the same as
-#   torch.amp.GradScaler("cuda").
-COUNTERPARTS: dict[str, tuple[Counterpart, ...]] = {
-    "is_available": (Counterpart("accelerator.is_available", (2, 6)),),
-    "device_count": (Counterpart("accelerator.device_count", (2, 6)),),
-    "synchronize": (Counterpart("accelerator.synchronize", (2, 6)),),
-    "set_device": (
-        Counterpart("accelerator.set_device_index", (2, 7)),
-        Counterpart("accelerator.set_device_idx", (2, 6)),
-    ),
-    "current_device": (
-        Counterpart("accelerator.current_device_index", (2, 7)),
-        Counterpart("accelerator.current_device_idx", (2, 6)),
-    ),
-    "device": (Counterpart("accelerator.device_index", (2, 8)),),
-    "current_stream": (Counterpart("accelerator.current_stream", (2, 6)),),
-    "Stream": (Counterpart("Stream", (2, 6)),),
-    "Event": (Counterpart("Event", (2, 6)),),
-    "stream": (Counterpart("Stream", (2, 13)),),
-    "empty_cache": _memory("empty_cache", "None"),
-    "memory_allocated": _memory("memory_allocated", "0"),
-    "memory_reserved": _memory("memory_reserved", "0"),
-    "memory_cached": _memory("memory_reserved", "0"),
-    "max_memory_allocated": _memory("max_memory_allocated", "0"),
-    "max_memory_reserved": _memory("max_memory_reserved", "0"),
-    "max_memory_cached": _memory("max_memory_reserved", "0"),
-    "reset_peak_memory_stats": (Counterpart("accelerator.reset_peak_memory_stats", (2, 9)),),
-    "reset_max_memory_allocated": (Counterpart("accelerator.reset_peak_memory_stats", (2, 9)),),
-    "reset_max_memory_cached": (Counterpart("accelerator.reset_peak_memory_stats", (2, 9)),),
-    "reset_accumulated_memory_stats": (Counterpart("accelerator.reset_accumulated_memory_stats", (2, 9)),),
-    "mem_get_info": (Counterpart("accelerator.get_memory_info", (2, 10)),),
-    "amp.autocast": (Counterpart("amp.autocast", (1, 10)),),
-    "amp.GradScaler": (Counterpart("amp.GradScaler", (2, 3)),),
+_, _TABLE = toml.parse(Path(__file__).with_name("counterparts.toml").read_bytes())
+# By the name in torch.cuda, newest first.
+COUNTERPARTS = {
+    name: [Counterpart(**about | {"since": tuple(about["since"])}) for about in found]
+    for name, found in _TABLE.items()
 }
 # The first torch with torch.distributed.get_default_backend_for_device, which is "nccl" for CUDA:
 # https://github.com/pytorch/pytorch/pull/156783

@@ -7,7 +7,8 @@ from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.functions import RAISING, Functions
+from devicefix.rules.shared.functions import Functions
+from devicefix.rules.shared.torch_facts import RAISING
 
 # They return None on a machine with CUDA, so that a function that does nothing can replace them.
 _RETURN_NONE = {

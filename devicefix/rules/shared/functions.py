@@ -12,52 +12,12 @@ from devicefix.facts.exports.number_calls import argument_place
 from devicefix.facts.flow.uses import Followed
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Fix
+from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
 
-# These raise an error on torch 2.13 without CUDA (measured). Most others are harmless: they return 0, None or an
-# empty list, or do nothing.
 _WHOLE_LINE = "without CUDA, nothing is printed"
 _USES_UNKNOWN = "its uses are not known"
-_MEMORY = (
-    "mem_get_info", "memory_summary", "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated",
-    "reset_max_memory_cached", "reset_accumulated_memory_stats", "reset_peak_host_memory_stats",
-    "reset_accumulated_host_memory_stats", "set_per_process_memory_fraction", "get_per_process_memory_fraction",
-    "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend", "change_current_allocator",
-    "CUDAPluggableAllocator", "MemPool",
-)  # fmt: skip
-_GRAPHS = ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables")
-_TUNABLE = (
-    "enable", "is_enabled", "tuning_enable", "tuning_is_enabled", "record_untuned_enable",
-    "record_untuned_is_enabled", "set_max_tuning_duration", "get_max_tuning_duration", "set_max_tuning_iterations",
-    "get_max_tuning_iterations", "set_rotating_buffer_size", "get_rotating_buffer_size",
-    "set_numerical_check_tolerances", "set_filename", "get_filename", "get_results", "get_validators", "read_file",
-    "tune_gemm_in_file",
-)  # fmt: skip
-RAISING = frozenset((
-    "set_device", "synchronize", "current_device", "get_device_name", "get_device_properties",
-    "get_device_capability", "get_rng_state", "initial_seed", "init", "ipc_collect",
-    "cudart", "check_error", "can_device_access_peer", "current_blas_handle", "_sleep",
-    "get_sync_debug_mode", "set_sync_debug_mode", "is_current_stream_capturing",
-    "utilization", "temperature", "power_draw", "clock_rate", "memory_usage", "device_memory_used",
-    "nvtx.range_push", "nvtx.range_pop", "nvtx.mark", "nvtx.range", "nvtx.range_start", "nvtx.range_end",
-    "profiler.start", "profiler.stop", "profiler.init", "profiler.profile", "memory._record_memory_history",
-    "memory._snapshot", "memory._dump_snapshot", "memory._save_segment_usage", "memory._save_memory_usage",
-    "nccl.version", "nccl.unique_id", "nccl.all_reduce", "nccl.reduce", "nccl.broadcast", "nccl.all_gather",
-    "comm.broadcast", "comm.broadcast_coalesced", "comm.reduce_add", "comm.scatter", "comm.gather",
-    "random.get_rng_state", "random.initial_seed",
-    *_GRAPHS, *(f"graphs.{name}" for name in _GRAPHS), *_MEMORY, *(f"memory.{name}" for name in _MEMORY),
-    *(f"tunable.{name}" for name in _TUNABLE),
-))  # fmt: skip
 # These do not initialize CUDA, but a guard does, perhaps before the program sets CUDA_VISIBLE_DEVICES.
 _NOT_INITIALIZING = ("nvtx.", "tunable.", "change_current_allocator", "memory.change_current_allocator")
-# What a CPU returns instead, where the value is only printed or compared.
-_INSTEAD = {
-    "get_device_name": '"cpu"',
-    "get_device_capability": "(0, 0)",
-    "memory_summary": '""',
-    "mem_get_info": "(0, 0)",
-    "utilization": "0",
-    "memory_usage": "0",
-}
 # Context managers.
 NVTX = "torch.autograd.profiler.emit_nvtx"
 _CONTEXTS = ("nvtx.range", "profiler.profile", NVTX)
@@ -126,7 +86,7 @@ class Functions:
         """Return the fix that skips a call without CUDA, or uses another value."""
         statement = self._statement(node)
         if statement is not None and not (
-            short in _INSTEAD and self._prints(statement) and not self._quoted(node)
+            short in INSTEAD and self._prints(statement) and not self._quoted(node)
         ):
             late = short.startswith(_NOT_INITIALIZING)
             return self.context.put_under_guard(statement, self.devices.why_unsafe(node) if late else "")
@@ -141,8 +101,8 @@ class Functions:
         if short.endswith("get_rng_state"):
             why = "" if self._restored(node) else "code that is not known may use the stored state"
             return self.context.when_cuda(node, "None", why)
-        if short in _INSTEAD:
-            return self.context.when_cuda(node, _INSTEAD[short]) if self._is_borne(node) else None
+        if short in INSTEAD:
+            return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
             return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):

@@ -14,7 +14,7 @@ from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import CountUses, counts_processes
 from devicefix.rules.shared.counts.harm import Harm, Harms
 from devicefix.rules.shared.counts.ranges import is_needed, made_of
-from devicefix.rules.shared.functions import RAISING
+from devicefix.rules.shared.torch_facts import RAISING
 
 _RAISING = frozenset(f"torch.cuda.{name}" for name in RAISING)
 # Arguments of libraries, for which 0 is the CPU and 1 a GPU.
