@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from devicefix.verify.stdin import Input
 
 LINES = 15  # of the output of a program that failed
 _TAIL = 8_000  # bytes of it to look at
-_COUNTS = (1, 2, 4, 8, 16)  # the usual numbers of simulated GPUs
 _MACHINES = {"cpu": "the CPU", "simulated": "simulated CUDA", "cuda": "CUDA"}
 
 Tick = Callable[[str, float], None]  # called with the name of a run and its seconds so far
@@ -42,7 +41,7 @@ class Task:
         copies: whether to look for copy hazards.
         compare: whether to compare with the original on CUDA.
         tolerance: the relative tolerance of the comparison.
-        gpus: the number of GPUs of the simulated CUDA machine; None for as many as it needs.
+        gpus: the number of GPUs of the simulated CUDA machine; None for one, and those that it names.
         autocast: as in `Plan`.
         scratch: whether to run in a copy of `root`.
         before: the commands to run first in this copy, since the command needs their files.
@@ -186,7 +185,6 @@ class Runs:
         task: what to run.
         rewritten: the rewritten program.
         original: the program as it is.
-        missing: the GPU that the original requested and for which others were added, if there is one.
         seconds: the time that all runs took together.
         copying: the time that the copies of the folder took together.
     """
@@ -195,7 +193,6 @@ class Runs:
         self.task = task
         self.rewritten = program
         self.original = Program(program.roots, notebook=program.notebook)
-        self.missing: Needed | None = None
         self.seconds = self.copying = 0.0
         self._folder = folder
         self._tick = tick
@@ -215,49 +212,3 @@ class Runs:
         self.seconds += result.ended.seconds
         self.copying += result.copying
         return result
-
-    def run_original(self, machine: str, **options: Any) -> Result:
-        """Run the original, on as many simulated GPUs as it needs.
-
-        Many programs adapt to one GPU. So there is one at first, and more only if the program fails after a
-        request for one that is missing.
-        """
-        automatic = machine == "simulated" and self.task.gpus is None
-        result = self.run(self.original, f"original-{machine}", machine, **options)
-        while automatic and result.ended.status and (more := needed(result.events, self.task.gpus or 1)):
-            self.missing, self.task = more, replace(self.task, gpus=more.count)
-            result = self.run(self.original, f"original-{more.count}", machine, **options)
-        return result
-
-
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """A number of GPUs to try, since a line requests one that is missing.
-
-    Attributes:
-        count: the number.
-        index: the index of the GPU that is requested.
-        file: the file of the request.
-        line: its line.
-    """
-
-    count: int
-    index: int
-    file: str
-    line: int
-
-
-def needed(events: Iterable[dict[str, Any]], count: int) -> Needed | None:
-    """Return how many GPUs a run needed; None if none is missing, or if no number of GPUs is enough.
-
-    Args:
-        events: the events of the run.
-        count: the number of GPUs that it had.
-    """
-    missing = (event for event in events if event["kind"] == "missing gpu")
-    request = max(missing, key=lambda event: int(event["index"]), default=None)
-    if request is None:
-        return None
-    index = int(request["index"])
-    enough = next((number for number in _COUNTS if number > max(index, count)), None)
-    return None if enough is None else Needed(enough, index, request["file"], request["line"])

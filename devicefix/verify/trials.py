@@ -56,8 +56,7 @@ class Trials:
     def original(self) -> Run:
         """Return the run of the original program on the simulated CUDA machine."""
         if self._original is None:
-            result = self._runs.run_original("simulated", **self._options)
-            self._original = judge(result.ended, result.events, self._runs.original)
+            self._original = self._run(self._runs.original, "original", "simulated")
         return self._original
 
     def rewritten(self) -> Run:

@@ -16,7 +16,6 @@ from running import run_program
 from devicefix.verify.compare.alignment import common, differences, observations, unsteady
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.wording import describe
-from devicefix.verify.runs import Needed, needed
 
 Event = dict[str, Any]
 
@@ -215,17 +214,6 @@ def test_what_is_ignored_is_not_counted() -> None:
     name, key = ("train.py", 0), ("train.py", 1, "item")
     assert common(one, other, {(name, key, 2): 1}) == 2
     assert common(one, other, {(name, key, 3): 1}) == 3  # the other run does not make it
-
-
-def test_needed_gpus() -> None:
-    def missing(*indices: int) -> list[Event]:
-        return [event("missing gpu", index=index, file="train.py", line=7) for index in indices]
-
-    assert needed([event("process")], 1) is None
-    assert needed(missing(3, 1), 1) == Needed(4, 3, "train.py", 7)
-    assert needed(missing(0), 2) == Needed(4, 0, "train.py", 7)
-    assert needed(missing(16), 1) is None
-    assert needed(missing(3), 16) is None
 
 
 def test_forks_with_the_same_name() -> None:

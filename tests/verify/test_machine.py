@@ -833,23 +833,18 @@ def test_autocast_computes_in_float32_where_the_cpu_has_no_instructions(
     assert others == ["True True"] * 4
 
 
-def test_requests_for_missing_gpus_are_recorded(tmp_path: Path) -> None:
-    ran = simulated(
-        tmp_path,
-        """
+def test_a_gpu_that_the_program_names_is_there_unless_their_number_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = """
         import torch
-        for device in ("cuda:0", "cuda:1", torch.device("cuda", 3)):
-            try:
-                torch.ones(1).to(device)
-            except RuntimeError:
-                pass
-        torch.save(torch.ones(1).cuda(), "x.pt")
-        torch.load("x.pt", "cuda:2")
-        """,
-    )
-    assert ran.status == 1
-    found = [(event["index"], event["line"]) for event in ran.of("missing gpu")]
-    assert found == [(1, 4), (3, 4), (2, 8)]
+        torch.save(torch.ones(1).to("cuda:3"), "x.pt")
+        print(torch.load("x.pt").device, torch.load("x.pt", "cuda:2").device, torch.cuda.device_count())
+        """
+    assert simulated(tmp_path, program).output == "cuda:3 cuda:2 1\n"
+    monkeypatch.setenv("DEVICEFIX_GPUS", "2")
+    few = simulated(tmp_path, program)
+    assert few.status == 1 and "invalid device ordinal" in few.errors
 
 
 def test_operations_are_counted_where_they_run(tmp_path: Path) -> None:

@@ -301,29 +301,15 @@ def test_a_difference_beside_autocast_is_found(tmp_path: Path, monkeypatch: pyte
     assert not report.comparison.on_cuda and "program.py:12" in report.comparison.on_cpu[0]
 
 
-@pytest.mark.parametrize(
-    ("line", "note"),
-    [
-        (
-            "x = torch.ones(1, device='cuda:2').cuda(3)",
-            "4 GPUs are simulated, because program.py:2 requests cuda:2",
-        ),
-        (
-            "x = torch.ones(1)\nif torch.cuda.is_available():\n"
-            "    try: x = x.cuda(1)\n    except RuntimeError: x = x.cuda()",
-            "",
-        ),
-    ],
-)
-def test_the_number_of_gpus(line: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine has more than one only if the program fails without them."""
+def test_the_number_of_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has one, and those that the program names."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "program.py").write_text(
-        f"import torch\n{line}\nprint(torch.cuda.device_count(), x.item())\n"
+        "import torch\nx = torch.ones(1, device='cuda:2').cuda(3)\n"
+        "print(torch.cuda.device_count(), x.item())\n"
     )
     command = [sys.executable, "program.py"]
     task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
     report = session.verify(task, Everywhere(Settings()), lambda *_: None)
     assert report.verdict is Verdict.PASS, report
     assert report.comparison is not None and report.comparison.observations == 1
-    assert report.comparison.notes == ([note] if note else [])

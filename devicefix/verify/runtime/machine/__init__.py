@@ -47,19 +47,14 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
     Args:
         plan: the plan of the run.
-        events: the recorder of random draws, moves, the number of operations, and requests for missing GPUs.
+        events: the recorder of random draws, moves and the number of operations.
         sites: finds the user's line.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # it hides the real GPUs
         del os.environ["CUDA_VISIBLE_DEVICES"]
     draws, moves = Draws(events, sites), Moves(events, sites)
-
-    def missing(index: int) -> None:
-        site = sites.current(3)
-        events.emit("missing gpu", index=index, file=site.file, line=site.line)
-
     machine = Machine(draws=draws, autocast=plan.autocast is None)
-    machine.moves, machine.missing = moves, missing
+    machine.moves = moves
     Simulation(machine).__enter__()
 
     def finish() -> None:

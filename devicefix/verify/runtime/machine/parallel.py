@@ -124,8 +124,8 @@ def _on_fewer(machine: Machine, original: Callable[..., Any]) -> Callable[..., A
         if device_ids is not None and not machine.is_explicit:
             count = len(machine.visible)
             there = [device for device in device_ids if (_number(device) or 0) < count]
-            if len(there) < len(device_ids):
-                device_ids = there or None
+            if 0 < len(there) < len(device_ids):
+                device_ids = there
                 if output_device is not None and (_number(output_device) or 0) >= count:
                     output_device = None
         original(self, module, device_ids, output_device, dim)

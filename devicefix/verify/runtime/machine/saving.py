@@ -31,8 +31,8 @@ def install(machine: Machine, patches: Patches) -> None:
 
     def restore(storage: Any, location: str) -> Any:
         if location.startswith("cuda"):
-            machine.has(torch.device(location).index or 0)
-            serialization.validate_cuda_device(location)
+            if machine.is_explicit:
+                serialization.validate_cuda_device(location)
             return storage.cuda(location)
         return None
 

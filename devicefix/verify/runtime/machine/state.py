@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +11,8 @@ from torch.utils._device import DeviceContext
 
 from devicefix.verify.runtime.machine.places import HOST, device, place_of
 
-GPUS = "DEVICEFIX_GPUS"  # the number of GPUs; by default as many as the program selects, or one
+GPUS = "DEVICEFIX_GPUS"  # the number of GPUs; by default one, and others if the program names them
+_MOST = 16  # GPUs that the program can name
 
 # The device for tensors that the program itself creates on the CPU. Tensors that torch creates internally
 # have the device "cpu", wherever the operands are on the simulated machine.
@@ -29,7 +29,6 @@ class Machine:
 
     Attributes:
         moves: the recorder of moves between devices, or None.
-        missing: called with the index of a GPU that the program requests and that is not there, or None.
     """
 
     def __init__(
@@ -45,7 +44,6 @@ class Machine:
         self.draws = draws
         self.moves: Any = None
         self.autocast = autocast
-        self.missing: Callable[[int], None] | None = None
         self.generators: dict[int, str] = {}  # the device types of the program's generators
         self.default = HOST  # the place for new tensors
         self.initialized = False
@@ -122,16 +120,9 @@ class Machine:
         if not self.initialized or self.forked:
             self.initialize()
         index = self.current if wanted is None else int(wanted)
-        if not self.has(index):
+        if not 0 <= index < (len(self.visible) if self.is_explicit else _MOST):
             raise RuntimeError("CUDA error: invalid device ordinal")
         return index
-
-    def has(self, index: int) -> bool:
-        """Return whether there is a GPU that the program requests."""
-        found = 0 <= index < len(self.visible)
-        if not found and self.missing is not None:
-            self.missing(index)
-        return found
 
     def gpu(self, device: Any = None) -> int:
         """Return the index of a GPU.
