@@ -122,7 +122,7 @@ def limit_options(command: Command) -> Command:
 @click.option(
     "--gpus",
     type=click.IntRange(min=1),
-    help="The number of GPUs in the simulated CUDA machine. [default: as many as the program needs]",
+    help="The number of GPUs in the simulated CUDA machine. [default: 1, and those that the program names]",
 )
 @click.option(
     "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of failing, and list them all."

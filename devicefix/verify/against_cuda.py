@@ -66,7 +66,7 @@ class CudaComparison:
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
         self._task = task
         self._runs = Runs(task, program, folder / "compared", tick)
-        self._ignored: Unsteady = {}
+        self._ignored: Unsteady = frozenset()
 
     def against(self, on_cpu: Result) -> Comparison:
         """Compare the rewritten program's run on the CPU with both programs on CUDA.
@@ -119,9 +119,9 @@ class CudaComparison:
         """
         again = self._runs.run(self._runs.original, "again", machine)
         unlike = unsteady(original.events, again.events, tolerance=tolerance)
-        count = sum(unlike.values())
+        count = len(unlike)
         if not 0 < count < found.observations:
-            return {}
+            return frozenset()
         found.observations -= count
         lines = {(relative(file), line) for _, (file, line, _), _ in unlike}
         places = ", ".join(f"{file}:{line}" for file, line in sorted(lines))

@@ -29,7 +29,6 @@ def explain(case: Case) -> Explanation:
         texts.syntax,
         texts.name_of_a_fix,
         texts.text,
-        texts.rejected,
         texts.precision,
     )
     return next(filter(None, (decide(case) for decide in deciders)), None) or tried.tried(case)

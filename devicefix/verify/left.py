@@ -105,19 +105,9 @@ def _configured(case: Case) -> list[str]:
 
 
 def _library(case: Case, at: Location, name: str) -> Explanation:
-    if (folder := _own_package(case, name)) is not None:
-        why = f"{shown(at)} calls an installed copy of {name}, not the one in {shown_path(str(folder))}"
-        advice = "install the project with `pip install -e .`, and run the program again"
-        return Explanation(Cause.ENVIRONMENT, advice, (why,))
     ties = case.ties([at])
     evidence = (f"{shown(at)} calls {name}, which requests CUDA: {source(at)}",)
     if ties:
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
     advice = f"check whether {name} has a setting for its device, or call it only if CUDA is available"
     return Explanation(Cause.CPU, advice, evidence)
-
-
-def _own_package(case: Case, name: str) -> Path | None:
-    """Return the folder of the program with a package of this name; None if there is none."""
-    folders = (Path(root, *above, name) for root in case.program.roots for above in ((), ("src",)))
-    return next(filter(Path.is_dir, folders), None)

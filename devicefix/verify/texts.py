@@ -10,7 +10,7 @@ from devicefix.verify import known
 from devicefix.verify.case import Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.places import place as shown
-from devicefix.verify.places import shown_path, source
+from devicefix.verify.places import source
 from devicefix.verify.trials import alike
 from devicefix.verify.tried import DEVICES, wrong_fix
 
@@ -18,7 +18,6 @@ _LOW_PRECISION = re.compile(r"(?i)half|bfloat16|float16")
 _DTYPES = re.compile(r"same dtype|scalar type|Input type|but got|but found|does not match")
 _NAME = re.compile(r"name '(\w+)' is not defined|variable '(\w+)'|no attribute '(\w+)'|import name '(\w+)'")
 _LOOKS_FOR_FILE = re.compile(r"^assert\b.*\b(exists|is_?file|is_?dir)\(")
-_ASKS_DEVICE = re.compile(r"\.is_cuda\b|\.device\b.*\bcuda\b")
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
@@ -81,8 +80,6 @@ def _import(case: Case) -> Explanation | None:
     name = match[1] if (match := _match(case, _MODULE)) else ""
     if found is None:
         return None
-    if root := _searched_in_vain(case, name):
-        return _not_on_the_path(case, found, name, root)
     if _is_own(case, name or case.failure.error):
         return None
     explanation = _of(case, found)
@@ -92,23 +89,6 @@ def _import(case: Case) -> Explanation | None:
         advice = "import it only if `torch.cuda.is_available()` is true; otherwise, use something else"
         return Explanation(Cause.CPU, advice, (*explanation.evidence, evidence), tuple(needs_cuda))
     return explanation
-
-
-def _searched_in_vain(case: Case, name: str) -> str | None:
-    """Return the folder of the program that has a module which Python does not find, or None."""
-    at = (os.path.join(root, name) for root in case.program.roots if name)
-    return next(
-        (os.path.dirname(path) for path in at if os.path.isdir(path) or os.path.isfile(f"{path}.py")), None
-    )
-
-
-def _not_on_the_path(case: Case, found: known.Known, name: str, root: str) -> Explanation:
-    folder = shown_path(root)
-    installed = any(os.path.exists(os.path.join(root, file)) for file in ("setup.py", "pyproject.toml"))
-    install = f", or install the project (`pip install -e {folder}`)" if installed else ""
-    evidence = f"`{name}` is in {folder}, where Python does not search for modules"
-    advice = f"set PYTHONPATH={folder}{install}"
-    return Explanation(Cause.ENVIRONMENT, advice, (*_of(case, found).evidence, evidence))
 
 
 def _is_own(case: Case, text: str) -> bool:
@@ -135,18 +115,6 @@ def _surroundings(case: Case) -> Explanation | None:
 def _is_alike(case: Case) -> bool:
     """Return whether CUDA does not change an error: the name of a file may have the device in it."""
     return not case.trials.refused and alike(case.run, case.trials.original())
-
-
-def rejected(case: Case) -> Explanation | None:
-    """Explain an assertion that tensors are on CUDA, which no rule reports above a Triton kernel."""
-    if not case.raises or case.failure.kind != "AssertionError":
-        return None
-    at = case.frames[0]
-    if not _ASKS_DEVICE.search(source(at)) or case.ties([at]):
-        return None
-    evidence = f"{shown(at)} rejects CPU tensors: {source(at)}"
-    advice = "add a CPU path, or, for a Triton kernel, remove the check and set TRITON_INTERPRET=1"
-    return Explanation(Cause.CPU, advice, (evidence,))
 
 
 def precision(case: Case) -> Explanation | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from devicefix.verify.case import SHOWN, Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.left import tie_left
 from devicefix.verify.places import place as shown
-from devicefix.verify.places import shown_path
 from devicefix.verify.trials import alike, passed, works
 from devicefix.verify.verdict import EXIT, CopyHazard, Location, Run
 
@@ -19,7 +17,6 @@ DEVICES = re.compile(
     r"(?i)\b(cuda|gpus?|cpu|half|bfloat16|float8\w*|triton)\b|not implemented for|active drivers|torch\._C\b"
 )
 _PYTHON = re.compile(r"^(TypeError: .*\bargument|KeyError|IndexError|AttributeError: '\w+' object)")
-_IMPORTS = ("ImportError", "ModuleNotFoundError")
 _MIXED = re.compile(r"on the same device|can't convert cuda|Expected .* device type")
 
 
@@ -50,27 +47,12 @@ def tried(case: Case) -> Explanation:
 
 def _fails_alike(case: Case) -> Explanation:
     """Explain an error that the original also has on the simulated machine."""
-    if case.run.failure is not None and case.failure.kind in _IMPORTS and (file := _extension(case)):
-        built = f"{file} builds a CUDA extension, which may not be installed here"
-        advice = (
-            "use the parts of the program that work without the extension, or add a CPU path in plain torch"
-        )
-        return Explanation(Cause.ENVIRONMENT, advice, (built,))
     error = "the same error" if case.run.failure else f"exit status {case.run.status}"
     evidence = f"the original ends with {error} on the simulated CUDA machine ({case.trials.seconds:.1f} s)"
     if not _is_simulated(case):
         blind = ["the simulation computes on the CPU, so CUDA may differ"] if case.run.failure else []
         return _unknown(case, evidence, *blind)
     return Explanation(Cause.ORIGINAL, "correct the original program first", (evidence,))
-
-
-def _extension(case: Case) -> str:
-    """Return the file of the program that builds a CUDA extension; empty if there is none."""
-    for root in case.program.roots:
-        for file in sorted(Path(root).glob("**/setup.py")):
-            if "CUDAExtension" in file.read_text(encoding="utf-8", errors="replace"):
-                return shown_path(str(file))
-    return ""
 
 
 def _mixes_devices(run: Run, original: Run) -> bool:

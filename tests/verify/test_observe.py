@@ -12,7 +12,7 @@ import pytest
 import torch
 from running import Ran, run_program
 
-from devicefix.verify.runtime.observe import FULL, tensors
+from devicefix.verify.runtime.observe import EACH, FULL, tensors
 from devicefix.verify.runtime.summary import summarize
 
 pytestmark = pytest.mark.needs("numpy", "torch")
@@ -152,14 +152,10 @@ def test_threads_and_workers(ran: Ran) -> None:
 
 @pytest.mark.parametrize(("comment", "count"), [("often", 2000), ("child often", 1001)])
 def test_a_line_that_runs_often(ran: Ran, comment: str, count: int) -> None:
-    events = seen(ran, comment)
-    full, parts = events[:FULL], events[FULL:]
-    assert all("until" not in event for event in full)
-    assert len(parts) < 10
-    assert [part["since"] for part in parts] == [FULL + 1, *(part["until"] + 1 for part in parts[:-1])]
-    assert parts[-1]["until"] == count
-    assert {(part["value"]["mean"], part["value"]["abs"]) for part in parts} == {(0.5, 0.5)}
-    assert parts[0]["value"]["device"] == "cpu"
+    numbers = [event["number"] for event in seen(ran, comment)]
+    assert numbers == [*range(1, FULL + 1), *range(FULL + EACH, count + 1, EACH)]
+    line = seen(ran, comment)[0]["line"]
+    assert [event["count"] for event in ran.of("counted") if event["line"] == line] == [count]
 
 
 def test_the_end_of_each_process_is_recorded(ran: Ran) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.streams import Event, Key, Name, Seen, Stream, streams_of
 from devicefix.verify.compare.values import unlike
 
-# The process, line and number of observations, or of the last one of a range, and how many they are.
-Unsteady = Mapping[tuple[Name, Key, int], int]
+Unsteady = frozenset[tuple[Name, Key, int]]  # the process, line and number of observations
 
 ON_CUDA = 0.9  # the share of the original's operations on CUDA that the rewritten program must reach
 
 
-def observations(events: Iterable[Event]) -> int:
+def observations(events: list[Event]) -> int:
     """Return the number of observations in a run."""
-    return sum(e["until"] - e["since"] + 1 if "until" in e else 1 for e in events if e["kind"] == "seen")
+    return sum(stream.count(key) for stream in streams_of(events).values() for key in stream.seen)
 
 
 def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
@@ -28,8 +27,8 @@ def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
         for name in left.keys() & right.keys()
         for key in left[name].seen
     }
-    left_out = (size for (name, key, number), size in ignored.items() if number <= counts.get((name, key), 0))
-    return sum(counts.values()) - sum(left_out)
+    left_out = [number for name, key, number in ignored if number <= counts.get((name, key), 0)]
+    return sum(counts.values()) - len(left_out)
 
 
 def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unsteady:
@@ -41,13 +40,13 @@ def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unste
         tolerance: the relative tolerance for numbers.
     """
     left, right = streams_of(one), streams_of(again)
-    return {
-        (name, key, number): number - seen.since + 1
+    return frozenset(
+        (name, key, number)
         for name in left.keys() & right.keys()
         for key in left[name].seen
         for number, seen, other in _both(left[name], right[name], key)
         if any(unlike(seen.value, other.value, same_machine=True, tolerance=tolerance))
-    }
+    )
 
 
 def _both(one: Stream, other: Stream, key: Key) -> Iterator[tuple[int, Seen, Seen]]:
@@ -55,7 +54,7 @@ def _both(one: Stream, other: Stream, key: Key) -> Iterator[tuple[int, Seen, See
     others = other.seen.get(key, {})
     for number, seen in one.seen.get(key, {}).items():
         match = others.get(number)
-        if match is not None and match.since == seen.since and match.value != seen.value:
+        if match is not None and match.value != seen.value:
             yield number, seen, match
 
 
@@ -65,7 +64,7 @@ def differences(
     *,
     same_machine: bool,
     tolerance: float,
-    ignored: Unsteady | None = None,
+    ignored: Unsteady = frozenset(),
 ) -> list[Difference]:
     """Find where two runs with the same seeds differ.
 
@@ -88,7 +87,7 @@ def differences(
     found: list[Difference] = []
     for name in dict.fromkeys((*left, *right)):
         if name in left and name in right:
-            here = {(key, number) for process, key, number in ignored or () if process == name}
+            here = {(key, number) for process, key, number in ignored if process == name}
             pair = _Pair(left[name], right[name], same_machine, tolerance, here)
             found += pair.differences()
         elif name in left and _main_is_complete(right):
@@ -108,7 +107,7 @@ def _main_is_complete(streams: Mapping[Name, Stream]) -> bool:
 def _alone(stream: Stream, kind: str, side: str, same_machine: bool) -> Iterator[Difference]:
     """Yield the first observation of a process that only one run has."""
     for key, line in list(stream.seen.items())[:1]:
-        position, value, _ = next(iter(line.values()))
+        position, value = next(iter(line.values()))
         about = {"process": stream.name, "same_machine": same_machine, "position": position, side: value}
         yield _difference(kind, key, number=1, **about)
 
@@ -165,8 +164,7 @@ class _Pair:
                 if (kind == "device") in reported or (kind == "value" and ignored):
                     continue
                 reported.add(kind == "device")
-                since = 0 if seen.since == number else seen.since
-                where = {"number": number, "since": since, "path": path}
+                where = {"number": number, "path": path}
                 yield self._difference(kind, key, seen.position, one=left, other=right, **where)
             if len(reported) == 2:
                 return
@@ -177,9 +175,8 @@ class _Pair:
         if one == other:
             return
         more, common = (self._one if one > other else self._other), min(one, other)
-        position, value = next(
-            (seen.position, seen.value) for number, seen in more.seen[key].items() if number > common
-        )
+        seen = more.seen[key]
+        position, value = next((seen[number] for number in seen if number > common), seen[max(seen)])
         if common:
             yield self._difference("count", key, position, number=common + 1, one=one, other=other)
             return

@@ -24,7 +24,6 @@ class Difference:
         other: the value in the second run.
         path: the path of the tensor inside a saved object, or from which device to which a move goes.
         same_machine: whether both runs were on the same kind of machine.
-        since: the first observation of a range that was recorded as a whole and ends at `number`; else 0.
         position: the position among the events of the first run.
     """
 
@@ -38,7 +37,6 @@ class Difference:
     other: Any = None
     path: str = ""
     same_machine: bool = False
-    since: int = 0
     position: float = 0
 
     @property

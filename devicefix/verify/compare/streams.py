@@ -15,17 +15,10 @@ Name = tuple[str, int]  # of a process, and a number that distinguishes processe
 
 
 class Seen(NamedTuple):
-    """An observation, or several that were recorded as a whole.
-
-    Attributes:
-        position: the position in the run.
-        value: what was observed.
-        since: the number of the first observation at the line.
-    """
+    """An observation: its position in the run, and what was observed."""
 
     position: int
     value: Value
-    since: int
 
 
 @dataclass(slots=True)
@@ -34,7 +27,8 @@ class Stream:
 
     Attributes:
         name: the name of the process.
-        seen: the observations at each line, by the number of the last one that was recorded with them.
+        seen: the observations at each line, by their number.
+        counts: the number of observations at each line, also of those that were not recorded.
         kinds: the kinds of random draws, in the order in which they first occurred.
         drawn: the number of the kind of each random draw.
         moves: the ways in which a line moves tensors from a device to another one, and the first position.
@@ -46,6 +40,7 @@ class Stream:
 
     name: str = ""
     seen: dict[Key, dict[int, Seen]] = field(default_factory=lambda: defaultdict(dict))
+    counts: dict[Key, int] = field(default_factory=dict)
     kinds: list[tuple[int, Event]] = field(default_factory=list)
     drawn: list[int] = field(default_factory=list)
     moves: dict[Move, tuple[int, list[list[str]]]] = field(default_factory=dict)
@@ -60,8 +55,9 @@ class Stream:
         self.last = position
         if kind == "seen":
             line = self.seen[event["file"], event["line"], event["what"]]
-            number = int(event.get("until", len(line) + 1))
-            line[number] = Seen(position, event["value"], event.get("since", number))
+            line[event.get("number", len(line) + 1)] = Seen(position, event["value"])
+        elif kind == "counted":
+            self.counts[event["file"], event["line"], event["what"]] = event["count"]
         elif kind == "draw":
             self.kinds.append((position, event))
         elif kind == "drawn":
@@ -83,7 +79,7 @@ class Stream:
 
     def count(self, key: Key) -> int:
         """Return how many observations a line made."""
-        return max(self.seen.get(key, {}), default=0)
+        return self.counts.get(key, max(self.seen.get(key, {}), default=0))
 
     def sequence(self) -> list[tuple[int, Event]]:
         """Return all recorded random draws, each with the position of the newest kind at that moment."""

@@ -127,8 +127,6 @@ def _times(count: int) -> str:
 
 
 def _number(difference: Difference) -> str:
-    if difference.since:
-        return f"{_ordinal(difference.since)} to {_ordinal(difference.number)} time at this line"
     return f"{_ordinal(difference.number)} time at this line"
 
 
@@ -163,7 +161,7 @@ def _elements(one: Value, other: Value) -> tuple[str, str]:
 
 
 def _tensor(value: Value) -> str:
-    return f"{value['dtype']}{value['shape']}" if value["dtype"] else "tensors"
+    return f"{value['dtype']}{value['shape']}"
 
 
 def _distinct(one: Any, other: Any) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The errors of a program: those that end it, and its tracebacks, which show no frames of devicefix."""
+"""The errors of a program: the one that ends it, whose traceback shows no frames of devicefix."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from types import TracebackType
 from typing import Any
 
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.imported import when_imported
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _reported: set[int] = set()  # the ids of errors
 
 
 def install(events: Events) -> None:
-    """Record the error that ends this process, and remove devicefix's own frames from tracebacks.
+    """Record the error that ends this process, and remove devicefix's own frames from its traceback.
 
     Args:
         events: the recorder.
@@ -32,9 +31,6 @@ def install(events: Events) -> None:
         hook(kind, problem, _own(trace))
 
     sys.excepthook, sys.__excepthook__ = record, show
-    when_imported("traceback", _strip_formatted)
-    when_imported("threading", _strip_in_threads)
-    when_imported("_pytest._code.code", _strip_in_pytest)
 
 
 def _strip(problem: BaseException | None, seen: set[int]) -> None:
@@ -45,47 +41,6 @@ def _strip(problem: BaseException | None, seen: set[int]) -> None:
     problem.__traceback__ = _own(problem.__traceback__)
     for other in (problem.__cause__, problem.__context__, *getattr(problem, "exceptions", ())):
         _strip(other, seen)
-
-
-def _strip_formatted() -> None:
-    """Remove devicefix's own frames from what `traceback` formats for the program, such as `print_exc`."""
-    module: Any = sys.modules["traceback"]
-
-    def without(walk: Any) -> Any:
-        def walked(start: Any) -> Any:
-            if start is None:  # the caller's stack, which `walk` finds by its own depth
-                return walk(None)
-            return (step for step in walk(start) if not step[0].f_code.co_filename.startswith(_OURS))
-
-        return walked
-
-    for name in ("walk_tb", "walk_stack", "_walk_tb_with_full_positions"):
-        if hasattr(module, name):  # the last one since Python 3.11
-            setattr(module, name, without(getattr(module, name)))
-
-
-def _strip_in_threads() -> None:
-    """Remove devicefix's own frames from the error that ends a thread."""
-    threading: Any = sys.modules["threading"]
-    hook = threading.excepthook
-
-    def excepthook(given: Any) -> None:
-        _strip(given.exc_value, set())
-        trace = _own(given.exc_traceback)
-        hook(threading.ExceptHookArgs((given.exc_type, given.exc_value, trace, given.thread)))
-
-    threading.excepthook = excepthook
-
-
-def _strip_in_pytest() -> None:
-    """Remove devicefix's own frames from the errors of tests, which pytest formats itself."""
-    entry: Any = sys.modules["_pytest._code.code"].TracebackEntry
-    ishidden = entry.ishidden
-
-    def is_hidden(self: Any, *arguments: Any) -> bool:
-        return str(self.path).startswith(_OURS) or bool(ishidden(self, *arguments))
-
-    entry.ishidden = is_hidden
 
 
 def emit(events: Events, problem: BaseException) -> None:

@@ -1,22 +1,18 @@
 """Observations: the tensor values that the program reads, prints and saves, by line.
 
-Each is an event `seen` with `what` (a value of METHODS, or "save"), `file`, `line` and `value`: a summary of
-the tensor, or `{"tensors": {path: summary}}` for "save". The first FULL observations of a line are recorded
-one by one. Later ones are recorded as ranges, in events with `since` and `until`: the numbers of the first
-and the last observation. Their value is a summary, too: it has the `digest` of the values, the `mean` and
-`abs` of their means, and all devices. The event `ended` at the end of a process shows that no observation is
-missing.
+Each is an event `seen` with `what` (a value of METHODS, or "save"), `file`, `line`, the `number` of the
+observation at this line, and `value`: a summary of the tensor, or `{"tensors": {path: summary}}` for "save".
+All of the first FULL observations of a line are recorded, and of later ones one in EACH. At the end of a
+process, an event `counted` has the `count` of each line, and an event `ended` shows that nothing is missing.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import math
 import os
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
@@ -41,8 +37,9 @@ METHODS = {
     "__repr__": "print",
     "__format__": "format",
 }
-FULL = 1000  # observations of a line that are recorded one by one
-_TENSORS = 20_000  # tensors of a line that are recorded one by one
+FULL = 1000  # observations of a line that are all recorded
+EACH = 100  # later ones, of which one is recorded
+_TENSORS = 20_000  # tensors of a line that are all recorded
 _DEPTH = 40  # the depth to which saved objects are searched
 _ATOMS = (str, bytes, int, float, complex, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
@@ -95,15 +92,16 @@ class _Observer:
 
     def restart(self) -> None:
         """Discard all observations, in a new process."""
-        self._lines: dict[tuple[str, int, str], _Line] = {}
+        self._counts: Counter[tuple[str, int, str]] = Counter()
+        self._tensors: Counter[tuple[str, int, str]] = Counter()
         self._state = _State()
         self._lock = threading.Lock()
         self._troubled = False
 
     def finish(self) -> None:
-        """Record the remaining ranges."""
-        for key, line in self._lines.items():
-            self._write(key, line.pop_range())
+        """Record how many observations each line made."""
+        for (file, line, what), count in self._counts.items():
+            self._events.emit("counted", what=what, file=file, line=line, count=count)
         self._events.emit("ended")
 
     def watched(self, original: Callable[..., Any], what: str) -> Callable[..., Any]:
@@ -143,20 +141,19 @@ class _Observer:
     def _see(self, what: str, seen: Any) -> None:
         try:
             site = self._sites.current(2)
-            value = self._summary(seen) if what != "save" else {"tensors": self._saved(seen)}
             key = (site.file, site.line, what)
             with self._lock:
-                line = self._lines.setdefault(key, _Line())
-                self._write(key, line.add(value))
+                self._counts[key] += 1
+                number = self._counts[key]
+            if number % EACH and (number > FULL or self._tensors[key] > _TENSORS):
+                return
+            value = self._summary(seen) if what != "save" else {"tensors": self._saved(seen)}
+            self._tensors[key] += len(value.get("tensors", "1"))
+            self._events.emit("seen", what=what, file=site.file, line=site.line, number=number, value=value)
         except Exception as error:  # an error here must not reach the program
             if not self._troubled:
                 self._troubled = True
                 self._events.emit("trouble", where="observe", message=f"{type(error).__name__}: {error}")
-
-    def _write(self, key: tuple[str, int, str], fields: dict[str, Any] | None) -> None:
-        if fields:
-            file, line, what = key
-            self._events.emit("seen", what=what, file=file, line=line, **fields)
 
     def _summary(self, tensor: torch.Tensor) -> dict[str, Any]:
         return summarize(tensor, str(tensor.device) if self._simulated else None)
@@ -167,62 +164,6 @@ class _Observer:
 
 class _State(threading.local):
     busy = False  # whether this thread is inside a watched call
-
-
-class _Line:
-    """The observations of one line."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._tensors = 0
-        self._until = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._since = self._count + 1
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._sum = self._abs = 0.0
-        self._devices: set[str] = set()
-
-    def add(self, value: dict[str, Any]) -> dict[str, Any] | None:
-        """Add a value, and return the fields to record now, if any."""
-        values = value.get("tensors", {"": value})
-        self._tensors += len(values)
-        if self._count < FULL and self._tensors <= _TENSORS:
-            self._count += 1
-            self._since = self._count + 1
-            return {"value": value}
-        if not self._until:
-            self._until = self._next()
-        self._count += 1
-        for path, summary in values.items():
-            self._sum_up(path, summary)
-        return self.pop_range() if self._count == self._until else None
-
-    def _next(self) -> int:
-        """Return where the next range ends. Ranges grow, so that there are few of them."""
-        return self._count + max(self._count // 8, 1)
-
-    def _sum_up(self, path: str, value: dict[str, Any]) -> None:
-        exact = value.get("item", value.get("digest"))
-        self._digest.update(repr((path, value["dtype"], value["shape"], exact)).encode())
-        self._devices.add(value["device"])
-        mean = value.get("item", value.get("mean", 0.0))
-        if math.isfinite(mean):
-            self._sum += mean
-            self._abs += abs(value.get("abs", mean))
-
-    def pop_range(self) -> dict[str, Any] | None:
-        """Return the fields of the current range, if it is not empty, and begin the next range."""
-        count = self._count - self._since + 1
-        if not count:
-            return None
-        value: dict[str, Any] = {"dtype": "", "shape": [], "device": " and ".join(sorted(self._devices))}
-        value |= {"digest": self._digest.hexdigest(), "mean": self._sum / count, "abs": self._abs / count}
-        fields = {"since": self._since, "until": self._count, "value": value}
-        self._begin()
-        self._until = self._next()
-        return fields
 
 
 def tensors(saved: Any) -> Iterator[tuple[str, torch.Tensor]]:
