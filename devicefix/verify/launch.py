@@ -104,12 +104,12 @@ def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[fl
 
 
 def _start(command: Command, plan: Plan) -> subprocess.Popen[bytes]:
-    with signals.held(), command.stdin.open() as stdin, _opened(command.output) as output:
+    with signals.held(), _opened(command.output) as output:
         return subprocess.Popen(
             for_system(command.words),
             cwd=command.folder,
             env=environment(plan, command.environment),
-            stdin=stdin,
+            stdin=command.stdin.next(),
             stdout=output or (sys.stderr if command.to_stderr else None),
             stderr=subprocess.STDOUT if output else None,
             start_new_session=True,

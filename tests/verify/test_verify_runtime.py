@@ -424,26 +424,6 @@ def test_draws_are_restored_from_their_kinds() -> None:
     assert not stream.complete and not stream.seen
 
 
-def test_the_line_of_a_compiled_function(tmp_path: Path) -> None:
-    """Its frame has the line of the decorator alone; the graph knows the lines that it was made of."""
-    file = tmp_path / "compiled.py"
-    file.write_text(
-        "def double(x):\n    return note(x * 2)\ndef f(x):\n    y = x + 1\n    return double(y) + 1\n"
-    )
-    found = []
-
-    def note(x: torch.Tensor) -> torch.Tensor:
-        found.append(Sites((str(tmp_path),)).current()[:2])
-        return x + 0
-
-    dynamo: Any = torch._dynamo
-    names: dict[str, Any] = {"note": dynamo.allow_in_graph(note)}
-    exec(compile(file.read_text(), str(file), "exec"), names)
-    compiled: Any = torch.compile(names["f"], backend="eager")
-    compiled(torch.ones(1))
-    assert found[-1] == (str(file), 2)
-
-
 @pytest.mark.parametrize(
     ("text", "follows"),
     [

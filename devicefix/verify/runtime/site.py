@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_GRAPH = "<eval_with_key>"  # the file name of what TorchDynamo makes of the user's functions
-_LINE = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
 class Site(NamedTuple):
@@ -53,31 +50,21 @@ class Sites:
             kind = self._kinds[name] if name in self._kinds else self._kind(name)
             if kind == "":
                 return Site(name, frame.f_lineno, library)
-            if kind == _GRAPH:
-                for file, line in _traced(frame):
-                    if self.is_project(file):
-                        return Site(file, line, library)
-                kind = None
             if kind is not None and first is None:
                 first, library = (name, frame.f_lineno), kind
             frame = frame.f_back
         return Site(*first, library) if first else Site("<unknown>", 0)
 
     def is_project(self, name: str) -> bool:
-        """Return whether a file name is that of one of the user's modules, or of a graph made of them."""
-        return (self._kinds[name] if name in self._kinds else self._kind(name)) in ("", _GRAPH)
+        """Return whether a file name is that of one of the user's modules."""
+        return (self._kinds[name] if name in self._kinds else self._kind(name)) == ""
 
     def _kind(self, name: str) -> str | None:
-        """Return "" for the user's files, None for torch, Python and devicefix, else the library's name.
-
-        That of a graph is `_GRAPH`.
-        """
+        """Return "" for the user's files, None for torch, Python and devicefix, else the library's name."""
         kind = self._kinds[name] = self._judge(name)
         return kind
 
     def _judge(self, name: str) -> str | None:
-        if name.startswith(_GRAPH):
-            return _GRAPH
         if name in ("<string>", "<stdin>"):  # `python -c`, or code that the program creates
             return ""
         if name.startswith(("<", _OURS)):
@@ -93,17 +80,6 @@ class Sites:
         if "torch" in parts[-6:-1]:  # a build of torch that is not an installed package
             return None
         return None if path.startswith(_standard()) else os.path.basename(path).removesuffix(".py")
-
-
-def _traced(frame: FrameType) -> list[tuple[str, int]]:
-    """Return the lines that TorchDynamo made the running line of a graph of, the innermost first."""
-    module: Any = frame.f_locals.get("self")
-    numbers = getattr(module, "_lineno_map", None) or {}
-    number = numbers.get(frame.f_lineno - frame.f_code.co_firstlineno)
-    if number is None:
-        return []
-    trace = list(module.graph.nodes)[number].stack_trace or ""
-    return [(file, int(line)) for file, line in reversed(_LINE.findall(trace))]
 
 
 def _standard() -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from devicefix.verify.runtime.copies.intent import HOST
 from devicefix.verify.runtime.copies.watch import Watch
 from devicefix.verify.runtime.eager import in_threads, run_eagerly
 from devicefix.verify.runtime.ending import after_fork, at_end
@@ -83,7 +84,9 @@ def _hook_swaps(watch: Watch) -> None:
     swap: Any = getattr(torch.utils, "swap_tensors", None)  # since torch 2.3
 
     def watched_swap(t1: torch.Tensor, t2: torch.Tensor) -> None:
-        watch.ledger.exchange(t1, t2, lambda: swap(t1, t2))
+        for tensor in (t1, t2):
+            watch.ledger.set_side(tensor, HOST)  # drops the reference, and what is known of the tensor
+        swap(t1, t2)
 
     if swap is not None:
         torch.utils.swap_tensors = watched_swap

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -115,27 +114,6 @@ class Ledger:
             self.show(result, tag.handle.replica, False)
         elif tag is not None:
             self.set_side(result, ACCELERATOR)
-
-    def exchange(self, one: torch.Tensor, other: torch.Tensor, swap: Callable[[], None]) -> None:
-        """Run a function that swaps two tensor objects, which no weak reference may refer to, and their tags.
-
-        Args:
-            one: a tensor.
-            other: another one.
-            swap: swaps them.
-        """
-        both = (one, other)
-        handles = [self._handle(tensor) for tensor in both]
-        tagged = [self.tags.pop(id(tensor), None) is not None for tensor in both]  # drops the weak references
-        try:
-            swap()
-            handles.reverse()
-            tagged.reverse()
-        finally:
-            for tensor, handle, is_tagged in zip(both, handles, tagged, strict=True):
-                if is_tagged:
-                    tag = self.tags[id(tensor)] = Tag(tensor, self.forget)
-                    tag.key, tag.handle = id(tensor), handle
 
     def _handle(self, tensor: torch.Tensor) -> Handle | None:
         tag = self.tags.get(id(tensor))

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
-from devicefix.verify.runtime.copies.arrays import shown_by
 from devicefix.verify.runtime.copies.functions import name_of
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, meant
 from devicefix.verify.runtime.copies.ledger import Ledger
-from devicefix.verify.runtime.copies.memory import Move, address_of, watchable
+from devicefix.verify.runtime.copies.memory import Move, watchable
 from devicefix.verify.runtime.site import Sites
 
 TORCH = torch.__path__[0]
@@ -133,14 +132,6 @@ class Moves:
             self._ledger.link(result, result, HOST, ACCELERATOR, move)
         elif side == ACCELERATOR:
             self._ledger.set_side(result, ACCELERATOR)
-
-    def forced(self, source: torch.Tensor, result: Any) -> None:
-        """Record `x.numpy(force=True)`, which copies a tensor on the accelerator."""
-        shown = shown_by(result)
-        if self._ledger.side(source) == ACCELERATOR and shown is not None and shown.numel():
-            if address_of(shown) == address_of(source):
-                move = Move(self._sites.current(), ".numpy(force=True)")
-                self._ledger.export(shown, self._ledger.link(source, shown, ACCELERATOR, HOST, move))
 
 
 def _another(tensor: torch.Tensor) -> torch.Tensor | None:

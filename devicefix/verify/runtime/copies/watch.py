@@ -193,8 +193,6 @@ class Watch(TorchFunctionMode):
             return
         if kind is Kind.DETACHES and self._moves.pending is not None:
             self._moves.chained(args[0], result)
-        if kind is Kind.EXPORTS and kwargs.get("force"):
-            self._moves.forced(args[0], result)
         if not args or result is not args[0]:
             self._tag_results(args, kwargs, result)
 

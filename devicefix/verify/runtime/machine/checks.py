@@ -13,7 +13,7 @@ import torch
 
 from devicefix.verify.runtime.machine.kernels import different
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import FREE, HOST, place_of, put, tensors
+from devicefix.verify.runtime.machine.places import FREE, HOST, place_of, put
 
 
 def install(patches: Patches) -> None:
@@ -23,11 +23,6 @@ def install(patches: Patches) -> None:
         patches: records the replacements.
     """
     checked = (
-        (torch.Tensor, "index_fill_", _check_filled),
-        (torch, "meshgrid", _check_meshgrid),
-        (torch.functional, "meshgrid", _check_meshgrid),
-        (torch, "tensor_split", _check_split),
-        (torch.Tensor, "tensor_split", _check_split),
         (torch.autograd, "_make_grads", _check_grads),
         (torch, "set_rng_state", check_state),
         (torch.random, "set_rng_state", check_state),
@@ -71,22 +66,6 @@ def check_state(new_state: torch.Tensor) -> None:
     """
     if place_of(new_state) >= 0:
         raise TypeError("RNG state must be a torch.ByteTensor")
-
-
-def _check_filled(*given: Any, **named: Any) -> None:
-    """Reject an index on another device, which `x[index] = 1` moves."""
-    common_place(tensors([given[0], named.get("index", given[2:3])]))
-
-
-def _check_meshgrid(*given: Any, **_: Any) -> None:
-    if len({place_of(tensor) for tensor in tensors(given)} - {FREE}) > 1:
-        raise RuntimeError("meshgrid expects all tensors to have the same device")
-
-
-def _check_split(*given: Any, **named: Any) -> None:
-    where = [*given[1:], *(value for name, value in named.items() if name != "input")]
-    if any(place_of(index) >= 0 for index in tensors(where)):
-        raise RuntimeError("tensor_split expected tensor_indices_or_sections to be on cpu")
 
 
 def _check_grads(outputs: Any, grads: Any, *_: Any, **__: Any) -> None:

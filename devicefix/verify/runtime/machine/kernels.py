@@ -309,7 +309,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if place == FREE:
             place = next((here for here in map(place_of, tensors(args[1:])) if here != FREE), FREE)
             put(args[0], place)
-        if traits.name == "index_fill_":  # called by `x[index] = 1` in torch 2.15, see `checks.py`
+        if traits.name == "index_fill_":  # called by `x[index] = 1` in torch 2.15
             return place
         if len(args) > 2 and isinstance(args[2], torch.Tensor):
             self._common(traits, [args[0], args[2]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,10 +15,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.machine import autocast
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import place_of, put
+from devicefix.verify.runtime.machine.places import put
 from devicefix.verify.runtime.machine.state import Machine
 
-_PLACES = "devicefix_places"  # the file in a saved module with the places of its parameters and buffers
 _SCRIPTED = ("save", "save_to_buffer", "graph", "inlined_graph", "code")
 
 
@@ -151,36 +149,23 @@ class Tools:
         def __getattr__(module: torch.nn.Module, name: str) -> Any:
             if name not in _SCRIPTED or module not in self._compilers:
                 return original(module, name)
-            own: Any = {"save": self._save, "save_to_buffer": self._saved}.get(name)
-            return functools.partial(own, module) if own else getattr(self._compilers[module](), name)
+            return self._compiled(module, name)
 
         return __getattr__
 
-    def _save(self, target: Any, file: Any, _extra_files: Any = None) -> None:
-        with open(file, "wb") as stream:
-            stream.write(self._saved(target, _extra_files))
+    def _compiled(self, target: Any, name: str) -> Any:
+        """Return an attribute of a compiled module or function."""
+        value = getattr(self._compilers[target](), name)
+        return self.plainly(value) if callable(value) else value
 
-    def _saved(self, target: Any, _extra_files: Any = None) -> bytes:
-        compiled = self._compilers[target]()
-        places = {name: place_of(tensor) for name, tensor in _state(target)}
-        with self.plain():
-            data: bytes = compiled.save_to_buffer({**(_extra_files or {}), _PLACES: json.dumps(places)})
-        return data
+    def _save(self, function: Any, *arguments: Any) -> None:
+        self._compiled(function, "save")(*arguments)
 
-    def load(self, f: Any, map_location: Any = None, _extra_files: Any = None, **options: Any) -> Any:
-        """Replace `torch.jit.load`, which gets the places of parameters from the file."""
-        files = {**(_extra_files or {}), _PLACES: ""}
-        module = self._load(f, "cpu", files, **options)
-        if _extra_files is not None:
-            _extra_files.update({name: files[name] for name in _extra_files})
-        places = json.loads(files[_PLACES] or "{}")
-        for name, tensor in _state(module):
-            place = places.get(name, place_of(tensor))
-            put(tensor, place if map_location is None else self._machine.index(map_location))
+    def load(self, f: Any, map_location: Any = None, *arguments: Any, **options: Any) -> Any:
+        """Replace `torch.jit.load`."""
+        module = self._load(f, "cpu", *arguments, **options)
+        if map_location is not None:
+            place = self._machine.index(map_location)
+            for tensor in (*module.parameters(), *module.buffers()):
+                put(tensor, place)
         return module
-
-
-def _state(module: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(module, torch.nn.Module):
-        yield from module.named_parameters()
-        yield from module.named_buffers()
