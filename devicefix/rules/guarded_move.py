@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.copies.moves import moves
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.guarded_moves import GuardedMoves
@@ -35,6 +36,7 @@ class GuardedMove(Rule):
     ## Fix safety
     The fix is safe: on a CPU, the move does nothing. The fix also removes a guard around the definition of a name that
     the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. The rule ignores guards around any other code.
+    There is no fix for `use_cuda and x.cuda()`, because the program may use the value of this expression.
     """
 
     code = "DF702"
@@ -120,8 +122,26 @@ class GuardedMove(Rule):
                     step(x, y)
             """,
         ),
+        Example(
+            "a value that is false without CUDA",
+            before="""
+                import torch
+
+                y = torch.cuda.is_available() and x.cuda()
+                print(y.sum())
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "a statement, and a value with another one",
+            """
+                import torch
+
+                torch.cuda.is_available() and net.cuda()
+                y = torch.cuda.is_available() and x.cuda() or x
+            """,
+        ),
         Example(
             "a guard with another statement",
             """
@@ -202,3 +222,17 @@ class GuardedMove(Rule):
         fix = self._moves.of_choice(node)
         if fix is not None:
             yield self.finding(node, "this condition guards only a move; use `.to(device)`", fix)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
+        """Check the value of `torch.cuda.is_available() and x.cuda()`, which is false without CUDA."""
+        *tests, last = node.values
+        if not isinstance(node.op, ast.And) or not isinstance(last, ast.Call) or not moves(self.facts, last):
+            return
+        parent = self.facts.tree.parents.get(node)
+        is_asked = isinstance(parent, (ast.BoolOp, ast.UnaryOp, ast.Expr)) or node is getattr(
+            parent, "test", None
+        )
+        if not is_asked and any(map(self.facts.guards.implies, tests)):
+            yield self.finding(
+                node, "without CUDA, this value is false instead of a tensor; use `.to(device)`"
+            )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.typed_tensor import asks_where, only_named
+from devicefix.rules.typed_tensor import asks_about_moved, asks_where, only_named
 
 _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
 
@@ -37,7 +37,8 @@ class TypeName(Rule):
     The fix is safe: with CUDA, the string is the same as before.
 
     A comparison with `"torch.cuda.FloatTensor"` usually checks a tensor's device rather than its dtype, because float32
-    is the default dtype. The rule ignores such a comparison.
+    is the default dtype. The rule reports such a comparison only if the same file moves the tensor to a GPU: on a CPU,
+    its result is always the opposite. There is no fix: compare the dtype instead.
     """
 
     code = "DF302"
@@ -71,6 +72,18 @@ class TypeName(Rule):
                 import torch
 
                 torch.set_default_tensor_type("torch.cuda.FloatTensor" if torch.cuda.is_available() else "torch.FloatTensor")
+            """,
+        ),
+        Example(
+            "a question about a tensor that is moved",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = x.to(device)
+                if x.type() == "torch.cuda.FloatTensor":
+                    x = x.double()
             """,
         ),
     )
@@ -119,6 +132,8 @@ class TypeName(Rule):
         if isinstance(parent, (ast.Expr, ast.JoinedStr)) or only_named(self.facts, node):
             return
         if asks_where(self.facts, node, match[1]):
+            if asks_about_moved(self.facts, node):
+                yield self.finding(node, f"a CPU tensor is never a `{node.value}`; compare the dtype")
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
         fix = self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts
+from devicefix.facts.copies.moves import is_moved
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import with_function, with_keyword
@@ -176,6 +177,18 @@ class TypedTensor(Rule):
                 y = torch.tensor([1], dtype=torch.int64, device=device)
             """,
         ),
+        Example(
+            "a question about a tensor that is moved",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = x.to(device)
+                if isinstance(x, torch.cuda.FloatTensor):
+                    x = x.double()
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -253,7 +266,11 @@ class TypedTensor(Rule):
     def _check(self, node: ast.expr, name: str) -> Iterator[Finding]:
         """Check an expression that resolves to a tensor type of CUDA."""
         kind = name.removeprefix("torch.cuda.")
-        if self.facts.is_guarded(node) or self._asked_for(node, kind):
+        if self.facts.is_guarded(node):
+            return
+        if self._asked_for(node, kind):
+            if asks_about_moved(self.facts, node):
+                yield self.finding(node, f"a CPU tensor is never a `{name}`; compare the dtype")
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
@@ -358,6 +375,17 @@ def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
     if isinstance(parent, ast.Compare):
         return True
     return isinstance(parent, ast.Call) and last_name(parent.func) == "isinstance" and parent.func is not node
+
+
+def asks_about_moved(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a test asks for the type of a tensor that is moved: on a CPU, its answer is the other one."""
+    match facts.tree.parents.get(node):
+        case ast.Call(args=[asked, kind]) if kind is node:
+            return is_moved(facts, asked)
+        case ast.Compare(left=left, comparators=[right]):
+            asked = right if left is node else left
+            return isinstance(asked, ast.Call) and is_moved(facts, getattr(asked.func, "value", asked))
+    return False
 
 
 def typed_choice(facts: Facts, node: ast.IfExp) -> tuple[ast.expr, ast.expr, ast.expr] | None:

@@ -50,6 +50,70 @@ DIFFERENT = {
         y[0] = 7
         print(x.tolist())
         """,
+    "a method that changes its argument": """
+        class Cell:
+            def __init__(self):
+                self.h = torch.ones(2)
+            def change(self, t):
+                t.sub_(1)
+            def step(self):
+                h, _ = self.h . cuda ( ), 1
+                self.change(h)
+                return h
+        cell = Cell()
+        print(cell.step().tolist(), cell.h.tolist())
+        """,
+    "a lambda that changes its argument": """
+        x = torch.arange(4.0)
+        y = torch.as_tensor(x, device="cuda")
+        (lambda t: t.add_(1))(y)
+        print(x.tolist(), y.tolist())
+        """,
+    "the result of a lambda": """
+        x = torch.ones(2)
+        y = (lambda: x.cuda())()
+        y += 1
+        print(x.tolist(), y.tolist())
+        """,
+    "a type of tensors": """
+        x = torch.arange(4.0)
+        y = x.type(torch.cuda.FloatTensor)
+        x.zero_()
+        print(x.tolist(), y.tolist())
+        """,
+    "the attribute of an object": """
+        from types import SimpleNamespace
+        x = torch.ones(2)
+        y = SimpleNamespace(a=x.cuda()).a
+        y.add_(1)
+        print(x.tolist(), y.tolist())
+        """,
+    "the element of a list": """
+        x = torch.ones(2)
+        y = [x.cuda().cpu()][0]
+        x += 1
+        print(x.tolist(), y.tolist())
+        """,
+    "pinned memory": """
+        x = torch.ones(2)
+        y = x.pin_memory()
+        y += 1
+        print(x.tolist(), y.tolist())
+        """,
+    "a move under a choice": """
+        x = torch.ones(2)
+        y = x.cuda() if torch.cuda.is_available() else x
+        y += 1
+        print(x.tolist(), y.tolist())
+        """,
+    "an array of floats in a class": """
+        import numpy as np
+        class Config:
+            inputs = np.ones(3, dtype=np.float32)
+            y = torch.from_numpy(inputs).float().cuda()
+            inputs[0] = 9
+            print(y.tolist(), inputs.tolist())
+        """,
     "an attribute from call to call": """
         class Cell:
             def __init__(self):

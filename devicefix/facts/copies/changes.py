@@ -12,6 +12,7 @@ from devicefix.facts.copies.moves import moves
 from devicefix.facts.copies.views import Place, given_for, in_place, place_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.order import Flow, Point, path_of
+from devicefix.facts.flow.steps import Steps
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.tree import walk
@@ -57,11 +58,12 @@ class Changes:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self._steps = Steps(facts)
         self._known: dict[Point, list[Change]] = {}
         self._by_path: dict[Flow, dict[str, list[tuple[Point, Change]]]] = {}
         self._trained: dict[tuple[Flow, str], dict[Point, ast.AST]] = {}
         self._changing: dict[tuple[Flow, Place], dict[Point, ast.AST]] = {}
-        self._effects: dict[ast.FunctionDef, dict[str, bool]] = {}
+        self._effects: dict[ast.AST, dict[str, bool]] = {}
 
     def at(self, point: Point) -> list[Change]:
         """Return what is changed at a point."""
@@ -106,12 +108,14 @@ class Changes:
 
     def _by_function(self, node: ast.AST) -> Iterator[Change]:
         """Yield what the function of the module changes that a call calls: its parameters."""
-        own = self._facts.guards.refusals.own_function(node.func) if isinstance(node, ast.Call) else None
-        if own is None or not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call):
+            return
+        own = node.func if isinstance(node.func, ast.Lambda) else self._steps.function(node.func)
+        if own is None:
             return
         if own not in self._effects:
             changes = (change for inner in walk(own) for change in self._direct(inner))
-            bindings = self._facts.tree.scopes[own].bindings
+            bindings = self._steps.scope_of(own).bindings
             of_parameters = (each for each in changes if len(bindings.get(each.place.path, ())) == 1)
             self._effects[own] = {change.place.path: change.item for change in of_parameters}
         for name, item in self._effects[own].items():

@@ -30,7 +30,18 @@ def moves(facts: Facts, node: ast.Call) -> bool:
             return facts.resolve(node.func) is None
         case ast.Attribute(attr="to"):
             return _to_device(facts, node)
+        case ast.Attribute(attr="pin_memory"):
+            return facts.resolve(node.func) is None
+        case ast.Attribute(attr="type"):
+            return len(node.args) == 1 and _is_cuda_type(facts, node.args[0])
     return False
+
+
+def _is_cuda_type(facts: Facts, node: ast.expr) -> bool:
+    """Return whether an expression is a type of tensors on a GPU, or its name; a fix makes it a choice."""
+    node = node.body if isinstance(node, ast.IfExp) else node
+    name = node.value if isinstance(node, ast.Constant) else facts.resolve(node)
+    return isinstance(name, str) and name.startswith("torch.cuda.")
 
 
 def moved(call: ast.Call) -> ast.expr:
@@ -54,6 +65,15 @@ def may_be_device(facts: Facts, node: ast.expr) -> bool:
             return False
     kinds = facts.kinds.of(node)
     return kinds.unknown or Kind.DTYPE not in kinds.seen or not kinds.seen.keys() <= _DTYPES
+
+
+def is_moved(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a tensor, or what a name may be bound to where it is read, is moved to a GPU."""
+    values = (value for value in [node, *values_of(facts, node)] if isinstance(value, ast.Call))
+    return any(
+        moves(facts, value) and not goes_to_cpu(facts, value) and not facts.is_guarded(value)
+        for value in values
+    )
 
 
 def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:

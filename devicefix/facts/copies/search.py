@@ -8,14 +8,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 from devicefix.facts.copies.changes import Changes, everything
 from devicefix.facts.copies.held import Held
 from devicefix.facts.copies.leaves import is_parameter
 from devicefix.facts.copies.views import (
     Copy,
-    Function,
     Place,
     contents,
     copy_of,
@@ -32,13 +31,14 @@ from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.tree import Tree, walk
 from devicefix.facts.values import last_name
 
-_MOVES = ("cpu", "cuda", "to", "as_tensor", "asarray")
+_MOVES = ("cpu", "cuda", "to", "type", "pin_memory", "as_tensor", "asarray")
 _ADDING = {"append", "appendleft", "extend", "extendleft", "insert", "add"}
 _COLLECTIONS = {"dict", "list", "OrderedDict", "defaultdict", "deque"}
 _NAMES = 16  # of one tensor
 _FAR = 2000  # points: where more lie between a copy and its change, it is not reported
 _FILLS = {"copy_", "zero_", "fill_"}
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 Clash = tuple[ast.AST | None, int | None]  # a change, and the line of a use after it; None: out of sight
 
 
@@ -63,7 +63,7 @@ class _Name:
 def held_copies(facts: Facts) -> tuple[Held, ...]:
     """Return the copies of a module that are used after their source has changed."""
     text = facts.source.text
-    if not any(word in text for word in ("cuda", "device", ".cpu(")):
+    if not any(word in text for word in ("cuda", "device", "cpu", "pin_memory")):
         return ()
     found: dict[ast.Call, Held] = {}
     for held in _Search(facts).all():
@@ -99,7 +99,7 @@ class _Search:
     def _statements(self) -> Iterator[ast.stmt]:
         """Yield the statements that may copy, and those that call a function that may return a copy."""
         tree = self._facts.tree
-        for node in tree.nodes_with(*(f"{name}(" for name in _MOVES)):
+        for node in chain.from_iterable(map(tree.nodes_with_name, _MOVES)):
             if isinstance(node, ast.Call) and last_name(node.func) in _MOVES:
                 statement = tree.statement(node)
                 yield statement
@@ -241,7 +241,9 @@ class _Search:
         """Return the name that a method gives to its object."""
         owner = flow.owner
         of_class = isinstance(self._facts.tree.parents.get(owner), ast.ClassDef)
-        return owner.args.args[0].arg if of_class and owner.args.args else None  # type: ignore[union-attr]
+        return (
+            owner.args.args[0].arg if of_class and isinstance(owner, Function) and owner.args.args else None
+        )
 
     # -- callers -----------------------------------------------------------------------------------------
 

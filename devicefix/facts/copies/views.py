@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from devicefix.facts.copies.leaves import is_parameter
@@ -14,6 +14,7 @@ from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.order import is_view, path_of
+from devicefix.facts.flow.parameters import Function, described
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope
@@ -32,7 +33,6 @@ _WRAPPERS = (*_OF_ARRAYS, "numpy.asarray", "torch.nn.Parameter", "torch.nn.param
 _LIBRARY = re.compile(r"(torch|numpy)(\.|\Z)")
 _PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict"}
 _ITERATING = {"list", "tuple", "sorted", "enumerate", "reversed", "iter", "next", "tqdm"}
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _OF_MODULES = ("parameters", "named_parameters", "state_dict", "load_state_dict", "eval", "train")
 _COUNTING = ("range", "enumerate", "trange")
@@ -100,9 +100,20 @@ def is_copied(facts: Facts, copy: Copy) -> bool:
     scope = _scope(facts, copy.base)
     if scope is not None and isinstance(scope.node, ast.Lambda):  # a parameter, which nothing else names
         return False
-    if facts.is_guarded(copy.call) or (not copy.twice and already_there(facts, copy.call, copy.base)):
+    if facts.is_guarded(copy.call) and not _is_replaced(facts, copy):
+        return False
+    if not copy.twice and already_there(facts, copy.call, copy.base):
         return False
     return copy.source.parameters or not _is_module(facts, copy)  # it moves itself
+
+
+def _is_replaced(facts: Facts, copy: Copy) -> bool:
+    """Return whether the source replaces a guarded copy on a CPU: `x.cuda() if available else x`."""
+    for child, parent in facts.tree.ancestors(copy.call):
+        if isinstance(parent, ast.IfExp) and child is parent.body:
+            other = place_of(facts, parent.orelse)
+            return other is not None and other.path == copy.source.path and not facts.is_guarded(parent)
+    return False
 
 
 def _is_module(facts: Facts, copy: Copy) -> bool:
@@ -148,10 +159,9 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     """Return the tensor that an expression is, or is a view of, on a CPU."""
     chain = list(views(facts, node))
     base = chain[-1]
-    converted = [each for each in chain if _converts(each)]
+    converted = any(_converts(each) for each in chain)
     arrays = [each for each in chain if facts.call(each, *_OF_ARRAYS)]
-    # An array of an unknown dtype is mostly one of pixels, which a conversion copies.
-    if converted and (arrays or any(last_name(value.func) in _INTEGERS for value in _calls(facts, base))):
+    if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
     model = _model_of(facts, base)
     if model is not None:
@@ -168,6 +178,16 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
 def _calls(facts: Facts, node: ast.expr) -> list[ast.Call]:
     """Return the calls that make what a name may be bound to where it is read."""
     return [value for value in values_of(facts, node) if isinstance(value, ast.Call)]
+
+
+def _is_of_another_type(makers: Sequence[ast.Call], is_array: bool) -> bool:
+    """Return whether a conversion to floats copies what some calls make; a plain array is one of pixels."""
+    parts = [part for call in makers for part in walk(call)]
+    if any(isinstance(part, ast.keyword) and part.arg == "dtype" for part in parts):
+        return not any(last_name(part) == "float32" for part in parts if isinstance(part, ast.expr))
+    if any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts):
+        return is_array  # NumPy's are of double precision
+    return is_array or any(last_name(call.func) in _INTEGERS for call in makers)
 
 
 def _parameters_of(model: str) -> Place:
@@ -209,12 +229,12 @@ def in_place(method: str) -> bool:
 def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
     """Return the expression that another one is, or is a view of, on a CPU."""
     match node:
-        case ast.NamedExpr(value=value):
+        case ast.NamedExpr(value=value) | ast.Call(func=ast.Lambda(body=value), args=[]):
             return value
-        case ast.Attribute(value=value):
-            return value if is_view(node) else None
-        case ast.Subscript(value=value, slice=index):
-            return value if _chooses_a_view(facts, index) else None
+        case ast.Attribute(value=value) if is_view(node):
+            return value
+        case ast.Attribute() | ast.Subscript():
+            return _whole(facts, node)
         case ast.Call() if moves(facts, node):
             return moved(node)
         case ast.Call(args=[first, *_]) if facts.call(node, *_WRAPPERS):
@@ -224,10 +244,24 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
     return None
 
 
+def _whole(facts: Facts, node: ast.Attribute | ast.Subscript) -> ast.expr | None:
+    """Return the expression that an attribute of an object, or a part of a tensor or list, is taken from."""
+    match node:
+        case ast.Attribute(attr=attr, value=ast.Call() as made):  # `SimpleNamespace(x=tensor).x`
+            return argument_of(made, attr, -1)
+        case ast.Subscript(value=value) if (elements := elements_of(value)) is not None:
+            return elements[0] if len(elements) == 1 else None
+        case ast.Subscript(value=value, slice=index) if _chooses_a_view(facts, index):
+            return value
+    return None
+
+
 def _converts(node: ast.expr) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(attr=attr), args=[]):
             return attr in _CONVERSIONS
+        case ast.Call(func=ast.Attribute(attr="type")):
+            return True
     return False
 
 
@@ -323,7 +357,4 @@ def passed(facts: Facts, call: ast.Call, function: Function, inner: Place) -> Pl
 
 def given_for(facts: Facts, call: ast.Call, function: Function, name: str) -> ast.expr | None:
     """Return what a call passes for a parameter of a function of the module."""
-    names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
-    if isinstance(facts.tree.parents.get(function), ast.ClassDef):
-        names = names[1:]
-    return argument_of(call, name, names.index(name)) if name in names else None
+    return argument_of(call, *described(facts.tree, function, name)[1])

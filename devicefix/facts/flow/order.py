@@ -19,7 +19,7 @@ _UNREAD = {
 
 _LATER = (*FUNCTIONS, ast.ClassDef)
 
-Body = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+Body = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Point:
