@@ -68,33 +68,14 @@ def run(invocation: Invocation, resolver: Resolver) -> Ending:
         if invocation.notebook is not None:
             notebook.add(invocation.notebook, program, resolver, folder)
         plan = program.plan(folder, "cpu" if invocation.cpu else "cuda", watch=False)
-        forwarder = _Forwarder()
-        with handled(_FORWARDED, forwarder):
-            process = subprocess.Popen(invocation.command, cwd=invocation.folder, env=environment(plan))
-            forwarder.to(process)
+        process = subprocess.Popen(invocation.command, cwd=invocation.folder, env=environment(plan))
+
+        def forward(number: int, _: FrameType | None) -> None:
+            if number != signal.SIGINT or not _in_foreground():  # else the terminal has sent it there, too
+                process.send_signal(number)
+
+        with handled(_FORWARDED, forward):
             return Ending(process.wait(), program.errors)
-
-
-class _Forwarder:
-    """A handler that passes signals on to a process, from the moment at which it is known."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pending: list[int] = []
-
-    def __call__(self, number: int, _: FrameType | None) -> None:
-        if number == signal.SIGINT and _in_foreground():
-            return  # the terminal has sent it to the process, too
-        if self._process is None:
-            self._pending.append(number)
-        else:
-            self._process.send_signal(number)
-
-    def to(self, process: subprocess.Popen[bytes]) -> None:
-        """Pass signals on to a process, those that have come before as well."""
-        self._process = process
-        for number in self._pending:
-            process.send_signal(number)
 
 
 def _in_foreground() -> bool:

@@ -150,18 +150,6 @@ with torch.autocast("cuda", dtype=torch.bfloat16):
         print(model(x).sum().item())
 """
 
-SWITCHED = """\
-import torch
-
-torch.manual_seed(1)
-model = torch.nn.Linear(3, 8).cuda()
-x = torch.randn(4, 3).cuda()
-torch.set_autocast_enabled(True)
-print(model(x).float().sum().item())
-torch.set_autocast_enabled(False)
-print(model(x).sum().item())
-"""
-
 MOVES = """\
 import torch
 
@@ -217,7 +205,6 @@ PROGRAMS = {
     "gpus": GPUS,
     "times": TIMES,
     "amp": AMP,
-    "switched": SWITCHED,
     "moves": MOVES,
     "ddp": DDP,
 }
@@ -474,12 +461,6 @@ FAULTS = {
     ),
     "the loss is not scaled": Fault(
         "amp", "GradScaler()", "GradScaler(enabled=False)", CUDA, 16, "`.item()` returned"
-    ),
-    "autocast is not switched on": Fault(
-        "switched", "torch.set_autocast_enabled(True)", "None", CUDA, 7, "`.item()` returned"
-    ),
-    "autocast is not switched off": Fault(
-        "switched", "torch.set_autocast_enabled(False)", "None", CUDA, 9, "`.item()` returned 3.22171"
     ),
     "`non_blocking` is lost": Fault(
         "moves",

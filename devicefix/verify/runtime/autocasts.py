@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import torch
 
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.machine.autocast import low_dtype
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
@@ -24,7 +22,7 @@ OFF, SCALER = "off", "scaler"
 
 
 def install(plan: Plan, events: Events, sites: Sites) -> None:
-    """Record the uses of autocast, in blocks or switched on without one, and of gradient scalers.
+    """Record the blocks of autocast and the gradient scalers.
 
     Args:
         plan: the plan of the run, which may have the uses of a run on a CPU to follow.
@@ -34,7 +32,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
     """
     uses = _Uses(events, sites)
     on_cpu = None if plan.autocast is None else _OnCPU(plan.autocast, sites)
-    enter, switch = torch.autocast.__enter__, torch.set_autocast_enabled
+    enter = torch.autocast.__enter__
     scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler  # since torch 2.3
     make = scaler.__init__
 
@@ -43,17 +41,6 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
             on_cpu.block(self)
         uses.add(self.device, _name(self.fast_dtype) if self._enabled else OFF)
         return enter(self)  # type: ignore[no-untyped-call]
-
-    @functools.wraps(switch)
-    def set_autocast_enabled(*args: Any, **kwargs: Any) -> Any:
-        switch(*args, **kwargs)
-        enabled = True in args or kwargs.get("enabled")
-        if enabled and not _is_torch(sys._getframe(1).f_globals.get("__name__")):  # as a block does
-            named = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str)]
-            device, dtype = (named[0], torch.get_autocast_dtype(named[0])) if named else ("cuda", low_dtype())
-            uses.add(device, _name(dtype))
-            if on_cpu is not None:
-                on_cpu.switch(device)
 
     @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -64,7 +51,6 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
             uses.add(_device(self), SCALER)
 
     torch.autocast.__enter__ = __enter__  # type: ignore[method-assign]
-    torch.set_autocast_enabled = set_autocast_enabled
     scaler.__init__ = __init__
 
 
@@ -112,13 +98,6 @@ class _OnCPU:
         if not dtypes:
             block._enabled = False
 
-    def switch(self, device: str) -> None:
-        """Switch autocast on for a CPU after the program has done so for CUDA."""
-        dtypes = self._here() - {OFF, SCALER}
-        if device == "cuda" and len(dtypes) == 1:
-            torch.set_autocast_dtype("cpu", getattr(torch, *dtypes))
-            torch.set_autocast_enabled("cpu", True)
-
     def scaler(self, scaler: Any) -> None:
         """Switch a new gradient scaler off if it is off on a CPU."""
         if _device(scaler) == "cuda" and SCALER not in self._here():
@@ -136,7 +115,3 @@ def _name(dtype: torch.dtype) -> str:
 
 def _device(scaler: Any) -> str:
     return str(getattr(scaler, "_device", "cuda"))  # older versions have scalers for CUDA only
-
-
-def _is_torch(module: Any) -> bool:
-    return str(module).partition(".")[0] == "torch"

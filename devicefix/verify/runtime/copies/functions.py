@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from devicefix.verify.runtime.names import names
+
 
 class Kind(IntEnum):
     """The effect of a function on the memory of its arguments. Up to ALTERS, only watched memory matters."""
@@ -26,37 +28,9 @@ class Kind(IntEnum):
     EXPORTS = auto()  # to NumPy
 
 
-def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
-    return frozenset(text.split())
-
-
-_ASKS = words("""
-    size stride dim ndimension numel nelement get_device element_size storage_offset data_ptr
-    __len__ __hash__ __dir__ shape dtype layout requires_grad grad_fn ndim names output_nr
-    retains_grad name itemsize nbytes register_hook register_post_accumulate_grad_hook
-    record_stream has_names storage_type _backward_hooks
-    _post_accumulate_grad_hooks _grad _grad_fn _base _cdata _version _set_grad_enabled
-    _has_compatible_shallow_copy_type _record_function_enter_new _RecordFunction
-    is_floating_point is_complex is_tensor is_storage is_same_size result_type can_cast
-    promote_types dim_order sparse_dim dense_dim _nnz
-""")
-_ALTERS = words("""
-    requires_grad_ retain_grad detach_ resize_ resize_as_ set_ squeeze_ unsqueeze_ t_ transpose_
-    swapaxes_ swapdims_ swap_dims_ as_strided_ rename_ data grad requires_grad
-""")
-_FILLS = words("""
-    __setitem__ copy_ zero_ fill_ normal_ uniform_ random_ exponential_ bernoulli_ geometric_
-    cauchy_ log_normal_ _foreach_zero_ _foreach_copy_
-""")
-_OPERATORS = frozenset(
-    f"__i{name}__"
-    for name in words("add sub mul div truediv floordiv mod pow matmul and or xor lshift rshift")
+_ASKS, _ALTERS, _FILLS, _OPERATORS = (
+    frozenset(names("memory", kind)) for kind in ("asks", "alters", "fills", "operators")
 )
-_PARTIAL = words("""
-    __setitem__ index_add_ index_copy_ index_fill_ index_put_ index_reduce_ masked_fill_ masked_scatter_
-    put_ scatter_ scatter_add_ scatter_reduce_ fill_diagonal_
-""")
 _MOVES = ("to", "cpu", "cuda", "type", "type_as", "as_tensor", "asarray")
 _MADE_OF = (torch.as_tensor, torch.asarray)
 _BY_NAME = {
@@ -98,11 +72,6 @@ def name_of(function: Callable[..., Any]) -> str:
 def shows(function: Callable[..., Any]) -> bool:
     """Return whether a function returns the content of a tensor as text."""
     return name_of(function) in ("__repr__", "__format__")
-
-
-def is_partial(function: Callable[..., Any]) -> bool:
-    """Return whether a function changes those elements of its first argument that others select."""
-    return name_of(function) in _PARTIAL
 
 
 def targets_of(

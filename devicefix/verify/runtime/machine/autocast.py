@@ -19,34 +19,14 @@ import torch
 
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, place_of, tensors
+from devicefix.verify.runtime.names import names
 
 _KEY = "AutocastCUDA"
 _KEYS = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
 _to: Any = torch._C.TensorBase.to
 
-# CUDA computes these in float16 or bfloat16, ...
-_LOW = {
-    "_convolution", "_scaled_dot_product_flash_attention", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell",
-    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d", "conv3d",
-    "conv_tbc",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "cudnn_convolution",
-    "cudnn_convolution_transpose", "einsum", "gru_cell", "linalg_multi_dot", "linalg_vecdot", "linear",
-    "lstm_cell", "matmul", "mm", "mv", "prelu",
-    "rnn_relu_cell", "rnn_tanh_cell", "scaled_dot_product_attention",
-}  # fmt: skip
-# ... as it does these, which it passes to cuDNN, ...
-_RNN = [
-    f"aten::{name}.{kind}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu") for kind in ("input", "data")
-]
-# ... these in the widest type of their operands, ...
-_WIDEST = {
-    "addcdiv", "addcmul", "atan2", "bilinear", "cat", "cross", "dot", "grid_sampler", "index_put",
-    "scatter_add", "stack", "tensordot", "vdot",
-}  # fmt: skip
-# ... these in float32 unless the program names a dtype, and all others in float32.
-_ARGUMENT = {
-    "cumprod", "cumsum", "linalg_matrix_norm", "linalg_vector_norm", "log_softmax", "prod", "softmax", "sum",
-}  # fmt: skip
+_LOW = frozenset((*names("autocast", "low"), *names("autocast", "rnn")))
+_WIDEST, _ARGUMENT = names("autocast", "widest"), names("autocast", "argument")
 _NORMS = {"norm.Scalar": "ScalarOpt_dtype", "norm.ScalarOpt_dim": "ScalarOpt_dim_dtype"}
 
 
@@ -71,14 +51,14 @@ def _registered() -> _Casts:
     """Register the kernels, once for the process."""
     casts = _Casts()
     library = casts.library
-    names = [
+    replaced = [
         name
         for name in torch._C._dispatch_get_all_op_names()
         if name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY)
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of replaced kernels
-        for name in [*names, *_RNN]:
+        for name in [*replaced, *names("autocast", "rnn")]:
             packet, _, overload = name.removeprefix("aten::").partition(".")
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
             library.impl(name.removeprefix("aten::"), _kernel(op, casts), _KEY)  # type: ignore[no-untyped-call]
@@ -201,7 +181,7 @@ def _runner(op: Any, casts: _Casts) -> Callable[[Any, Any], Any]:  # noqa: C901 
             )
         return op(*args, **kwargs)
 
-    if name in _LOW or f"aten::{full}" in _RNN:
+    if name in _LOW or f"aten::{full}" in _LOW:
         return low
     if name in _WIDEST:
         return widest

@@ -54,7 +54,7 @@ def install(machine: Machine, patches: Patches) -> None:
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is not None:
         patches.set(torch, "Stream", streams.stream_type)
-        patches.set(torch, "Event", streams.torch_event_type())
+        patches.set(torch, "Event", streams.event_type)
         _install_accelerator(accelerator, names, cuda, patches)
 
 

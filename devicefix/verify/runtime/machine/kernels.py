@@ -11,26 +11,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from devicefix.verify.runtime.machine import autocast
 from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put, tensors
 from devicefix.verify.runtime.machine.state import Machine
+from devicefix.verify.runtime.names import names
 
 _LACKING = -3  # the place of an operation without tensors
-_UNKNOWN = -4
 _CPU = torch.device("cpu")
-_Tensor = torch.Tensor
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
-
-# The first tensor alone decides where these run; the others may be elsewhere.
-_FIRST = {"copy_", "fill_", "_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "_resize_output_"}
-_INDEXING = {
-    "index", "index_fill_", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index",
-    "_unsafe_index_put",
-}  # fmt: skip
-# The results of these share the storage of an argument.
-_STORAGES = {"set_", "set_data", "_set_source", "lift_fresh"}
-# These reject scalars on the CPU together with CUDA tensors; other operations accept them.
-_STRICT = {
-    "addcdiv", "addcdiv_", "cat", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_",
-    "dot", "gather", "index_select", "mm", "stack", "where_",
-}  # fmt: skip
 
 
 class Traits:
@@ -74,12 +59,12 @@ class Traits:
         self.makes = not foreign and any(value.alias_info is None for value in schema.returns)
         self.places = any(a.name == "device" for _, a in arguments)
         self.draws = torch.Tag.nondeterministic_seeded in func.tags
-        self.indexing = self.name in _INDEXING
-        self.first = self.name in _FIRST
-        self.strict = self.name in _STRICT
+        self.indexing = self.name in names("operations", "indexing")
+        self.first = self.name in names("operations", "first")
+        self.strict = self.name in names("operations", "strict")
         self.rows = self.name.startswith(("_foreach", "_fused"))
         self.inplace = self.name.endswith("_") and not self.name.endswith("__")
-        if self.name in _STORAGES:
+        if self.name in names("operations", "storages"):
             self.tensors, self.makes = [], False
         self.plain = not (
             self.composite or self.keywords or self.places or self.draws or self.indexing or self.first
@@ -134,9 +119,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         autocast.leave()
 
-    def __torch_dispatch__(  # noqa: C901, PLR0912  it runs for every operation, and calls would slow it down
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation on the CPU, and set the places of its results."""
         if types and _program_runs(types):
             return NotImplemented  # its `__torch_dispatch__` runs operations on plain tensors
@@ -146,31 +129,13 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if not traits.plain:
             run = self._for_each if traits.rows else self._special
             return run(traits, func, args, kwargs or {})
-        place = _LACKING
-        given = len(args)
         try:
-            for i in traits.tensors:
-                if i < given:
-                    tensor = args[i]
-                    if isinstance(tensor, _Tensor):  # numbers may take the position of a tensor
-                        here = tensor.untyped_storage()._devicefix_place  # type: ignore[attr-defined]
-                        if here != place:
-                            if place != _LACKING:
-                                return self._mixed(traits, func, args, kwargs or {})
-                            place = here
-            for i in traits.lists:
-                if i < given and args[i] is not None:
-                    for tensor in args[i]:
-                        if tensor is not None:
-                            here = tensor.untyped_storage()._devicefix_place
-                            if here != place:
-                                if place != _LACKING:
-                                    return self._mixed(traits, func, args, kwargs or {})
-                                place = here
+            places = {tensor.untyped_storage()._devicefix_place for tensor in _given(traits, args, {})}
         except RuntimeError:  # a tensor without a storage
-            place = _UNKNOWN
-        if place == _UNKNOWN:
             return self._mixed(traits, func, args, kwargs or {})
+        if len(places) > 1:
+            return self._mixed(traits, func, args, kwargs or {})
+        place = places.pop() if places else _LACKING
         out = func(*args, **kwargs) if kwargs else func(*args)
         if place == HOST:
             self._machine.on_cpu += 1
@@ -352,7 +317,7 @@ def _check_generator(kind: str, place: int) -> None:
         raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{kind}'")
 
 
-def _given(traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
+def _given(traits: Traits, args: Any, kwargs: Any) -> list[Any]:
     """Return the tensors among the arguments of an operation."""
     given = [args[i] for i in traits.tensors if i < len(args) and isinstance(args[i], torch.Tensor)]
     for i in traits.lists:

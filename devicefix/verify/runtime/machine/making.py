@@ -16,10 +16,8 @@ from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, overridable
+from devicefix.verify.runtime.names import names
 
-_KINDS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
-_LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
-_NEW = ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
 _BASE: Any = torch._C.TensorBase
 
 
@@ -36,10 +34,10 @@ def install(machine: Machine, patches: Patches) -> None:
         for name, function in list(vars(owner).items()):
             if callable(function) and function in constructors:
                 patches.set(owner, name, _named(making.creating(function), function))
-    for name in _LIKE:
+    for name in names("making", "like"):
         original = getattr(torch, name)
         patches.set(torch, name, _named(making.creating(original, is_like=True), original))
-    for name in _NEW:
+    for name in names("making", "new"):
         made = making.creating(getattr(_BASE, name), is_like=True)
         patches.set(torch.Tensor, name, overridable(name, made))
     for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
@@ -251,7 +249,7 @@ class TensorType(type):
 
 
 def _install_types(machine: Machine, patches: Patches) -> None:
-    plain = {f"{kind}Tensor": getattr(torch, f"{kind}Tensor") for kind in _KINDS}
+    plain = {f"{kind}Tensor": getattr(torch, f"{kind}Tensor") for kind in names("making", "types")}
     for owner, is_cuda in ((torch, False), (torch.cuda, True)):
         for name, original in plain.items():
             fields = {"machine": machine, "dtype": original.dtype, "plain": original, "is_cuda": is_cuda}

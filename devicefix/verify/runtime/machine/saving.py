@@ -51,39 +51,31 @@ def install(machine: Machine, patches: Patches) -> None:
 
     patches.set(serialization, "_get_restore_location", _get_restore_location)
     reducers = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-    for kind in (torch.Tensor, torch.nn.Parameter):
-        patches.item(reducers, kind, _reduce_tensor)
-    patches.item(reducers, torch.UntypedStorage, _reduce_storage)
+    for kind in (torch.Tensor, torch.nn.Parameter, torch.UntypedStorage):
+        patches.item(reducers, kind, _reduce)
 
 
-def _reduce_tensor(tensor: torch.Tensor) -> Any:
-    """Share the memory of a tensor with another process by torch's functions for CPU tensors."""
-    place = place_of(tensor)
-    put(tensor, HOST)
+def _reduce(value: Any) -> Any:
+    """Share the memory of a tensor or storage with another process by torch's functions for the CPU."""
+    is_tensor = isinstance(value, torch.Tensor)
+    reduce: Any = reductions.reduce_tensor if is_tensor else reductions.reduce_storage
+    place = place_of(value) if is_tensor else value._devicefix_place
+    _put(value, HOST)
     try:
-        return _rebuild_tensor, (place, *reductions.reduce_tensor(tensor))  # type: ignore[no-untyped-call]
+        return _rebuild, (place, *reduce(value))
     finally:
-        put(tensor, place)
-
-
-def _rebuild_tensor(place: int, rebuild: Any, args: Any) -> Any:
-    tensor = rebuild(*args)
-    for machine in _machines:  # up to torch 2.6, the tensor has lost the place of its storage
-        put(tensor, machine.index(place) if place >= 0 else place)
-    return tensor
-
-
-def _reduce_storage(storage: Any) -> Any:
-    place = storage._devicefix_place
-    storage._devicefix_place = HOST
-    try:
-        return _rebuild, (place, *reductions.reduce_storage(storage))  # type: ignore[no-untyped-call]
-    finally:
-        storage._devicefix_place = place
+        _put(value, place)
 
 
 def _rebuild(place: int, rebuild: Any, args: Any) -> Any:
-    storage = rebuild(*args)
-    for machine in _machines:
-        storage._devicefix_place = machine.index(place) if place >= 0 else place
-    return storage
+    value = rebuild(*args)
+    for machine in _machines:  # up to torch 2.6, a tensor has lost the place of its storage
+        _put(value, machine.index(place) if place >= 0 else place)
+    return value
+
+
+def _put(value: Any, place: int) -> None:
+    if isinstance(value, torch.Tensor):
+        put(value, place)
+    else:
+        value._devicefix_place = place

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -22,7 +24,6 @@ class Streams:
         created: the number of streams that the program created.
         stream_type: the class `torch.cuda.Stream`.
         event_type: the class `torch.cuda.Event`.
-        context_type: the class `torch.cuda.StreamContext`.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -31,15 +32,14 @@ class Streams:
         self.created = 0
         self.stream_type: Any = type("Stream", (_Stream,), {"streams": self, "__module__": "torch.cuda"})
         self.event_type: Any = type("Event", (_Event,), {"streams": self, "__module__": "torch.cuda"})
-        self.context_type: Any = type("StreamContext", (_StreamContext,), {"streams": self})
 
     def functions(self) -> dict[str, Any]:
         """Return the replacements for attributes of `torch.cuda`, by name."""
         return {
             "Stream": self.stream_type,
             "Event": self.event_type,
-            "StreamContext": self.context_type,
-            "stream": self.context_type,
+            "StreamContext": self.stream,
+            "stream": self.stream,
             "set_stream": self.set_stream,
             "current_stream": self.current_stream,
             "default_stream": self.default_stream,
@@ -60,9 +60,18 @@ class Streams:
             self.machine.current = stream.device_index
             self.current[stream.device_index] = stream
 
-    def torch_event_type(self) -> Any:
-        """Return the class `torch.Event`, whose first argument is a device."""
-        return type("Event", (_TorchEvent, self.event_type), {"__module__": "torch"})
+    @contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        """Replace `torch.cuda.stream`, which selects a stream for a block."""
+        if stream is None:
+            yield
+            return
+        selected, old = self.machine.current, self.current.get(stream.device_index)
+        self.set_stream(stream)
+        try:
+            yield
+        finally:
+            self.machine.current, self.current[stream.device_index] = selected, old
 
 
 def _nothing(*_: Any) -> None:
@@ -108,11 +117,11 @@ class _Stream(_Done):
         return False
 
     def __enter__(self) -> Any:
-        self._context = self.streams.context_type(self)
+        self._context = self.streams.stream(self)
         self._context.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._context.__exit__(*error)
 
     def __eq__(self, other: object) -> bool:
@@ -126,12 +135,10 @@ class _Stream(_Done):
 
 
 class _Event(_Done):
-    """The base class of `torch.cuda.Event`."""
+    """The base class of `torch.cuda.Event` and `torch.Event`."""
 
-    def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> None:
-        self._timing = enable_timing
+    def __init__(self, *args: Any, enable_timing: bool = False, **_: Any) -> None:
+        self._timing = enable_timing or args[:1] == (True,)  # the first argument of `torch.Event` is a device
         self._time: float | None = None
 
     def record(self, stream: Any = None) -> None:
@@ -146,30 +153,3 @@ class _Event(_Done):
         if self._time is None or end._time is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return float(end._time - self._time) * 1000.0
-
-
-class _TorchEvent:
-    """A mixin that drops the device argument of `torch.Event`."""
-
-    def __init__(self, device: Any = None, **options: Any) -> None:
-        super().__init__(**options)
-
-
-class _StreamContext:
-    """The base class of `torch.cuda.StreamContext`, which selects a stream for a block."""
-
-    streams: Streams
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> None:
-        if self.stream is not None:
-            self._selected = self.streams.machine.current
-            self._old = self.streams.current.get(self.stream.device_index)
-            self.streams.set_stream(self.stream)
-
-    def __exit__(self, *error: object) -> None:
-        if self.stream is not None:
-            self.streams.machine.current = self._selected
-            self.streams.current[self.stream.device_index] = self._old
