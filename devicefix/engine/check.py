@@ -32,9 +32,16 @@ if TYPE_CHECKING:
     from devicefix.rules.base import Rule
 
 
-def matters(data: bytes, settings: Settings) -> bool:
-    """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped."""
-    needed = may_matter(data) or _holds_words(data, settings) or may_be_unused(data, settings)
+def matters(data: bytes, settings: Settings, known: bool | None = None) -> bool:
+    """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped.
+
+    Args:
+        data: the bytes.
+        settings: which rules are on.
+        known: the answer of `may_matter`, None if it has not been asked.
+    """
+    needed = may_matter(data) if known is None else known
+    needed = needed or _holds_words(data, settings) or may_be_unused(data, settings)
     return needed and not skipped(data)
 
 

@@ -77,7 +77,7 @@ class File:
         return (
             self.kind in (Kind.CONFIG, Kind.ENVIRONMENT)
             or self._document is not None
-            or any(module.matters or module.is_reached(project) for module in self.modules)
+            or any(module.matters(project) or module.is_reached(project) for module in self.modules)
         )
 
     def check(self, project: Project) -> Result:
@@ -176,10 +176,16 @@ class Module:
         self.devices: Devices | None = None
         self._error: Exception | None = None
 
-    @cached_property
-    def matters(self) -> bool:
-        """Return whether there may be something to find."""
-        return matters(self.data, self.settings) or bool(self.settings.evidence.seen_in(self.path))
+    def matters(self, project: Project) -> bool:
+        """Return whether there may be something to find, in what the module itself holds."""
+        shared = self._shared(project)
+        known = shared.may_matter if shared is not None else None
+        return matters(self.data, self.settings, known) or bool(self.settings.evidence.seen_in(self.path))
+
+    def _shared(self, project: Project) -> ProjectFile | None:
+        """Return the module as the other files see it; None if it is none of the project's."""
+        shared = project.file(self.path)
+        return shared if shared is not None and shared.data == self.data else None
 
     def _facts(self, project: Project) -> Facts | None:
         """Return the facts of the module, shared with files that ask for them; None if it can't be parsed."""
@@ -187,8 +193,8 @@ class Module:
 
         try:
             refuse_much(len(self.data), self.settings.largest // CODE)
-            shared = project.file(self.path)
-            known = shared.facts if shared is not None and shared.data == self.data else None
+            shared = self._shared(project)
+            known = shared.facts if shared is not None else None
             return known or Facts.read(self.data)
         except UNREADABLE as problem:
             self._error = problem
@@ -196,7 +202,7 @@ class Module:
 
     def find(self, project: Project) -> list[Finding]:
         """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
-        if not self.matters and not self.is_reached(project):
+        if not self.matters(project) and not self.is_reached(project):
             return []
         facts = self._facts(project)
         if facts is None:

@@ -7,6 +7,7 @@ bound to is asked only once the file is parsed; what another file binds it to, t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 # What is passed as a device, or bound to the name `device`, up to the end of the argument.
 _PASSED = re.compile(
@@ -28,7 +29,8 @@ _LOOP = re.compile(rb"for\s+\w*device\s+in\b")
 _NAMES = re.compile(rb"(?:(\w+)[\w.]*\.)?(\w+)\b(\()?")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
-_DEFINED = re.compile(rb"class\s+(\w+)|def\s+(\w+)\s*\(([^)]*)\)")
+_DEFINED = re.compile(rb"class\s+(\w+)|def\s+(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)")
+_PARAMETER = re.compile(rb"(\w+)\s*(?:[:=,]|\Z)")
 _NUMBER_PASSED = rb"\b(?:%b)[(,](?:[^\n]*[(,][ \t]*\n)*[^\n]*(?:[(\[,=]\s*\d+\s*[\]),]|rank|gpu)"
 _OF_LIBRARIES = {b"torch", b"nn", b"Optional", b"Union", b"Any"}
 
@@ -63,6 +65,27 @@ def moved_names(data: bytes) -> frozenset[bytes]:
     return frozenset(name for owner, name in found if (owner or name) in imported)
 
 
+def moving_functions(data: bytes) -> frozenset[bytes]:
+    """Return the functions and classes of a file that may pass on a parameter as a device.
+
+    Args:
+        data: the bytes of a file.
+    """
+    passed = {name[2] for name in map(_NAMES.match, set(_PASSED.findall(data))) if name is not None}
+    return frozenset(
+        name for name, parameters in _functions(data) if not passed.isdisjoint(_PARAMETER.findall(parameters))
+    )
+
+
+def _functions(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the names by which the functions of a file are called, each with the parameters."""
+    owner = b""
+    for of_class, function, parameters in _DEFINED.findall(data):
+        owner = of_class or owner
+        if function:
+            yield owner if function == b"__init__" else function, parameters
+
+
 def _imported(data: bytes) -> set[bytes]:
     return set(_IN_IMPORT.findall(b" ".join(_IMPORTED.findall(data)))) - _OF_LIBRARIES
 
@@ -72,13 +95,9 @@ def _passes_number(data: bytes, passed: set[bytes]) -> bool:
 
     The result of a function of the file that is passed on may be one, too.
     """
-    called, functions, owner = set(), set(), b""
-    for of_class, function, parameters in _DEFINED.findall(data):
-        owner = of_class or owner
-        functions.add(function)
-        if b"device" in parameters:
-            called.add(owner if function == b"__init__" else function)
+    functions = list(_functions(data))
+    called = {name for name, parameters in functions if b"device" in parameters}
     results = {name[2] for name in map(_NAMES.match, passed) if name is not None and name[3]}
-    if not results.isdisjoint(functions):
+    if not results.isdisjoint(name for name, _ in functions):
         return True
     return bool(called) and re.search(_NUMBER_PASSED % b"|".join(called), data) is not None

@@ -40,14 +40,15 @@ class Words:
         return self._names[name]
 
     @cached_property
-    def _lines(self) -> list[str]:
+    def lines(self) -> list[str]:
+        """The lines of the text."""
         return self._text.split("\n")
 
     @cached_property
     def _index(self) -> dict[str, list[int]]:
         """The lines of each name."""
         found: dict[str, list[int]] = {}
-        for number, line in enumerate(self._lines, 1):
+        for number, line in enumerate(self.lines, 1):
             for name in dict.fromkeys(_NAME.findall(line)):
                 found.setdefault(name, []).append(number)
         return found
@@ -76,7 +77,7 @@ class Words:
 
     def _found(self, word: str, names: Iterable[str]) -> list[int]:
         lines = {line for name in names for line in self._index.get(name, ())}
-        return sorted(line for line in lines if word in self._lines[line - 1])
+        return sorted(line for line in lines if word in self.lines[line - 1])
 
 
 def _beginning_with(start: str, names: list[str]) -> list[str]:

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devicefix.facts.exports.export import of_facts
-from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 
-# The names of what is looked at: numbers, and what else is passed to functions that take either.
-_NUMBERS = re.compile("rank|gpu")
-_WORDS = ("rank", "gpu", "device")
-_NAMED = re.compile("|".join(_WORDS))
 _STEPS = 1  # from a value to a parameter: an attribute that the constructor sets
-
-
-@of_facts(*map(str.encode, _WORDS))
-def number_calls(facts: Facts) -> frozenset[tuple[str, str]]:
-    """Return the functions that calls may pass a number, each with the function that was passed it."""
-    return frozenset(_calls(facts))
-
-
-def _calls(facts: Facts) -> Iterator[tuple[str, str]]:
-    sources = Sources(facts, How.BOUND, _STEPS)
-    for node in facts.tree.nodes_with(*_WORDS):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not _NAMED.search(last_name(node)):
-            continue
-        found = argument_place(facts, node)
-        if found is not None:
-            yield from ((found[0], source) for source, _ in sources.parameters([node]))
-            if _NUMBERS.search(last_name(node)) or Kind.INDEX in facts.kinds.of(node).seen:
-                yield found[0], ""
 
 
 def argument_place(facts: Facts, node: ast.expr) -> tuple[str, int | str] | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from os.path import join, normpath
 
+from devicefix.facts import moved_numbers
 from devicefix.facts.exports.export import of_bytes
-from devicefix.facts.moved_numbers import moved_names
 from devicefix.facts.prefilter import code_of
 
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
@@ -99,7 +99,13 @@ def attributes_set(data: bytes) -> frozenset[str]:
 @of_bytes(b".to(", b"device")
 def moved_imports(data: bytes) -> frozenset[str]:
     """Return the names that a module imports and passes on as a device."""
-    return frozenset(map(bytes.decode, moved_names(code_of(data))))
+    return frozenset(map(bytes.decode, moved_numbers.moved_names(code_of(data))))
+
+
+@of_bytes(b".to(", b"device")
+def moving_functions(data: bytes) -> frozenset[str]:
+    """Return the functions and classes of a module that may pass on a parameter as a device."""
+    return frozenset(map(bytes.decode, moved_numbers.moving_functions(data)))
 
 
 @of_bytes()

@@ -91,6 +91,8 @@ class ProjectFile:
             and self._imports == other._imports
             and self._defined == other._defined
             and self._bound == other._bound
+            and self.matters == other.matters
+            and self.may_matter == other.may_matter
             and self.names() == other.names()
             and all(other.holds(word) == held for word, held in self._held.items())
             and all(other.export(EXPORTS[name]) == value for name, value in self.known.items())
@@ -132,7 +134,12 @@ class ProjectFile:
     @cached_property
     def matters(self) -> bool:
         """Return whether the file holds a word that may concern the others."""
-        return any(map(self.holds, _FOR_OTHERS)) or may_matter(self.data)
+        return any(map(self.holds, _FOR_OTHERS)) or self.may_matter
+
+    @cached_property
+    def may_matter(self) -> bool:
+        """Return whether the file holds a word that every run looks for."""
+        return may_matter(self.data)
 
     @property
     def facts(self) -> Facts | None:

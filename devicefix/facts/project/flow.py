@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ast
 import os.path
+import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from devicefix.facts.effects import only_returns
-from devicefix.facts.exports.number_calls import number_calls
 from devicefix.facts.exports.shared import device_receivers, passed_kinds
-from devicefix.facts.exports.texts import moved_imports
+from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.destinations import Destinations, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
@@ -37,7 +37,8 @@ _HOPS = 3  # packages that pass on a name that they import
 _FILES = 20  # that call one function; with more, what they pass is not known
 _INFORMED = 16  # files whose facts to keep
 _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
-_WITH_NUMBERS = (b"rank", b"gpu", b"device")
+_WITH_NUMBERS = (b"rank", b"gpu", b"cuda")
+_NUMBER_PASSED = rb"%b\((?:[^()]|\([^()]*\))*(?:rank|gpu|device|\d)"
 _TAKING = (b"split", b"int(", b"index", b"cuda:", b"strip", b"[")
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
@@ -135,7 +136,7 @@ class Flow(SharedNames, Values):
         if files is None:
             return set()
         found: set[str] = set()
-        for facts, call in self._calls(files, function):
+        for facts, call in self._calls(files, function, os.path.normpath(path)):
             value = argument_of(call, parameter, position)
             if value is not None:
                 kinds = facts.kinds.of(value)
@@ -155,28 +156,47 @@ class Flow(SharedNames, Values):
                 return None
         return files
 
-    def _calls(self, files: Sequence[ProjectFile], function: str) -> Iterator[tuple[Facts, ast.Call]]:
-        """Yield the calls of functions of a name in some files."""
+    def _calls(
+        self, files: Sequence[ProjectFile], function: str, path: str
+    ) -> Iterator[tuple[Facts, ast.Call]]:
+        """Yield the calls in some files that may be of a function of the file at a normal path."""
         for file in files:
             facts = self.informed(file)
             for node in facts.tree.nodes_with_name(function) if facts is not None else ():
                 if isinstance(node, ast.Call) and last_name(node.func) == function:
                     assert facts is not None
-                    if not _is_of_the_file(facts, node):
+                    if self._may_call(facts, node, path):
                         yield facts, node
+
+    def _may_call(self, facts: Facts, call: ast.Call, path: str) -> bool:
+        """Return whether a call in a file may be of a function of the file at a normal path."""
+        name = facts.resolve(call.func)
+        if name is None:
+            return not _is_of_the_file(facts, call)
+        found = self.definition(facts.others.path, name)
+        return found is not None and found[0].normal == path
 
     @remembered
     def receives_number(self, path: str) -> bool:
         """Return whether the file at `path` passes on as a device what calls show to be a GPU's number."""
         file = self.file(path)
-        if file is None or not any(map(file.defines, self._called_with_numbers)):
-            return False
-        receivers = file.export(device_receivers)
-        return any(
-            Kind.INDEX.name in self.passed(path, name, *place)
-            for name, place in receivers
-            if name in self._called_with_numbers
+        names = file.export(moving_functions) if file is not None else ()
+        called = {name for name in names if self._may_get_number(path, name)}
+        return (
+            file is not None
+            and bool(called)
+            and any(
+                Kind.INDEX.name in self.passed(path, name, *place)
+                for name, place in file.export(device_receivers)
+                if name in called
+            )
         )
+
+    def _may_get_number(self, path: str, function: str) -> bool:
+        """Return whether the bytes of another file show that it may pass a number to a function."""
+        call = re.compile(_NUMBER_PASSED % re.escape(function.encode()))
+        files = self._calling(path, function) or ()
+        return any(not file.defines(function) and call.search(file.data) for file in files)
 
     @remembered
     def brings_number(self, path: str) -> bool:
@@ -203,19 +223,6 @@ class Flow(SharedNames, Values):
     def _numbers(self) -> dict[str, bool]:
         return {}
 
-    @cached_property
-    def _called_with_numbers(self) -> frozenset[str]:
-        """The functions that calls may pass the number of a GPU, also one that they were passed."""
-        numbered = self.holding(b"rank", b"gpu")
-        new = {function for file in numbered for function, source in file.export(number_calls) if not source}
-        found: set[str] = set()
-        while new:
-            found |= new
-            defining = {file for name in new for file in self.mentioning(name) if file.defines(name)}
-            calls = [call for file in defining for call in file.export(number_calls)]
-            new = {function for function, source in calls if source in new} - found
-        return frozenset(found)
-
     # -- forwards -------------------------------------------------------------------------------------
 
     @remembered
@@ -241,10 +248,8 @@ class Flow(SharedNames, Values):
         if len(files) > _FILES:
             return Use.UNKNOWN.value
         use = Use.NOTHING
-        for facts, call in self._calls(files, function):
-            found = self.definition(facts.others.path, facts.resolve(call.func) or "")
-            if found is not None and found[0].normal == here:
-                use |= Destinations(facts).of(call)
+        for facts, call in self._calls(files, function, here):
+            use |= Destinations(facts).of(call)
             if Use.DEVICE in use:
                 break
         return use.value

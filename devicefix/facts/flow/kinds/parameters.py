@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.kinds.annotations import Annotations
@@ -17,6 +18,9 @@ _SPAWNS = (
     "torch.multiprocessing.spawn.spawn",
     "torch.multiprocessing.start_processes",
 )
+
+
+_OF_OBJECTS = "(?:device|dtype|shape|size|dim|to|config|parameters)"  # of tensors and modules
 
 
 class Parameters(Annotations):
@@ -46,10 +50,20 @@ class Parameters(Annotations):
         return union([kinds, *self._arguments(function, parameter, depth), self._passed(function, parameter)])
 
     def _passed(self, function: Function, parameter: ast.arg) -> Kinds:
-        """Return the kinds of what the calls in other files pass for a parameter."""
+        """Return the kinds of what the calls in other files pass for a parameter that may be a device."""
+        if self._is_object(function, parameter.arg):
+            return Kinds()
         name, place = described(self._facts.tree, function, parameter.arg)
         found = self._facts.others.passed(name, *place)
         return Kinds({Kind[kind]: parameter for kind in found})
+
+    def _is_object(self, function: Function, name: str) -> bool:
+        """Return whether a function reads attributes of a parameter that no device, number or name has."""
+        is_method = isinstance(self._facts.tree.parents.get(function), ast.ClassDef)
+        if is_method and function.args.args and function.args.args[0].arg == name:
+            return True
+        lines = self._facts.tree.words.lines[function.lineno - 1 : function.end_lineno]
+        return re.search(rf"\b{name}\.{_OF_OBJECTS}\b", "\n".join(lines)) is not None
 
     def _arguments(self, function: Function, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
         """Yield the kinds of what the calls in the module pass for a parameter."""
