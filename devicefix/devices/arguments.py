@@ -24,10 +24,6 @@ from devicefix.model import Fix
 
 _BY_NAME = "only its name suggests that it is a GPU"
 _OTHER_VALUES = "its other values are not known, and may not be GPUs"
-_PARALLEL = (
-    "torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel",
-    "torch.nn.parallel.DistributedDataParallel",
-)  # fmt: skip
 _GPU_LIST = re.compile(r"(^|_)(gpus|(gpu|device)_?ids?)\Z", re.I)
 
 
@@ -157,26 +153,10 @@ def gpu_number(context: Context, target: ast.expr) -> str | None:
         return "" if may_ask_tensor(context, value) else None
     if _is_asked_tensor(context.facts, target):
         return None
-    if is_of_parallel(context.facts, target):
-        return ""
     kinds = context.facts.kinds.of(target)
     if NUMBERS.isdisjoint(kinds.seen):
         return _BY_NAME if _is_called_gpu(target) and not kinds.shown(set(Kind)) else None
     return "" if kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}) else _OTHER_VALUES
-
-
-def is_of_parallel(facts: Facts, target: ast.expr) -> bool:
-    """Return whether an expression is an element of a list that `DataParallel` gets: the numbers of GPUs."""
-    if not isinstance(target, ast.Subscript) or isinstance(target.slice, ast.Slice):
-        return False
-    path = dotted(target.value)
-    return path is not None and any(
-        isinstance(node, ast.Call)
-        and facts.call(node, *_PARALLEL)
-        and any(dotted(each) == path for each in (*node.args[1:2], *(each.value for each in node.keywords)))
-        and facts.tree.scope(node) is facts.tree.scope(target)
-        for node in facts.tree.nodes_with("DataParallel", "data_parallel")
-    )
 
 
 def _is_asked_tensor(facts: Facts, target: ast.expr) -> bool:

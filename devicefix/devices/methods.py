@@ -44,8 +44,6 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
         found = context.facts.tree.scope(receiver).lookup(receiver.id)
         if found is not None and all(isinstance(binding.node, ast.ClassDef) for binding in found[1]):
             return _of_class(context, receiver.id)  # a method of the class itself
-    if _is_chosen_tensor(context, receiver) and not (project.adds_cuda() or project.may_be_own("Tensor")):
-        return CustomCuda.NEVER
     kinds = context.facts.kinds.of(receiver)
     names = {name.rpartition(".")[2] for name in kinds.classes}
     if names and all(map(project.is_cuda_class, names)) and kinds.are(_OWN):
@@ -54,22 +52,6 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
         return CustomCuda.MAYBE
     added = project.adds_cuda() and not all(name.startswith("torch.") for name in kinds.classes)
     return CustomCuda.MAYBE if added else CustomCuda.NEVER
-
-
-def _is_chosen_tensor(context: Context, receiver: ast.expr) -> bool:
-    """Return whether a receiver is `x`, or a part of it, in `… if isinstance(x, torch.Tensor) else …`."""
-    facts, value = context.facts, receiver
-    while isinstance(value, ast.Subscript):
-        value = value.value
-    for child, parent in facts.tree.ancestors(receiver) if isinstance(value, ast.Name) else ():
-        match parent:
-            case ast.IfExp(
-                test=ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=name), kind]), body=chosen
-            ) if chosen is child and name == value.id:  # type: ignore[attr-defined]
-                return facts.resolve(kind) == "torch.Tensor"
-            case ast.stmt() | ast.Lambda():
-                break
-    return False
 
 
 def shows_class(context: Context, site: ast.AST) -> bool:

@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from devicefix.facts import Scope
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -43,7 +42,8 @@ class AsyncName(Rule):
     It is also safe for a function in the same file if the fix renames the function's parameter as well, or if the
     function passes its `**kwargs` only to these methods. However, it is unsafe for any other function, because that
     function's parameter may have a different name. There is no fix for attributes, module-level variables or imported
-    names, or if the name `non_blocking` is already used in the same function or call.
+    names. In a file with one of these, or in which `non_blocking` is already a variable or parameter, devicefix doesn't
+    rename variables and parameters either.
     """
 
     code = "DF814"
@@ -222,27 +222,29 @@ class AsyncName(Rule):
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         tree = self.facts.tree
         named = [part for part in tree.nodes_with(_OLD) if _is_called_async(part)]
-        variables: dict[Scope | None, list[ast.Name | ast.arg]] = {}
-        for part in named:
-            if isinstance(part, (ast.Name, ast.arg)):
-                variables.setdefault(self._scope(part), []).append(part)
-        fixes = {scope: self._renamed(scope, parts) for scope, parts in variables.items()}
-        for scope, parts in variables.items():
-            advice = f"rename it to `{_NEW}`, as PyTorch 0.4 did" if fixes[scope] else "use another name"
-            yield self.finding(parts[0], f"{_BROKEN}; {advice}", fixes[scope])
-        functions = {
-            _name(tree.parents, binding.node)
-            for scope, fix in fixes.items()
-            if scope and fix
-            for binding in scope.bindings[_OLD]
-            if binding.parameter
-        }
+        variables = [part for part in named if isinstance(part, (ast.Name, ast.arg))]
+        others = [part for part in named if not isinstance(part, (ast.Name, ast.arg, ast.keyword))]
+        taken = any(
+            isinstance(part, (ast.Name, ast.arg)) and _NEW in vars(part).values()
+            for part in tree.nodes_with(_NEW)
+        )
+        can_rename = not others and not taken and all(map(self._is_local, variables))
+        fix = self._edited(variables) if can_rename else None
+        if variables:
+            advice = f"rename it to `{_NEW}`, as PyTorch 0.4 did" if fix else "use another name"
+            yield self.finding(variables[0], f"{_BROKEN}; {advice}", fix)
+        renamed = {_function(tree.parents, part) for part in variables if fix and isinstance(part, ast.arg)}
         for part in named:
             if isinstance(part, ast.keyword):
-                yield self._argument(part, functions)
-            elif not isinstance(part, (ast.Name, ast.arg)):
-                place = part if isinstance(part, ast.Attribute) else tree.statement(part)
-                yield self.finding(place, f"{_BROKEN}; use another name")
+                yield self._argument(part, renamed)
+        for part in others:
+            place = part if isinstance(part, ast.Attribute) else tree.statement(part)
+            yield self.finding(place, f"{_BROKEN}; use another name")
+
+    def _is_local(self, node: ast.Name | ast.arg) -> bool:
+        """Return whether a node is a parameter, or a variable of a function."""
+        found = self.facts.tree.scope(node).lookup(_OLD)
+        return isinstance(node, ast.arg) or (found is not None and isinstance(found[0].node, FUNCTIONS))
 
     def _argument(self, node: ast.keyword, functions: set[str | None]) -> Finding:
         """Return the finding for an argument; the functions are those whose parameter is renamed."""
@@ -257,31 +259,6 @@ class AsyncName(Rule):
         return self.finding(
             node, message, self._edited([node], "the function may have its own parameter `async`")
         )
-
-    def _scope(self, node: ast.Name | ast.arg) -> Scope | None:
-        """Return the scope that binds a variable or parameter, None if no function of the module does."""
-        tree = self.facts.tree
-        inside: ast.AST = node
-        if isinstance(node, ast.arg):
-            function = tree.parents[tree.parents[node]]
-            assert isinstance(function, FUNCTIONS)
-            inside = function.body if isinstance(function, ast.Lambda) else function.body[0]
-        found = tree.scope(inside).lookup(_OLD)
-        return found[0] if found and isinstance(found[0].node, FUNCTIONS) else None
-
-    def _renamed(self, scope: Scope | None, uses: list[ast.Name | ast.arg]) -> Fix | None:
-        """Return the fix that renames a variable of a function in all its uses, None if it can't be renamed."""
-        if scope is None or _OLD in self.facts.tree.declared_elsewhere:
-            return None
-        bound = (binding.node for binding in scope.bindings[_OLD])
-        if any(_is_called_async(node) and not isinstance(node, ast.arg) for node in bound):
-            return None  # a function or an exception
-        if any(
-            _NEW in (getattr(node, "id", ""), getattr(node, "arg", "")) and not isinstance(node, ast.keyword)
-            for node in ast.walk(scope.node)
-        ):
-            return None
-        return self._edited(uses)
 
     def _edited(self, places: Sequence[ast.Name | ast.arg | ast.keyword], why: str = "") -> Fix:
         starts = (self.context.source.span(place)[0] for place in places)
@@ -298,7 +275,7 @@ def _is_called_async(node: ast.AST) -> bool:
     return any(isinstance(value, str) and _OLD in value.split(".") for value in values)
 
 
-def _name(parents: Mapping[ast.AST, ast.AST], parameter: ast.AST) -> str | None:
+def _function(parents: Mapping[ast.AST, ast.AST], parameter: ast.AST) -> str | None:
     """Return the name by which the function of a parameter is called, None for a lambda."""
     function = parents[parents[parameter]]
     if isinstance(function, ast.Lambda):

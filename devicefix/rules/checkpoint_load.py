@@ -19,9 +19,6 @@ _NAMES = ("map_location", "_map_location")
 _LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
 # Methods of a tensor whose result is on the same device.
-_SAME_DEVICE = {
-    "detach", "float", "double", "half", "int", "long", "squeeze", "flatten", "reshape", "view", "t",
-}  # fmt: skip
 
 
 class CheckpointLoad(Rule):
@@ -377,14 +374,6 @@ class CheckpointLoad(Rule):
             """,
         ),
         Example(
-            "a tensor that becomes an array at once, which needs one on the CPU with CUDA, too",
-            """
-                import torch
-
-                features = torch.load(path).detach().numpy()
-            """,
-        ),
-        Example(
             "what the function has just saved, which holds nothing of CUDA without it",
             """
                 import io
@@ -484,7 +473,7 @@ class CheckpointLoad(Rule):
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         if any(keyword.arg is None for keyword in node.keywords):
             return  # `**kwargs` may contain it
-        if self._is_on_cpu(node) or (node.args and self._is_own(node.args[0])) or self.facts.is_guarded(node):
+        if (node.args and self._is_own(node.args[0])) or self.facts.is_guarded(node):
             return
         where = self.devices.either(node, "None", of_cuda=True)
         code, use = self._constant(node, where)
@@ -532,16 +521,6 @@ class CheckpointLoad(Rule):
         code = self.context.source.code(given)
         text = self.context.source.quoted(f'{code} if {code} or {question.text} else "cpu"')
         return self.context.edit(given, text, question)
-
-    def _is_on_cpu(self, node: ast.expr) -> bool:
-        """Return whether a loaded tensor becomes an array at once, which fails for one on a GPU."""
-        match self.facts.tree.parents.get(node):
-            case ast.Attribute(attr="numpy"):
-                return True
-            case ast.Attribute(attr=name) as method if name in _SAME_DEVICE:
-                call = self.facts.tree.parents.get(method)
-                return isinstance(call, ast.Call) and call.func is method and self._is_on_cpu(call)
-        return False
 
     def _why_unsafe(self, given: ast.expr) -> str | None:
         """Return how safe it is to take a location for a CUDA device, None for any other."""

@@ -546,8 +546,6 @@ class CudaCall(Rule):
             after="""
                 import torch
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
                 class Cloud:
                     def cuda(self):
                         return self
@@ -561,7 +559,9 @@ class CudaCall(Rule):
                         part = load(gpu).cuda() if torch.cuda.is_available() else load(gpu)
                     finally:
                         print(part)
-                    return {key: x[0].to(device) if isinstance(x, torch.Tensor) else x for key, x in data.items()}
+                    return {key: (
+                        x[0].cuda() if torch.cuda.is_available() else x[0]
+                    ) if isinstance(x, torch.Tensor) else x for key, x in data.items()}
             """,
         ),
     )

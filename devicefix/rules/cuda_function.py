@@ -38,13 +38,13 @@ class CudaFunction(Rule):
     the GPU's name or capability, and if every use of the result also accepts the value that the fix substitutes on a
     CPU.
 
-    The fix is unsafe if the call returns the current device or a random state, and devicefix doesn't know every use of
-    the result. It is also unsafe if the guard encloses a line that prints other values too, because the program then
-    skips that line on a CPU. Finally, it is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself
+    The fix is unsafe if the call returns a random state, and devicefix doesn't know every use of the result. It is also
+    unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself
     does not initialize CUDA, because the variable has no effect after the guard calls `torch.cuda.is_available()`.
 
     Calls that return other values, such as GPU properties, are reported without a fix: you have to decide what to use
-    on a CPU.
+    on a CPU. The same is true of the current device if devicefix doesn't know whether it is used as a device or as a
+    number.
     """
 
     code = "DF401"
@@ -61,17 +61,6 @@ class CudaFunction(Rule):
 
                 def train(model, batches):
                     current = torch.cuda.current_device()
-                    for batch in batches:
-                        model(batch).sum().backward()
-                        if torch.cuda.memory_reserved(current) > 30 * 1e9:
-                            torch.cuda.empty_cache()
-            """,
-            after="""
-                import torch
-
-
-                def train(model, batches):
-                    current = torch.cuda.current_device() if torch.cuda.is_available() else 0
                     for batch in batches:
                         model(batch).sum().backward()
                         if torch.cuda.memory_reserved(current) > 30 * 1e9:
@@ -207,12 +196,6 @@ class CudaFunction(Rule):
 
                 self.device = torch.cuda.current_device()
             """,
-            after="""
-                import torch
-
-                self.device = torch.cuda.current_device() if torch.cuda.is_available() else "cpu"
-            """,
-            unsafe=True,
         ),
         Example(
             "a size that is divided by, and a name that is looked up",
@@ -297,13 +280,6 @@ class CudaFunction(Rule):
 
                 print(f"{loss:.2f} on {torch.cuda.get_device_name()}")
             """,
-            after="""
-                import torch
-
-                if torch.cuda.is_available():
-                    print(f"{loss:.2f} on {torch.cuda.get_device_name()}")
-            """,
-            unsafe=True,
         ),
         Example(
             "a line with effects, in an f-string",
@@ -528,10 +504,10 @@ class CudaFunction(Rule):
             after="""
                 import torch
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
                 def total(x):
-                    return torch.tensor(x, device=device, dtype=torch.float32)
+                    return torch.tensor(x,
+                                        device=torch.cuda.current_device() if torch.cuda.is_available() else "cpu",
+                                        dtype=torch.float32)
             """,
         ),
     )

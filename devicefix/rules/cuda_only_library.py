@@ -124,35 +124,6 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
-            "a library that is the default of a parameter",
-            before="""
-                import torch
-
-                try:
-                    from flash_attn import flash_attn_func
-                except ImportError:
-                    flash_attn_func = None
-
-
-                def attend(q, k, v, mode="flash"):
-                    if mode == "torch":
-                        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
-                    elif mode == "flash":
-                        return flash_attn_func(q, k, v)
-            """,
-        ),
-        Example(
-            "a fallback that is an error itself",
-            before="""
-                import torch
-
-                try:
-                    from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
-                except ImportError:
-                    causal_conv1d_fn, causal_conv1d_update = None
-            """,
-        ),
-        Example(
             "a fallback of several names",
             before="""
                 import torch
@@ -165,20 +136,6 @@ class CudaOnlyLibrary(Rule):
 
                 def norm(x):
                     return layer_norm_fn(x)
-            """,
-        ),
-        Example(
-            "a backend that is the default",
-            before="""
-                import os
-
-                BACKEND = "flash_attn"
-                if "BACKEND" in os.environ:
-                    BACKEND = os.environ["BACKEND"]
-                if BACKEND == "flash_attn":
-                    import flash_attn
-                else:
-                    from torch.nn.functional import scaled_dot_product_attention
             """,
         ),
         Example(
@@ -245,35 +202,6 @@ class CudaOnlyLibrary(Rule):
 
                 def forward(x):
                     return quant_cuda.matmul(x)
-            """,
-        ),
-        Example(
-            "a library without which the program stops",
-            before="""
-                try:  # cuda
-                    import selective_scan_cuda
-                except ImportError:
-                    selective_scan_cuda = None
-
-
-                def scan(x):
-                    if selective_scan_cuda is None:
-                        raise RuntimeError("install it")
-                    return selective_scan_cuda.fwd(x)
-            """,
-        ),
-        Example(
-            "a library that an assertion asks for",
-            before="""
-                try:  # cuda
-                    from flash_attn import flash_attn_func
-                except ImportError:
-                    flash_attn_func = None
-
-
-                def attend(q):
-                    assert flash_attn_func is not None, "install it"
-                    return flash_attn_func(q)
             """,
         ),
         Example(
@@ -345,15 +273,6 @@ class CudaOnlyLibrary(Rule):
 
                 if gpu_is_available:
                     import cupy
-            """,
-        ),
-        Example(
-            "a computation of KeOps on a GPU",
-            before="""
-                import torch
-                from pykeops.torch import Genred
-
-                y = Genred("Exp(-x)", ["x = Vi(3)"])(x, backend="GPU")
             """,
         ),
         Example(
@@ -638,8 +557,6 @@ class CudaOnlyLibrary(Rule):
         if (use := self._libraries.unasked(statement, library)) is not None:
             missing = f" and may not be installed (see line {statement.lineno}), but this line uses it without a check"
             return self._missing(use, library, missing, advice)
-        if (test := self._libraries.refusal(statement, library)) is not None:
-            return self._missing(test, library, "", advice)
         call = self._libraries.without_cuda(statement, library)
         return None if call is None else self._installed(call, statement, library)
 
@@ -660,20 +577,6 @@ class CudaOnlyLibrary(Rule):
     def _missing(self, node: ast.expr | ast.stmt, library: str, how: str, advice: str) -> Finding:
         """Return the finding for a library."""
         return self.finding(node, f"`{library}` needs CUDA{how}; {advice}")
-
-    def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
-        """Check the backend of the functions of KeOps: https://www.kernel-operations.io/keops/python/api/."""
-        match node.value:
-            case ast.Constant(value=str(text)) if node.arg == "backend" and text.upper().startswith("GPU"):
-                if self._uses_keops and not self.facts.is_guarded(node):
-                    yield self.finding(
-                        node.value, f'`backend="{text}"` needs CUDA; without CUDA, use `"auto"`'
-                    )
-
-    @property
-    def _uses_keops(self) -> bool:
-        names = (name for statement in self.facts.tree.imports for name in full_names(statement))
-        return any(name.partition(".")[0] == "pykeops" for name in names)
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""

@@ -3,25 +3,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.model import Finding, Fix
-from devicefix.rewrite.lines import alone
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CAPTURABLE
 
 _PROFILER = "torch.profiler.profile"
 _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
-_PLANS = "torch.backends.cuda.cufft_plan_cache"
 
 
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds uses of torch features that work only with CUDA: optimizers with `capturable=True`, profilers that record only
-    CUDA activity, and the cuFFT plan cache.
+    Finds uses of torch features that work only with CUDA: optimizers with `capturable=True`, and profilers that record
+    only CUDA activity.
 
     ## Why it matters
-    Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError` (torch 2.13). Using the plan
-    cache or a profiler that records only CUDA activity also raises an `AssertionError`.
+    Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError` (torch 2.13). So does
+    using a profiler that records only CUDA activity.
 
     ## Example
     ```python
@@ -39,15 +37,14 @@ class CudaOnlySetting(Rule):
     from those on a GPU only by rounding. With `foreach`, the fix is unsafe if the learning rate may be a tensor,
     because torch accepts this combination only if the optimizer is capturable.
 
-    For a statement that uses the plan cache, the fix is safe: it puts the statement under a guard. A profiler is
-    reported without a fix.
+    A profiler is reported without a fix.
     """
 
     code = "DF411"
     name = "cuda-only-setting"
     summary = "A torch setting works only with CUDA"
-    references = (*CAPTURABLE, _PROFILER, _PLANS)
-    words = (b"capturable", b"ProfilerActivity.CUDA", b"cufft_plan_cache")
+    references = (*CAPTURABLE, _PROFILER)
+    words = (b"capturable", b"ProfilerActivity.CUDA")
     common_words = (b"profile",)
     INVALID = (
         Example(
@@ -87,24 +84,6 @@ class CudaOnlySetting(Rule):
                     net(x)
             """,
         ),
-        Example(
-            "the plans of cuFFT",
-            before="""
-                import torch
-
-                torch.backends.cuda.cufft_plan_cache.clear()
-                torch.backends.cuda.cufft_plan_cache[0].max_size = 32
-                print(torch.backends.cuda.cufft_plan_cache.size)
-            """,
-            after="""
-                import torch
-
-                if torch.cuda.is_available():
-                    torch.backends.cuda.cufft_plan_cache.clear()
-                    torch.backends.cuda.cufft_plan_cache[0].max_size = 32
-                print(torch.backends.cuda.cufft_plan_cache.size)
-            """,
-        ),
     )
     VALID = (
         Example(
@@ -135,10 +114,7 @@ class CudaOnlySetting(Rule):
         call = self.facts.tree.parents[node]
         if self.facts.is_guarded(node):
             return
-        if name == _PLANS:
-            message = "the cuFFT plan cache raises an error on a CPU; use it only if CUDA is available"
-            yield self.finding(node, message, self._only_with_cuda(node), "because its value is used")
-        elif isinstance(call, ast.Call) and call.func is node:
+        if isinstance(call, ast.Call) and call.func is node:
             given = {keyword.arg: keyword.value for keyword in call.keywords}
             if name == _PROFILER:
                 yield from self._check_activities(call, given.get("activities"))
@@ -152,26 +128,6 @@ class CudaOnlySetting(Rule):
             yield self.finding(
                 call, "`ProfilerActivity.CUDA` alone raises an error on a CPU; add `ProfilerActivity.CPU`"
             )
-
-    def _only_with_cuda(self, node: ast.expr) -> Fix | None:
-        """Return a fix that puts the statement of an object under a guard, None where its value is used.
-
-        A statement calls a method of the object, or sets an attribute.
-        """
-        parents = self.facts.tree.parents
-        use: ast.AST = node
-        while isinstance(parents[use], (ast.Attribute, ast.Subscript)):
-            use = parents[use]
-        called = parents[use]
-        if isinstance(called, ast.Call) and called.func is use:
-            use = called
-        statement = parents[use]
-        match statement:
-            case ast.Expr():
-                return self.context.put_under_guard(statement)
-            case ast.Assign(targets=[target]) if target is use and alone(self.context.source, statement):
-                return self.context.put_under_guard(statement)
-        return None
 
     def _capturable(self, call: ast.Call, given: dict[str | None, ast.expr]) -> Finding:
         """Return the finding of an optimizer that is capturable."""

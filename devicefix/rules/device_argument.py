@@ -288,31 +288,6 @@ class DeviceArgument(Rule):
             unsafe=True,
         ),
         Example(
-            "the number of a GPU for a method of a library's object",
-            before="""
-                import torch
-                from library import Scheduler
-
-                def run(gpu):
-                    torch.cuda.set_device(gpu)
-                    scheduler = Scheduler()
-                    scheduler.set_timesteps(20, device=gpu)
-                    del scheduler
-            """,
-            after="""
-                import torch
-                from library import Scheduler
-
-                def run(gpu):
-                    if torch.cuda.is_available():
-                        torch.cuda.set_device(gpu)
-                    scheduler = Scheduler()
-                    scheduler.set_timesteps(20, device=gpu if torch.cuda.is_available() else "cpu")
-                    del scheduler
-            """,
-            unsafe=True,
-        ),
-        Example(
             "a number in a tuple of a loop, and in an attribute of a class",
             before="""
                 import torch
@@ -496,21 +471,15 @@ class DeviceArgument(Rule):
     def _otherwise_cpu(self, node: ast.Call, value: ast.expr, literal: bool) -> Fix:
         """Return the fix that passes the CPU without CUDA: unsafe if the number may be of another device."""
         fix = self.context.when_cuda(value, '"cpu"', "" if literal else _OTHER_DEVICE)
-        if not integer(value) or self._takes_gpu(node):
+        name = self.facts.resolve(node.func)
+        brings = name is not None and brings_torch(name)
+        if (
+            brings
+            or not integer(value)
+            or self.context.project.receives_device(last_name(node.func), "device")
+        ):
             return fix
         return replace(fix, why=_OTHER_DEVICE)
-
-    def _takes_gpu(self, node: ast.Call) -> bool:
-        """Return whether the `device` of a function is one of torch."""
-        if self.context.project.receives_device(last_name(node.func), "device"):
-            return True
-        names = [self.facts.resolve(node.func)]
-        if names == [None] and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-            made = [binding.value for binding in self.facts.bindings(node.func.value)]
-            names = [
-                self.facts.resolve(value.func) if isinstance(value, ast.Call) else None for value in made
-            ]
-        return bool(names) and all(name is not None and brings_torch(name) for name in names)
 
     def _gets_number(self, value: ast.expr) -> bool:
         """Return whether the name of a device without a number gets one: `torch.device(name, 1)`."""
@@ -544,22 +513,9 @@ class DeviceArgument(Rule):
         if not literal:  # other numbers may be -1, which often is the CPU
             if not index_name(last_name(value)) or gpu_number(self.context, value) is None:
                 return False
-            if self.facts.resolve(function) is None and not self._is_method_of_library(function):
+            if self.facts.resolve(function) is None:
                 return False
         return not self._is_of_project(function)
-
-    def _is_method_of_library(self, function: ast.expr) -> bool:
-        """Return whether a function is a method of an object that a library's class or function made."""
-        if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
-            return False
-        bindings = self.facts.bindings(function.value)
-        values = [binding.value for binding in bindings if not isinstance(binding.node, ast.Delete)]
-        return bool(values) and all(
-            isinstance(value, ast.Call)
-            and self.facts.resolve(value.func) is not None
-            and not self._is_of_project(value.func)
-            for value in values
-        )
 
     def _is_of_project(self, function: ast.expr) -> bool:
         """Return whether a function is defined in the module, or imported from the project."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from devicefix.facts.scopes import dotted
@@ -225,51 +225,6 @@ class DeviceIds(Rule):
             """,
         ),
         Example(
-            "the device of a process group, in a dictionary of options",
-            before="""
-                import torch
-                import torch.distributed as dist
-
-
-                def start(rank):
-                    options = {"device_id": torch.device("cuda", rank)}
-                    options["device_id"] = rank
-                    dist.init_process_group(**options)
-            """,
-            after="""
-                import torch
-                import torch.distributed as dist
-
-
-                def start(rank):
-                    options = {"device_id": torch.device("cuda", rank) if torch.cuda.is_available() else None}
-                    options["device_id"] = rank if torch.cuda.is_available() else None
-                    dist.init_process_group(**options)
-            """,
-        ),
-        Example(
-            "the options of a wrapper",
-            before="""
-                from torch.nn.parallel import DistributedDataParallel
-
-
-                def wrap(model, **q7):
-                    if "device_ids" not in q7:
-                        q7["device_ids"] = [get_local_rank()]
-                    return DistributedDataParallel(model, **q7)
-            """,
-            after="""
-                import torch
-                from torch.nn.parallel import DistributedDataParallel
-
-
-                def wrap(model, **q7):
-                    if "device_ids" not in q7:
-                        q7["device_ids"] = [get_local_rank()] if torch.cuda.is_available() else None
-                    return DistributedDataParallel(model, **q7)
-            """,
-        ),
-        Example(
             "a device of a process group that is the CPU without CUDA",
             before="""
                 import torch
@@ -362,10 +317,6 @@ class DeviceIds(Rule):
             position = _GROUPS[last_name(node.func)]
             values = [keyword.value for keyword in node.keywords if keyword.arg == "device_id"]
             yield from self._report(node, "`device_id`", *values, *node.args[position : position + 1])
-        elif isinstance(node.func, ast.Name) and node.func.id == "dict" and self._are_options(node):
-            for keyword in node.keywords:
-                if keyword.arg == "device_id" and not self.facts.is_guarded(node):
-                    yield from self._report(keyword.value, "`device_id`", keyword.value)
 
     def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
         """Check a dictionary of arguments, which may be passed as `**options`."""
@@ -377,19 +328,6 @@ class DeviceIds(Rule):
                 yield from self._report(value, "`device_ids`", value)
             elif name == "device_id" and self._are_options(node):
                 yield from self._report(value, "`device_id`", value)
-
-    def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
-        """Check `options["device_id"] = device`, where a function gets `**options`."""
-        match node.targets:
-            case [
-                ast.Subscript(
-                    value=ast.Name() as options, slice=ast.Constant(value="device_id" | "device_ids" as key)
-                )
-            ]:
-                reads = self.context.uses.variable(options).reads
-                takes = _GROUPS if key == "device_id" else _WRAPPERS
-                if any(self._is_unpacked(read, takes) for read in reads) and not self.facts.is_guarded(node):
-                    yield from self._report(node.value, f"`{key}`", node.value)
 
     def _of_kept_state(self, node: ast.Call) -> Iterator[Finding]:
         """Check the devices whose random state is kept: their type is an argument, or any accelerator's."""
@@ -463,13 +401,13 @@ class DeviceIds(Rule):
         """Return whether a dictionary holds the arguments of a function that makes a process group."""
         return any(map(self._is_unpacked, self.context.uses.of(node).uses))
 
-    def _is_unpacked(self, node: ast.expr, takes: Collection[str] = _GROUPS) -> bool:
-        """Return whether a function that makes a process group, or one of others, gets `**node`."""
+    def _is_unpacked(self, node: ast.expr) -> bool:
+        """Return whether a function that makes a process group gets `**node`."""
         parent = self.facts.tree.parents.get(node)
         if not isinstance(parent, ast.keyword) or parent.arg is not None:
             return False
         call = self.facts.tree.parents.get(parent)
-        return isinstance(call, ast.Call) and last_name(call.func) in takes
+        return isinstance(call, ast.Call) and last_name(call.func) in _GROUPS
 
     def _is_list(self, value: ast.expr) -> bool:
         """Return whether a value is made as a list, or bound once, to such a one."""

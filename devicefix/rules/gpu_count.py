@@ -73,14 +73,6 @@ class GpuCount(Rule):
             """,
         ),
         Example(
-            "the number of processes in a command",
-            before="""
-                import torch
-
-                command = f"torchrun --nproc_per_node={torch.cuda.device_count()} train.py"
-            """,
-        ),
-        Example(
             "max that is not the builtin",
             before="""
                 import torch
@@ -326,24 +318,22 @@ class GpuCount(Rule):
             """,
         ),
         Example(
-            "the replicas of a sampler, the workers of a pool, and workers that persist",
+            "the replicas of a sampler, and the workers of a pool",
             before="""
                 import torch
                 from multiprocessing import Pool
-                from torch.utils.data import DataLoader, DistributedSampler
+                from torch.utils.data import DistributedSampler
 
                 sampler = DistributedSampler(data, num_replicas=torch.cuda.device_count(), rank=0)
                 pool = Pool(torch.cuda.device_count())
-                loader = DataLoader(data, num_workers=torch.cuda.device_count(), persistent_workers=True)
             """,
             after="""
                 import torch
                 from multiprocessing import Pool
-                from torch.utils.data import DataLoader, DistributedSampler
+                from torch.utils.data import DistributedSampler
 
                 sampler = DistributedSampler(data, num_replicas=max(torch.cuda.device_count(), 1), rank=0)
                 pool = Pool(max(torch.cuda.device_count(), 1))
-                loader = DataLoader(data, num_workers=max(torch.cuda.device_count(), 1), persistent_workers=True)
             """,
         ),
         Example(
@@ -541,17 +531,6 @@ class GpuCount(Rule):
             """,
         ),
         Example(
-            "a loop without which there is an error",
-            before="""
-                import torch
-
-                def move(x):
-                    for i in range(torch.cuda.device_count()):
-                        return move_to(x, i)
-                    raise RuntimeError("no GPU")
-            """,
-        ),
-        Example(
             "a list whose elements are used, and which is checked for being empty",
             before="""
                 import torch
@@ -580,15 +559,6 @@ class GpuCount(Rule):
                 if len(q7) > 1:
                     torch.cuda.synchronize()
                 x = torch.ones(1, device=q7[0])
-            """,
-        ),
-        Example(
-            "a list in an object, from which an element is used",
-            before="""
-                import torch, types
-
-                gpus = types.SimpleNamespace(all=[i for i in range(torch.cuda.device_count())]).all
-                first = names[gpus[0]]
             """,
         ),
         Example(
@@ -667,6 +637,26 @@ class GpuCount(Rule):
                 launch(gpu=list(range(max(torch.cuda.device_count(), 1)))[0])
             """,
             unsafe=True,
+        ),
+        Example(
+            "a loop without which there is an error",
+            before="""
+                import torch
+
+                def move(x):
+                    for i in range(torch.cuda.device_count()):
+                        return move_to(x, i)
+                    raise RuntimeError("no GPU")
+            """,
+        ),
+        Example(
+            "a list in an object, from which an element is used",
+            before="""
+                import torch, types
+
+                gpus = types.SimpleNamespace(all=[i for i in range(torch.cuda.device_count())]).all
+                first = names[gpus[0]]
+            """,
         ),
     )
     VALID = (
@@ -796,7 +786,8 @@ class GpuCount(Rule):
                 self._reported.add(use)
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
                 yield self._found(use, "" if known(use) else _NOT_COUNTED)
-        if any(self._counts.escapes(use) for use in self._counts.follow(count).uses if use not in harmed):
+        uses = self._counts.uses.follow(count).uses
+        if any(self._counts.escapes(use) for use in uses if use not in harmed):
             message = "the number of GPUs is 0 without CUDA; check that the code using it works without a GPU"
             yield self.finding(count, message)
 

@@ -11,7 +11,6 @@ from devicefix.facts import dotted, with_defaults
 from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.flow.sources import How, Sources
-from devicefix.facts.scopes import Scope
 from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -61,7 +60,7 @@ def _length(devices: ast.expr) -> int | None:
 _FOLLOWED = How.BOUND | How.PASSED | How.DEFAULT | How.OPTION | How.CHOICE
 _STEPS = 4  # from an argument to a literal
 _SETTINGS = (
-    "device_map", "accelerator", "max_memory", "attn_implementation", "use_flash_attention_2",
+    "device_map", "accelerator", "max_memory", "attn_implementation",
 )  # fmt: skip
 
 
@@ -276,17 +275,6 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
-            "the items of a map of devices",
-            before="""
-                from transformers import AutoModel  # with torch
-
-                device_map = {}
-                device_map["model.embed_tokens"] = 0
-                device_map["lm_head"] = 1
-                model = AutoModel.from_pretrained(name, device_map=device_map)
-            """,
-        ),
-        Example(
             "the memory of GPUs",
             before="""
                 from accelerate import infer_auto_device_map  # with torch
@@ -314,15 +302,6 @@ class HardWiredFlag(Rule):
                     else:
                         kind = "sdpa"
                     return AutoModel.from_pretrained(path, attn_implementation=kind)
-            """,
-        ),
-        Example(
-            "the older switch for an implementation of attention",
-            before="""
-                from transformers import AutoModel  # with torch
-
-                def load(name, use_flash_attention_2=True):
-                    return AutoModel.from_pretrained(name, use_flash_attention_2=use_flash_attention_2)
             """,
         ),
         Example(
@@ -499,14 +478,6 @@ class HardWiredFlag(Rule):
                 model = YOLO(path)
                 model.train(data=data, device=[0, 1])
                 model.predict(data, device="0")
-            """,
-        ),
-        Example(
-            "a model of AllenNLP",
-            before="""
-                from allennlp.predictors import Predictor  # cuda
-
-                predictor = Predictor.from_path(path, cuda_device=0)
             """,
         ),
         Example(
@@ -727,13 +698,10 @@ class HardWiredFlag(Rule):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._libraries = CudaLibraries(context)
-        self._mapped: set[tuple[Scope, str]] = set()  # the device maps that have a finding for an item
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
         yield from self._check_setting(_key(target), node.value)
-        if isinstance(target, ast.Subscript) and last_name(target.value).endswith("device_map"):
-            yield from self._check_map(target, node.value)
         if not (isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) and _true(node.value)):
             return
         if self._foreign(target.value) and not self._asked(node):
@@ -818,15 +786,6 @@ class HardWiredFlag(Rule):
             if default is not None:
                 yield from self._check_setting(parameter.arg, default)
 
-    def _check_map(self, item: ast.Subscript, value: ast.expr) -> Iterator[Finding]:
-        """Check an item of a device map; the first one speaks for all."""
-        whole = self.facts.tree.scope(item), ast.dump(item.value)
-        if whole not in self._mapped and self._maps_to_cuda(value) and not self.facts.is_guarded(value):
-            self._mapped.add(whole)
-            self.context.mark_handled(value)
-            code = f"{self.context.source.code(item)} = {self.context.source.code(value)}"
-            yield self.finding(item, f"`{code}` {_LOADS}")
-
     def _option(self, call: ast.Call) -> str:
         """Return the name of the option, or the field of a data class, that a call makes."""
         owner = self.facts.tree.parents[call]
@@ -850,9 +809,6 @@ class HardWiredFlag(Rule):
                 if str(leaf.value).startswith(ATTENTIONS):
                     advice = 'needs flash-attn, which needs CUDA; without CUDA, use "sdpa"'
                     copes = self._libraries.copes(node, "flash")
-            elif name == "use_flash_attention_2" and isinstance(leaf, ast.Constant) and leaf.value is True:
-                advice = "needs flash-attn, which needs CUDA; set it only if CUDA is available"
-                copes = self._libraries.copes(node, "flash")
             known = node in self.context.handled  # two settings may be of one variable
             if advice and not copes and not known and not self.facts.is_guarded(leaf):
                 self.context.mark_handled(node)
@@ -931,8 +887,6 @@ class HardWiredFlag(Rule):
                 )
             if option == "devices" and not self._counts(value) and self._is_automatic(call):
                 return "needs CUDA; without CUDA, use `1`, because a CPU accepts only a number of devices"
-        if option == "cuda_device" and integer(value) and self._foreign(call.func):
-            return "needs CUDA; without CUDA, use -1"
         for fact in _ARGUMENTS.get(option or "", ()):
             if not _is_of(name, (fact.libraries, fact.ends)) or _is_off(fact, call):
                 continue

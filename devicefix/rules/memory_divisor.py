@@ -87,27 +87,6 @@ class MemoryDivisor(Rule):
             """,
             unsafe=True,
         ),
-        Example(
-            "a difference of two figures",
-            before="""
-                import torch
-                from torch.cuda import memory_allocated
-
-                start = memory_allocated()
-                run()
-                grown = memory_allocated() - start
-                print("{:.1f}".format(size / grown))
-            """,
-            after="""
-                import torch
-                from torch.cuda import memory_allocated
-
-                start = memory_allocated()
-                run()
-                grown = memory_allocated() - start
-                print("{:.1f}".format(size / (grown if torch.cuda.is_available() else 1)))
-            """,
-        ),
     )
     VALID = (
         Example(
@@ -194,14 +173,7 @@ class MemoryDivisor(Rule):
                 return True
             case ast.Div() | ast.FloorDiv() | ast.RShift():
                 return node.left is operand
-            case ast.Add() | ast.Sub():
-                return self._is_figure(node.left) and self._is_figure(node.right)
         return False
-
-    def _is_figure(self, node: ast.expr) -> bool:
-        """Return whether an expression is a figure of memory, or a variable that holds one."""
-        bound = [binding.value for binding in self.facts.bindings(node)] or [node]
-        return all(each is not None and self.facts.call(each, *MEMORY_FIGURES) for each in bound)
 
     def _copes(self, divisor: ast.expr) -> bool:
         """Return whether the program asks about a divisor before it divides, or handles the error."""

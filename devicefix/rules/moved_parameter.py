@@ -7,29 +7,22 @@ from devicefix.facts.copies.buffers import changed_buffer, is_only_counted
 from devicefix.facts.copies.leaves import is_parameter
 from devicefix.facts.copies.moves import may_be_device
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.order import path_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-_REGISTERS = "with CUDA, the tensor becomes a parameter of the module"
 _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
-_LEAVES = {
-    "tensor", "zeros", "ones", "rand", "randn", "empty", "full", "eye", "zeros_like", "ones_like", "randn_like",
-    "rand_like", "Variable",
-}  # fmt: skip
 
 
 class MovedParameter(Rule):
     """
     ## What it does
-    Finds `nn.Parameter(x).cuda()` and `nn.Parameter(x).to(device)`. Also finds tensors that are created with
-    `requires_grad=True` and moved in the same expression, if the program passes them to an optimizer, changes them in
-    place or reads their gradients. Finally, finds parameters that are registered as buffers and changed in place.
+    Finds `nn.Parameter(x).cuda()` and `nn.Parameter(x).to(device)`. Also finds parameters that are
+    registered as buffers and changed in place.
 
     ## Why it matters
-    On a GPU, the move makes a copy that is neither a parameter nor a leaf of the graph: the copy is not in
-    `state_dict()` or `parameters()`, and has no `.grad`. On a CPU, the move returns the parameter itself: the parameter
+    On a GPU, the move makes a copy that is not a parameter: it is not in `state_dict()` or `parameters()`, and
+    has no `.grad`. On a CPU, the move returns the parameter itself: the parameter
     is trained and saved, and changing it in place raises an error. Moving a module has the same effect on a parameter
     that is registered as a buffer.
 
@@ -46,9 +39,8 @@ class MovedParameter(Rule):
     `register_buffer` instead.
 
     ## Fix safety
-    For a parameter, the fix is unsafe: it moves the tensor before the tensor becomes a parameter, so with CUDA, the
-    program now trains and saves the parameter. There is a fix only if the parameter is assigned to an attribute of
-    `self`.
+    For a parameter, there is no fix: if the tensor is moved before it becomes a parameter, the program trains and
+    saves the parameter with CUDA, too, and devicefix can't tell whether it should.
 
     For a buffer, the fix registers the tensor itself rather than a parameter. This is safe if no gradient can flow to
     the buffer, and unsafe otherwise.
@@ -83,10 +75,9 @@ class MovedParameter(Rule):
 
                 class Attention(nn.Module):
                     def __init__(self):
-                        self.gamma = nn.Parameter(torch.zeros(1).to(device))
-                        self.beta = nn.Parameter((a + b).to(device), requires_grad=True)
+                        self.gamma = nn.Parameter(torch.zeros(1)).to(device)
+                        self.beta = nn.Parameter(a + b, requires_grad=True).to(device)
             """,
-            unsafe=True,
         ),
         Example(
             "a device of any name",
@@ -98,40 +89,6 @@ class MovedParameter(Rule):
                 class Attention(nn.Module):  # cuda
                     def __init__(self, q7):
                         self.gamma = nn.Parameter(torch.zeros(1)).to(q7)
-            """,
-            after="""
-                import torch
-                from torch import nn
-
-
-                class Attention(nn.Module):  # cuda
-                    def __init__(self, q7):
-                        self.gamma = nn.Parameter(torch.zeros(1).to(q7))
-            """,
-            unsafe=True,
-        ),
-        Example(
-            "a leaf for an optimizer",
-            before="""
-                import torch
-
-
-                def fit(device):  # cuda
-                    w = torch.randn(3, requires_grad=True).to(device)
-                    optimizer = torch.optim.Adam([w])
-            """,
-        ),
-        Example(
-            "a leaf that is changed in place",
-            before="""
-                import torch
-
-
-                def total(xs, device):  # cuda
-                    loss = torch.zeros(1, requires_grad=True).to(device)
-                    for x in xs:
-                        loss += x
-                    return loss
             """,
         ),
         Example(
@@ -305,14 +262,7 @@ class MovedParameter(Rule):
                 f"`Parameter(...).{moved}(...)` is a parameter only on a CPU, because a move to a GPU returns a plain"
                 " tensor; move the tensor before it becomes a parameter, or use a plain tensor"
             )
-            yield self.finding(node, message, self._inside(node, made))
-        elif self._leaf(made):
-            why = self._matters(node)
-            if why:
-                yield self.finding(
-                    node,
-                    f"this tensor is a leaf only on a CPU, because `.{moved}(...)` copies it to a GPU, {why}",
-                )
+            yield self.finding(node, message)
 
     def _buffer(self, node: ast.Call) -> Iterator[Finding]:
         """Report a parameter that is registered as a buffer and changed in place."""
@@ -369,76 +319,3 @@ class MovedParameter(Rule):
             node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "device"), None)
         )
         return target is not None and may_be_device(self.facts, target)
-
-    def _leaf(self, made: ast.Call) -> bool:
-        asked = any(
-            keyword.arg == "requires_grad"
-            and isinstance(keyword.value, ast.Constant)
-            and keyword.value.value is True
-            for keyword in made.keywords
-        )
-        return (
-            asked
-            and last_name(made.func) in _LEAVES
-            and (self.facts.resolve(made.func) or "").startswith("torch")
-        )
-
-    def _matters(self, node: ast.Call) -> str | None:
-        """Return why it matters that the tensor is a leaf, or None if it does not."""
-        statement = self.facts.tree.parents.get(node)
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            return None
-        path = path_of(statement.targets[0])
-        scope = self.facts.tree.scope(statement).function
-        if path is None:
-            return None
-        around = self.facts.tree.module if scope is None or path.startswith("self.") else scope.node
-        for child in ast.walk(around):
-            match child:
-                case ast.Attribute(attr="grad", value=value) if path_of(value) == path:
-                    return (
-                        f"so `{path}.grad` on line {child.lineno} is None on a GPU; move the tensor first, then call"
-                        " `requires_grad_()`"
-                    )
-                case ast.AugAssign(target=ast.Name() | ast.Attribute() as target) if (
-                    path_of(target) == path and child.lineno > statement.lineno
-                ):
-                    return (
-                        f"and line {child.lineno} changes it in place, which raises an error for a leaf; remove"
-                        " `requires_grad=True`, or write `x = x + ...`"
-                    )
-                case ast.Call() if (self.facts.resolve(child.func) or "").startswith("torch.optim."):
-                    if any(
-                        path_of(inner) == path for argument in child.args[:1] for inner in ast.walk(argument)
-                    ):
-                        return (
-                            f"but the optimizer on line {child.lineno} accepts only leaves; move the tensor first, then"
-                            " call `requires_grad_()`"
-                        )
-        return None
-
-    def _inside(self, node: ast.Call, made: ast.Call) -> Fix | None:
-        """Return the fix that moves the tensor of a parameter, for `self.name = Parameter(...)...`, or None."""
-        statement = self.facts.tree.parents.get(node)
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not made.args:
-            return None
-        target, tensor = statement.targets[0], made.args[0]
-        if not isinstance(target, ast.Attribute) or last_name(target.value) != "self":
-            return None
-        source = self.context.source
-        start, end = source.span(statement)
-        at = [offset - start for offset in source.span(tensor)]
-        if source.span(made)[1] != source.span(node.func.value)[1] or "#" in source.text[start:end]:  # type: ignore[attr-defined]
-            return None
-        tail = source.span(made)[1] - start
-        rest = end - source.span(node)[1]  # brackets around it
-        plain = isinstance(tensor, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-
-        def new(text: str) -> str:
-            # Other fixes only change the text after `tail`, since nothing before it is tied to CUDA.
-            argument = text[at[0] : at[1]]
-            argument = argument if plain else f"({argument})"
-            last = len(text) - rest
-            return text[: at[0]] + argument + text[tail:last] + text[at[1] : tail] + text[last:]
-
-        return Fix((Edit(start, end, new),), _REGISTERS)

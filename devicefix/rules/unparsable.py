@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import re
-import sys
 
 from devicefix.files.documents import NotANotebook
 from devicefix.files.text import DecodeError, Source
@@ -18,7 +17,7 @@ class Unparsable(Rule):
     ## Why it matters
     devicefix neither checks nor rewrites a file that it cannot parse. If the file is written in Python 2, as many old
     PyTorch programs are, the message says so. If the file uses syntax from a newer Python version than the one that
-    runs devicefix, the message tells you which version you need. devicefix still checks a file that contains
+    runs devicefix, run devicefix on that version. devicefix still checks a file that contains
     `x.cuda(async=True)`, which the `async-name` rule reports.
 
     ## Example
@@ -53,7 +52,7 @@ def explain(data: bytes, problem: Exception) -> Finding:
         (line, column), cause = problem.position, str(problem)
     elif isinstance(problem, SyntaxError):
         line, column = problem.lineno or 1, max(problem.offset or 1, 1)
-        cause = _of_newer_python(data, problem) or _of_python_2(data, problem) or problem.msg
+        cause = _of_python_2(data, problem) or problem.msg
     elif isinstance(problem, DecodeError):
         cause = str(problem)
     elif isinstance(problem, ValueError):
@@ -78,21 +77,6 @@ _PYTHON_2 = (
     (re.compile(r"\b[uU][rR]['\"]"), "a `ur` string"),
     (re.compile(r"\blambda\s*\(|\bdef\s+\w+\s*\(([^()]*,)?\s*\("), "a tuple as a parameter"),
 )
-
-
-def _of_newer_python(data: bytes, problem: SyntaxError) -> str | None:
-    """Return what to do about a file whose syntax is newer than this Python, None for any other."""
-    from devicefix.rules.shared.newer_syntax import needed_python
-
-    running = sys.version_info[:2]
-    needed = needed_python(_line(data, problem.lineno or 1))
-    if needed is None or needed <= running:
-        return None
-    newer, older = (".".join(map(str, version)) for version in (needed, running))
-    return (
-        f"it uses Python {newer} syntax, but devicefix runs on Python {older}; run devicefix on Python {newer} "
-        f"or newer, for example with `uvx --python {newer} devicefix`"
-    )
 
 
 def _of_python_2(data: bytes, problem: SyntaxError) -> str | None:

@@ -61,9 +61,6 @@ FAILED = {
         "import torch\ndef start():\n    if torch.cuda.device_count() == 0:\n        raise OSError\n"
         "def n():\n    start = torch.cuda.Event()\n    start.record()\n"
     ),
-    "a setting that shares its line": (
-        "import torch\ntorch.backends.cuda.cufft_plan_cache[0].max_size = 32;\n"
-    ),
     "an argument that may be unbound": "import torch\nif a:\n    args = ()\nx = f().cuda(args)\n",
     "a device whose uses get a guard": "import torch\ndef f():\n"
     "    t.init_process_group(b, device_id=device)\n"

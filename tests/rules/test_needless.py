@@ -127,7 +127,7 @@ PROGRAMS = {
     "a loaded tensor that becomes an array": """
         import torch
 
-        a = torch.load("a.pt").float().numpy()
+        a = torch.load("a.pt").float().numpy()  # DF501
         b = torch.load("b.pt").cpu().numpy()  # DF501
         c = torch.load("c.pt")["c"].numpy()  # DF501
         d = torch.load("d.pt", map_location="cuda").numpy()  # DF501

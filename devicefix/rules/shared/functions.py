@@ -8,14 +8,10 @@ from functools import cached_property
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
-from devicefix.facts.exports.number_calls import argument_place
-from devicefix.facts.flow.uses import Followed
-from devicefix.facts.values import device_name, index_name, last_name
+from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
 
-_WHOLE_LINE = "without CUDA, nothing is printed"
-_USES_UNKNOWN = "its uses are not known"
 # These do not initialize CUDA, but a guard does, perhaps before the program sets CUDA_VISIBLE_DEVICES.
 _NOT_INITIALIZING = ("nvtx.", "tunable.", "change_current_allocator", "memory.change_current_allocator")
 # Context managers.
@@ -90,8 +86,7 @@ class Functions:
         ):
             late = short.startswith(_NOT_INITIALIZING)
             return self.context.put_under_guard(statement, self.devices.why_unsafe(node) if late else "")
-        line = self._line_around(node)
-        return self._value(node, short) if line is None else self.context.put_under_guard(line, _WHOLE_LINE)
+        return self._value(node, short)
 
     def _value(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that uses another value on a CPU, None if there is none."""
@@ -140,19 +135,6 @@ class Functions:
             chain = chain.func if isinstance(chain, ast.Call) else chain.value
         return statement if chain is node else None
 
-    def _line_around(self, node: ast.expr) -> ast.Expr | None:
-        """Return the statement that prints an f-string around a node, if no effect is lost without it."""
-        statement = self.facts.tree.statement(node)
-        if not (isinstance(statement, ast.Expr) and self._prints(statement) and self._quoted(node)):
-            return None
-        effects = (*_EFFECTS, ast.Call)
-        parts = (part for argument in _arguments(statement.value) for part in ast.walk(argument))
-        return (
-            statement
-            if all(not isinstance(part, effects) or self._is_of_cuda(part) for part in parts)
-            else None
-        )
-
     def _prints(self, statement: ast.Expr) -> bool:
         call = statement.value
         return isinstance(call, ast.Call) and last_name(call.func) in _PRINTING
@@ -174,35 +156,14 @@ class Functions:
             return Fix(())  # the fix of the move is enough
         if isinstance(parent, ast.Call) and self.facts.call(parent, "torch.device"):
             return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
-        if self._makes_tensor(parent):
-            return self.context.replace(node, self.devices.current(node))
         if isinstance(parent, ast.Call) and last_name(parent.func) in _PRINTING:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
         if self.becomes_cpu(node):
             return self.context.when_cuda(node, '"cpu"')
         found = self.context.uses.of(node)
-        if any(map(self._is_number, found.uses)) or any(map(self._is_compared, found.uses)):
-            # The fixes of the moves are enough.
-            return None if any(map(self._is_device, found.uses)) else self.context.when_cuda(node, "0")
-        return self._of_others(node, found)
-
-    def _of_others(self, node: ast.Call, found: Followed) -> Fix | None:
-        """Return the fix of the index of the current GPU where it is neither a device nor counted with."""
-        local = bool(found.uses) and not any(each.elsewhere for each in found.variables)
-        if local and all(map(self._is_given_to_cuda, found.uses)):
-            return self.context.when_cuda(node, "0")
-        place = self._place_of(node)
-        if device_name(place):
-            return self.context.when_cuda(node, '"cpu"', _USES_UNKNOWN)
-        return self.context.when_cuda(node, "0", _USES_UNKNOWN) if index_name(place) else None
-
-    def _makes_tensor(self, parent: ast.AST | None) -> bool:
-        """Return whether an argument is the device of a new tensor: `torch.zeros(3, device=…)`."""
-        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else None
-        if not isinstance(call, ast.Call) or not isinstance(parent, ast.keyword) or parent.arg != "device":
-            return False
-        owner, _, name = (self.facts.resolve(call.func) or "").rpartition(".")
-        return owner == "torch" and name.islower()
+        if any(map(self._is_device, found.uses)):
+            return None  # the fixes of the moves are enough
+        return self.context.when_cuda(node, "0") if any(map(self._is_number, found.uses)) else None
 
     def becomes_cpu(self, node: ast.Call) -> bool:
         """Return whether the fix of `torch.cuda.current_device()` is the CPU, since it is only used as a device."""
@@ -233,38 +194,6 @@ class Functions:
             case ast.Call(func=ast.Name(id="range" | "int")):
                 return True
         return False
-
-    def _is_given_to_cuda(self, node: ast.expr) -> bool:
-        """Return whether a value is an argument of `torch.cuda`, which ignores it on a CPU or is guarded there."""
-        parent = self.facts.tree.parents.get(node)
-        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-        return isinstance(call, ast.Call) and call.func is not node and self._is_of_cuda(call)
-
-    def _is_compared(self, node: ast.expr) -> bool:
-        """Return whether a function of another file gets a value and compares it with an int."""
-        place = argument_place(self.facts, node)
-        around = (parent for _, parent in self.facts.tree.ancestors(node))
-        call = next((parent for parent in around if isinstance(parent, ast.Call)), None)
-        function = self.facts.resolve(call.func) if call is not None else None
-        if place is None or function is None:
-            return False
-        return self.context.project.compares(self.devices.path, function, place[1])
-
-    def _place_of(self, node: ast.expr) -> str:
-        """Return the name of the variable, argument or key that a value is assigned to."""
-        for child, parent in self.facts.tree.ancestors(node):
-            match parent:
-                case ast.BoolOp() | ast.IfExp():
-                    continue
-                case ast.keyword(arg=str(name)):
-                    return name
-                case ast.Assign(targets=[target, *_]):
-                    return last_name(target)
-                case ast.Dict(keys=keys, values=values) if child in values:
-                    key = keys[values.index(child)]
-                    return str(key.value) if isinstance(key, ast.Constant) else ""
-            return ""
-        return ""
 
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""

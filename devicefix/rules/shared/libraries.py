@@ -13,7 +13,7 @@ from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.library_facts import LIBRARIES
-from devicefix.rules.shared.optional_imports import Asking, OptionalImports, fails_to_unpack, for_types
+from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
 _TRITON = {
     "language", "jit", "Config", "autotune", "heuristics", "cdiv", "runtime", "compiler", "testing", "ops",
@@ -173,48 +173,6 @@ class CudaLibraries:
     def _optional(self) -> OptionalImports:
         return OptionalImports(self.facts, [statement for statement, _ in self._imports])
 
-    def refusal(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
-        """Return the test with which a program refuses to go on without what a tried import binds, None if it has none.
-
-        Args:
-            statement: the import.
-            library: the library.
-        """
-        tree = self.facts.tree
-        attempt = next(
-            (parent for _, parent in tree.ancestors(statement) if isinstance(parent, ast.Try)), None
-        )
-        if attempt is None or self.facts.is_guarded(statement) or self._is_lazy(statement):
-            return None
-        for alias in statement.names:
-            name = alias.asname or alias.name.partition(".")[0]
-            found = tree.scope(statement).lookup(name)
-            for use in tree.reads(name):
-                if tree.scope(use).lookup(name) == found and all(
-                    parent is not attempt for _, parent in tree.ancestors(use)
-                ):
-                    test = None if self.copes(use, library) else self._refusal(use)
-                    if test is not None:
-                        return test
-        return None
-
-    def _refusal(self, name: ast.expr) -> ast.expr | None:
-        """Return the test of a refusal that asks whether a name is None, if the name is part of one."""
-        question = self.facts.tree.parents[name]
-        match question:
-            case ast.Compare(
-                ops=[ast.Is() | ast.IsNot() as operator], comparators=[ast.Constant(value=None)]
-            ):
-                pass
-            case _:
-                return None
-        match self.facts.tree.parents[question]:
-            case ast.If(test=test, body=body) if test is question and isinstance(operator, ast.Is):
-                return test if self.facts.guards.refusals.refuses(body) else None
-            case ast.Assert(test=test) if test is question and isinstance(operator, ast.IsNot):
-                return test
-        return None
-
     def copes(self, node: ast.AST, library: str) -> bool:
         """Return whether a program continues without the code at a node if CUDA is not available."""
         if self.facts.is_guarded(node) or self._is_lazy(node):
@@ -224,10 +182,7 @@ class CudaLibraries:
             if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
                 asks = asking.asks(parent.test) or for_types(parent.test)
                 if asks and not self._runs_by_default(child, parent):
-                    if not (
-                        isinstance(parent, ast.If) and child in parent.body and self._is_default(parent.test)
-                    ):
-                        return True
+                    return True
             if isinstance(parent, ast.Try) and child in parent.body:
                 if any(map(self._goes_on, parent.handlers)):
                     return True
@@ -246,23 +201,9 @@ class CudaLibraries:
 
     def _goes_on(self, handler: ast.ExceptHandler) -> bool:
         """Return whether a handler catches the error of a failed import, and the program continues."""
-        if not _catches(handler) or fails_to_unpack(handler):
+        if not _catches(handler):
             return False
         return not self.facts.guards.refusals.refuses(handler.body)
-
-    def _is_default(self, test: ast.expr) -> bool:
-        """Return whether a test asks a variable for the library that it is bound to, here or in another file."""
-        match test:
-            case ast.Compare(
-                left=ast.Name() as left, ops=[ast.Eq()], comparators=[ast.Constant(value=str(library))]
-            ):
-                bound = (binding.value for binding in self.facts.bindings(left))
-                if any(isinstance(value, ast.Constant) and value.value == library for value in bound):
-                    return True
-                name = self.facts.resolve(left)
-                path = self.context.devices.path
-                return name is not None and self.context.project.is_chosen(path, name, library)
-        return False
 
 
 def full_names(node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -120,9 +120,7 @@ class OptionalImports:
         return None
 
     def _goes_on(self, handler: ast.ExceptHandler) -> bool:
-        if returns(handler.body) or self.facts.guards.refusals.refuses(handler.body):
-            return False
-        return not fails_to_unpack(handler)
+        return not (returns(handler.body) or self.facts.guards.refusals.refuses(handler.body))
 
     def _fails(self, use: ast.expr, *, bound: bool) -> bool:
         """Return whether a use is an error where the library is missing: its name is None, or not bound."""
@@ -240,10 +238,7 @@ class Asking:
 
     def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
         """Return whether a test depends on a flag, or on a value that names the library and is not the default."""
-        defaults = self._defaults(test)
         for node in walk(test):
-            if node in defaults:
-                continue
             match node:
                 case ast.Name(id=name) | ast.Attribute(attr=name):
                     if name in self.flags or (depth and self._is_set_by_question(node, depth - 1)):
@@ -255,27 +250,6 @@ class Asking:
                     continue
             if self.library.search(name):
                 return True
-        return False
-
-    def _defaults(self, test: ast.expr) -> set[ast.AST]:
-        """Return the texts of a test with which a parameter is compared, and that are its default."""
-        found: set[ast.AST] = set()
-        for node in walk(test):
-            match node:
-                case ast.Compare(
-                    left=ast.Name() as left,
-                    ops=[ast.Eq()],
-                    comparators=[ast.Constant(value=str(text)) as compared],
-                ) if self._is_default(left, text):
-                    found.add(compared)
-        return found
-
-    def _is_default(self, name: ast.Name, text: str) -> bool:
-        """Return whether a text is the default of a parameter, which some calls may not pass."""
-        found = self.tree.scope(name).lookup(name.id)
-        match found and found[1]:
-            case [Binding(parameter=True, default=ast.Constant(value=value))]:
-                return value == text
         return False
 
     def _chooses(self, text: str) -> bool:
@@ -307,7 +281,7 @@ class Installed(Asking):
 
     def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
         """Return whether a test depends on a value that names the library, and is not always on."""
-        return any(self._asks_by(node, depth) for node in walk(test) if node not in self._defaults(test))
+        return any(self._asks_by(node, depth) for node in walk(test))
 
     def _asks_by(self, node: ast.AST, depth: int) -> bool:
         match node:
@@ -348,18 +322,6 @@ def _is_text(node: ast.AST, text: str) -> bool:
 def for_types(test: ast.expr) -> bool:
     """Return whether a test is only true for a type checker: `typing.TYPE_CHECKING`."""
     return last_name(test) == "TYPE_CHECKING"
-
-
-def fails_to_unpack(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler binds several names to None, or to a tuple of another length, which is an error."""
-    for statement in handler.body:
-        match statement:
-            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Constant(value=None)):
-                return bool(targets)
-            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-                if not any(isinstance(each, ast.Starred) for each in (*targets, *values)):
-                    return len(targets) != len(values)
-    return False
 
 
 def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:

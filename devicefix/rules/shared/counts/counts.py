@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from devicefix.facts import COUNTS, Facts, of_any_count
-from devicefix.facts.flow.uses import Followed
 from devicefix.facts.scopes import captures
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import CountUses, counts_processes
@@ -34,10 +33,6 @@ class Counts:
         self.facts = facts
         self.uses = CountUses(facts)
         self._harms = Harms(facts, self.uses)
-
-    def follow(self, count: ast.expr) -> Followed:
-        """Return where a number goes that is 0 without CUDA."""
-        return self.uses.follow(count)
 
     def judge(self, count: ast.expr) -> tuple[dict[ast.expr, Harm], bool]:
         """Return the uses that a number of 0 harms, and whether it has to be at least 1 where it is made.

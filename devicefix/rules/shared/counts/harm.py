@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from enum import Enum
 
 from devicefix.facts import Facts
@@ -12,8 +11,6 @@ from devicefix.rules.shared.counts.followed import PROCESSES, CountUses
 from devicefix.rules.shared.counts.ranges import iterated, made_of
 
 _SPAWNS = ("spawn", "start_processes")
-_FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange", "randperm"}
-_RESHAPES = {"view", "reshape", "expand", "repeat", "unflatten", "new_zeros", "new_ones", "new_empty"}
 _ELEMENTS = {"choice", "max", "min", "next", "cat", "concat", "concatenate", "stack", "vstack", "hstack"}
 _ANY = range(8)  # the positions of arguments
 _SPLITS = (_ANY, {"chunks", "split_size", "split_size_or_sections", "sections", "indices_or_sections"})
@@ -29,10 +26,6 @@ _NOT_ZERO = {
 }
 # The positions of arguments that are numbers of processes, by function.
 _PROCESS_POSITIONS = {"spawn": 2, "start_processes": 2, "init_process_group": 3}
-
-
-# Options of torchrun, accelerate and deepspeed.
-_OPTION = re.compile(r"--(nproc|n|num)[_-](per[_-]node|processes|gpus)[ =]\Z")
 
 
 class Harm(Enum):
@@ -68,20 +61,9 @@ class Harms:
                 return self._as_right(parent, op, left) if node is right else self._as_left(parent, op, right)
             case ast.AugAssign(op=op, target=target):
                 return self._as_right(parent, op, target)
-            case ast.Subscript(slice=index, value=table) if node is index:
-                return Harm.ERROR if self._lacks_zero(table) else None
             case ast.Tuple() | ast.List():
                 return self._as_element(parent)
-            case ast.FormattedValue():
-                return Harm.NOTHING_DONE if self._is_option(parent) else None
         return None
-
-    def _is_option(self, node: ast.FormattedValue) -> bool:
-        """Return whether a part of an f-string is the number of processes in a command: `--nproc_per_node={n}`."""
-        text = self.facts.tree.parents[node]
-        assert isinstance(text, ast.JoinedStr)
-        before = text.values[: text.values.index(node)][-1:]
-        return any(isinstance(part, ast.Constant) and _OPTION.search(str(part.value)) for part in before)
 
     def _as_right(self, parent: ast.AST, op: ast.operator, left: ast.expr) -> Harm | None:
         """Return what a number that is 0 does on the right of an operator."""
@@ -124,31 +106,22 @@ class Harms:
         counts = _PROCESS_POSITIONS.get(function) == position or (
             keyword is not None and PROCESSES.search(keyword)
         )
-        return Harm.NOTHING_DONE if counts or (position >= 0 and self._is_sized(call)) else None
+        return Harm.NOTHING_DONE if counts else None
 
     def _is_error(self, call: ast.Call, function: str, position: int, keyword: str | None) -> bool:
         """Return whether 0 is an error as an argument."""
-        if keyword == "num_workers":
-            return any(each.arg in ("persistent_workers", "prefetch_factor") for each in call.keywords)
         positions, keywords = _NOT_ZERO.get(function, ((), ()))
         includes = self.facts.resolve(call.func) == "random.randint"  # its upper bound is drawn, too
         return not includes and (position in positions or keyword in keywords)
 
-    def _is_sized(self, call: ast.Call) -> bool:
-        """Return whether the arguments of a call are the size of a tensor or array."""
-        name = self.facts.resolve(call.func)
-        if name is None:
-            return isinstance(call.func, ast.Attribute) and call.func.attr in _RESHAPES
-        return name.startswith(("torch.", "numpy.")) and last_name(call.func) in _FACTORIES
-
     def _as_element(self, node: ast.Tuple | ast.List) -> Harm | None:
-        """Return what a number that is 0 does among the arguments of a process, or in a size."""
+        """Return what a number that is 0 does among the arguments of a process."""
         parent = self.facts.tree.parents.get(node)
         call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if not isinstance(call, ast.Call):
             return None
         starts = last_name(call.func) in (*_SPAWNS, "Process")
-        return Harm.NOTHING_DONE if starts or (node in call.args and self._is_sized(call)) else None
+        return Harm.NOTHING_DONE if starts else None
 
     def _of_range(self, call: ast.Call) -> Harm | None:
         """Return what an empty range does."""
@@ -202,13 +175,6 @@ class Harms:
                     return any(map(self.of, self.uses.follow(parent).uses))
                 return last_name(func) in _ELEMENTS
         return False
-
-    def _lacks_zero(self, table: ast.expr) -> bool:
-        """Return whether a dictionary has no entry for 0."""
-        value = table if isinstance(table, ast.Dict) else self.facts.value(table)
-        return isinstance(value, ast.Dict) and all(
-            isinstance(key, ast.Constant) and key.value != 0 for key in value.keys
-        )
 
 
 def _starts_processes(node: ast.For) -> bool:
