@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,16 +15,11 @@ if TYPE_CHECKING:
     from devicefix.report.checked import Checked
     from devicefix.runner.git import Since
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def diff_base_option(command: Command) -> Command:
-    """Add the option --diff-base."""
-    return click.option(
-        "--diff-base",
-        metavar="REV",
-        help="Report only findings on lines changed since the merge base with this branch, tag or commit.",
-    )(command)
+diff_base_option = click.option(
+    "--diff-base",
+    metavar="REV",
+    help="Report only findings on lines changed since the merge base with this branch, tag or commit.",
+)
 
 
 def changes_since(revision: str | None, paths: tuple[Path, ...], stdin_filename: str | None) -> Since | None:

@@ -12,7 +12,14 @@ import click
 from devicefix.cli.changes import check_changes
 from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
-from devicefix.cli.options import color_option, resolver_for, settings_options
+from devicefix.cli.options import (
+    FILE,
+    color_option,
+    resolver_for,
+    settings_options,
+    text_or_json,
+    tolerance_option,
+)
 from devicefix.cli.output import check_folder, write_file
 from devicefix.cli.rewrite import UNCHANGED
 from devicefix.cli.verify import check_packages, limit_options, progress
@@ -44,35 +51,14 @@ findings are left, 1 if findings are left, 2 if an error occurs.
     help="A command to run in PATH, such as `python train.py --epochs 1`. Can be repeated.",
 )
 @click.option("--in-place", "-i", is_flag=True, help="Change the files: either all of them or none.")
-@click.option(
-    "--patch",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the changes to this file as a patch for `git apply`.",
-)
+@click.option("--patch", type=FILE, help="Write the changes to this file as a patch for `git apply`.")
 @click.option(
     "--branch", metavar="NAME", help="Commit each step to a new git branch, without checking it out."
 )
-@click.option(
-    "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the result to this file as an HTML page.",
-)
+@click.option("--report", type=FILE, help="Also write the result to this file as an HTML page.")
 @limit_options
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    default=1e-5,
-    show_default=True,
-    help="The largest relative difference allowed between two numbers.",
-)
-@click.option(
-    "--output-format",
-    "shown_as",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="The output format.",
-)
+@tolerance_option
+@text_or_json
 @color_option
 @settings_options
 @click.pass_context
@@ -90,7 +76,7 @@ def migrate(
     memory: int | None,
     steps: int | None,
     tolerance: float,
-    shown_as: str,
+    report_format: str,
     configs: tuple[str, ...],
     isolated: bool,
     **given: Any,
@@ -130,11 +116,11 @@ def migrate(
     except KeyboardInterrupt:
         click.echo(f"Interrupted. {UNCHANGED}", err=True)
         raise
-    click.echo(page.as_json(done) if shown_as == "json" else page.text(done), nl=False)
+    click.echo(page.as_json(done) if report_format == "json" else page.text(done), nl=False)
     if report is not None and render is not None:
         write_file(report, render(done).encode(errors="replace"))
     _write(done, in_place, patch, branch)
-    if shown_as == "text" and not quiet:
+    if report_format == "text" and not quiet:
         click.echo(_written(done, in_place, patch, branch))
     ctx.exit(_status(done))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 STDIN = Path("-")
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -67,7 +68,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "shell_complete": complete_codes,
     },
     "count": {"type": click.IntRange(min=1)},
-    "file": {"type": click.Path(dir_okay=False, path_type=Path)},
+    "file": {"type": FILE},
     "flag": {"is_flag": True, "default": None},
     "folder": {"type": click.Path(file_okay=False, path_type=Path)},
     "format": {"type": click.Choice(values.FORMATS)},
@@ -127,22 +128,18 @@ rule_options = together(
 unsafe_option = option("unsafe-fixes")
 
 
-def executor_option(command: Command) -> Command:
-    """Add the option that checks files on other machines."""
-
-    def address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"dask://([\w.-]+|\[[\da-fA-F:.]+\]):\d+", value):
-            raise click.BadParameter("must be dask://HOST:PORT, the address of a dask scheduler")
-        return value
-
-    return click.option(
-        "--executor",
-        metavar="dask://HOST:PORT",
-        callback=address,
-        help="Check the files on this dask cluster instead of on this machine.",
-    )(command)
+def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"dask://([\w.-]+|\[[\da-fA-F:.]+\]):\d+", value):
+        raise click.BadParameter("must be dask://HOST:PORT, the address of a dask scheduler")
+    return value
 
 
+executor_option = click.option(
+    "--executor",
+    metavar="dask://HOST:PORT",
+    callback=_address,
+    help="Check the files on this dask cluster instead of on this machine.",
+)
 baseline_option = option("baseline")
 adoption_options = together(
     baseline_option,
@@ -170,6 +167,13 @@ output_options = together(
         help="Show only the number of findings for each rule, folder or file.",
     ),
 )
+tolerance_option = click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=1e-5,
+    show_default=True,
+    help="The largest relative difference allowed between two numbers that are compared.",
+)
 text_or_json = click.option(
     "--output-format",
     "report_format",  # not the key `output-format`, which is for findings
@@ -180,20 +184,19 @@ text_or_json = click.option(
 )
 
 
-def color_option(command: Command) -> Command:
-    """Add the option --color, which overrides NO_COLOR and FORCE_COLOR in the environment."""
+def _set_colour(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.color = {"always": True, "never": False}.get(value, colour_of_environment())
 
-    def set_colour(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-        if value is not None:
-            ctx.color = {"always": True, "never": False}.get(value, colour_of_environment())
 
-    return click.option(
-        "--color",
-        type=click.Choice(["auto", "always", "never"]),
-        callback=set_colour,
-        expose_value=False,
-        help="When to use colors. [default: auto, which respects NO_COLOR and FORCE_COLOR]",
-    )(command)
+# It overrides NO_COLOR and FORCE_COLOR in the environment.
+color_option = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    callback=_set_colour,
+    expose_value=False,
+    help="When to use colors. [default: auto, which respects NO_COLOR and FORCE_COLOR]",
+)
 
 
 def colour_of_environment() -> bool | None:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+from devicefix.cli.options import together
 
-
-def program_options(command: Command) -> Command:
-    """Add the options that say how to find the modules and the Python of a program."""
-    command = click.option(
-        "--python",
-        help="The Python interpreter to use. [default: the one in the program's environment if it has torch,"
-        " else devicefix's own]",
-    )(command)
-    return click.option(
+# The options that say how to find the modules and the Python of a program.
+program_options = together(
+    click.option(
         "--source",
         "sources",
         multiple=True,
         type=click.Path(exists=True, path_type=Path),
         help="Rewrite this file or folder. [default: the program's folder or repository]",
-    )(command)
+    ),
+    click.option(
+        "--python",
+        help="The Python interpreter to use. [default: the one in the program's environment if it has torch,"
+        " else devicefix's own]",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

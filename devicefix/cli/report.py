@@ -13,7 +13,7 @@ import click
 from devicefix.cli.errors import exit_status, missing_package, print_warning
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths
-from devicefix.cli.options import STDIN, common_folder, common_options, resolver_for
+from devicefix.cli.options import FILE, STDIN, common_folder, common_options, resolver_for
 from devicefix.cli.output import check_default, check_folder, write_file
 from devicefix.config.printable import printable
 from devicefix.files.write import Change
@@ -41,14 +41,10 @@ FORMATS = ("html", "json", "csv")
     type=click.Choice(FORMATS),
     help="The report format. [default: based on the output file's extension, else html]",
 )
-@click.option(
-    "--since",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Compare with an earlier JSON report.",
-)
+@click.option("--since", type=FILE, help="Compare with an earlier JSON report.")
 @click.option(
     "--coverage-file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Show which fixes ran, as recorded in this file by `devicefix verify --coverage-file`.",
 )
 @click.option("--title", help="The title of the report. [default: the folder's name]")

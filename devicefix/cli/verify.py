@@ -6,13 +6,22 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
-from devicefix.cli.options import common_folder, resolver_for, rule_options, unsafe_option
+from devicefix.cli.options import (
+    FILE,
+    common_folder,
+    resolver_for,
+    rule_options,
+    text_or_json,
+    together,
+    tolerance_option,
+    unsafe_option,
+)
 from devicefix.cli.output import check_folder
 from devicefix.cli.program import Program, program_options
 from devicefix.config.sizes import size
@@ -43,8 +52,6 @@ Exit status: 0 if the program passes, 1 if it fails, 2 if devicefix cannot verif
 limit before an error occurs.
 """
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 
 class Limits(NamedTuple):
     """The limits of a run.
@@ -68,32 +75,25 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
         raise click.BadParameter(str(error)) from None
 
 
-def limit_options(command: Command) -> Command:
-    """Add the options that limit a run."""
-    for option in (
-        click.option(
-            "--steps",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Stop the program after N optimizer steps.",
-        ),
-        click.option(
-            "--memory",
-            metavar="SIZE",
-            callback=_size,
-            help="Stop the program when it uses this much memory, such as 8G.",
-        ),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            default=600,
-            show_default=True,
-            metavar="SECONDS",
-            help="Stop the program after this many seconds.",
-        ),
-    ):
-        command = option(command)
-    return command
+limit_options = together(
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=600,
+        show_default=True,
+        metavar="SECONDS",
+        help="Stop the program after this many seconds.",
+    ),
+    click.option(
+        "--memory",
+        metavar="SIZE",
+        callback=_size,
+        help="Stop the program when it uses this much memory, such as 8G.",
+    ),
+    click.option(
+        "--steps", type=click.IntRange(min=1), metavar="N", help="Stop the program after N optimizer steps."
+    ),
+)
 
 
 @click.command(
@@ -112,13 +112,7 @@ def limit_options(command: Command) -> Command:
     is_flag=True,
     help="Compare the results with those of the original program on real or simulated CUDA.",
 )
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    default=1e-5,
-    show_default=True,
-    help="With --compare: the largest relative difference allowed between two numbers.",
-)
+@tolerance_option
 @click.option(
     "--gpus",
     type=click.IntRange(min=1),
@@ -151,16 +145,10 @@ def limit_options(command: Command) -> Command:
 @click.option("--show-missing", is_flag=True, help="List the fixed lines that did not run.")
 @click.option(
     "--coverage-file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Unless the program fails, add the fixed lines that ran to this file.",
 )
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="The output format.",
-)
+@text_or_json
 @rule_options
 @unsafe_option
 @click.pass_context
@@ -176,7 +164,7 @@ def verify(
     python: str | None,
     show_missing: bool,
     coverage_file: Path | None,
-    output_format: str,
+    report_format: str,
     configs: tuple[str, ...],
     isolated: bool,
     timeout: float,
@@ -208,14 +196,14 @@ def verify(
         sources=sources or (found.root,),
         limits=launch.Limits(timeout, memory),
         scratch=options["compare"] if scratch is None else scratch,
-        to_stderr=output_format == "json",
+        to_stderr=report_format == "json",
         python="" if found.python == sys.executable else found.python,
         notebook=found.notebook,
         coverage=coverage_file,
         **options,
     )
     report = run_task(task, resolver_for(task.sources, None, configs, isolated, given))
-    show_report(report, output_format, show_missing)
+    show_report(report, report_format, show_missing)
     ctx.exit(STATUSES[report.verdict.value])
 
 
