@@ -7,11 +7,22 @@ import inspect
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
+
+from devicefix.verify.runtime.names import names
 
 _FRAMES = 16  # callers to look at
-_SHAPE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides"))
 _ENDS = ("RETURN", "RAISE", "RERAISE", "YIELD")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_OPERATORS = ("BINARY_", "INPLACE_", "COMPARE_OP", "UNARY_NEGATIVE", "FORMAT_")
+
+
+class _Held(NamedTuple):
+    """A variable of a running function that has an array."""
+
+    frame: FrameType
+    name: str
+    value: Any
 
 
 def read_follows(
@@ -28,86 +39,99 @@ def read_follows(
         True if a running function certainly reads a variable that has it, False if only variables of a module
         have it and nothing reads them any more, and None if neither is known.
     """
-    unread = False
+    found: list[_Held] = []
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_FRAMES):
         while frame is not None and not is_project(frame.f_code.co_filename):
             frame = frame.f_back
         if frame is None:
             break
-        for name in _holders(frame, shows):
-            if _reads_next(frame.f_code, frame.f_lasti, name):
-                return True
-            value = frame.f_locals[name] if frame.f_code.co_name == "<module>" else None
-            # a dictionary, `value` and the argument each refer to the array
-            unread = value is not None and sys.getrefcount(value) <= 3 + tensors
-            if not unread or _may_read(frame.f_code, frame.f_lasti, name):
-                return None
+        found += _held(frame, shows)
         frame = frame.f_back
-    return False if unread else None
+    if not found or _is_shared(found, tensors):
+        return None
+    for frame in {held.frame for held in found}:
+        variables = {held.name for held in found if held.frame is frame}
+        if _reads_next(frame.f_code, frame.f_lasti, variables):
+            return True
+    is_read = any(
+        held.frame.f_code.co_name != "<module>" or _may_read(held.frame.f_code, held.frame.f_lasti, held.name)
+        for held in found
+    )
+    return None if is_read else False
 
 
-def _holders(frame: FrameType, shows: Callable[[Any], bool]) -> list[str]:
-    """Return the names of the variables of a frame that have an array."""
+def _held(frame: FrameType, shows: Callable[[Any], bool]) -> list[_Held]:
     held = frame.f_locals
-    names = [name for name in list(held) if shows(held[name])]
+    found = [_Held(frame, name, held[name]) for name in list(held) if shows(held[name])]
     if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(held, dict):
         held.clear()  # it is a copy, which would keep the variables' values alive
-    return names
+    return found
 
 
-def _reads_next(code: CodeType, last: int, name: str) -> bool:
-    """Return whether code certainly reads the content of a variable after an instruction."""
-    rest = [instruction for instruction in dis.get_instructions(code) if instruction.offset > last]
-    for number, instruction in enumerate(rest):
-        if _names(instruction, name):
-            if not instruction.opname.startswith("LOAD"):
-                return False
-            behind = rest[number + 1]
-            if behind.opname not in ("LOAD_ATTR", "LOAD_METHOD") or behind.argval not in _SHAPE:
-                return not _is_changed(rest[number + 1 :])
-        if instruction.opname.startswith(_ENDS) or _jumps_ahead(instruction):
-            return False
+def _is_shared(found: list[_Held], tensors: int) -> bool:
+    """Return whether something else has the array, and so may change it."""
+    values = [held.value for held in found]
+    for value in values:
+        # A variable, its `_Held` and `values` hold each known reference; and `value` and the argument one.
+        known = 3 * sum(value is other for other in values)
+        if sys.getrefcount(value) > known + 2 + tensors:
+            return True
+        base = value.base
+        if type(base) is type(value) and not any(base is other for other in values):
+            if sys.getrefcount(base) > 3:  # the array, `base` and the argument
+                return True
     return False
+
+
+def _reads_next(code: CodeType, last: int, variables: set[str]) -> bool:
+    """Return whether what code does next with some variables is certainly to read their content."""
+    every = list(dis.get_instructions(code))
+    certain = 0  # the offset up to which instructions may be left out
+    for number, instruction in enumerate(every):
+        if instruction.offset <= last:
+            continue
+        if any(_names(instruction, name) for name in variables):
+            is_load = instruction.opname.startswith("LOAD")
+            if not is_load or instruction.offset < certain:
+                return False
+            before, following = every[number - 1], every[number + 1 : number + 3]
+            shape = following[0].opname in _ATTRIBUTES and following[0].argval in names("arrays", "shape")
+            if not shape and before.argval != "len":
+                return _is_read(before, following)
+        if instruction.opname.startswith(_ENDS):
+            return False
+        if _is_jump(instruction):
+            certain = max(certain, instruction.argval)
+    return False
+
+
+def _is_read(before: dis.Instruction, following: list[dis.Instruction]) -> bool:
+    """Return whether the instructions around that which loads an array read its content."""
+    if following[0].opname in _ATTRIBUTES:
+        return following[0].argval in names("arrays", "methods")
+    is_operand = any(instruction.opname.startswith(_OPERATORS) for instruction in following)
+    return is_operand or before.argval in names("arrays", "functions")
 
 
 def _names(instruction: dis.Instruction, name: str) -> bool:
-    """Return whether an instruction reads or binds a variable."""
+    """Return whether an instruction reads or binds a variable that no other function binds."""
     value = instruction.argval
     is_named = name in value if isinstance(value, tuple) else name == value
-    kinds = ("_FAST", "_NAME", "_GLOBAL", "_DEREF")
-    return is_named and any(kind in instruction.opname for kind in kinds)
+    return is_named and any(kind in instruction.opname for kind in ("_FAST", "_NAME", "_GLOBAL"))
 
 
-def _is_changed(rest: list[dis.Instruction]) -> bool:
-    """Return whether the line goes on to change elements of what has been loaded."""
-    for instruction in rest:
-        if instruction.starts_line:
-            return False
-        if instruction.opname in ("STORE_SUBSCR", "STORE_SLICE"):
-            return True
-    return False
-
-
-def _jumps_ahead(instruction: dis.Instruction) -> bool:
-    """Return whether an instruction may leave out others, unless it is the end of a loop."""
-    is_jump = instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
-    return is_jump and instruction.opname != "FOR_ITER" and instruction.argval > instruction.offset
+def _is_jump(instruction: dis.Instruction) -> bool:
+    return instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
 
 
 def _may_read(code: CodeType, last: int, name: str) -> bool:
     """Return whether a module may read a variable after an instruction, also in a function."""
-    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    if any(_mentions(part, name) for part in inner):
+    if any(_mentions(part, name) for part in code.co_consts if isinstance(part, CodeType)):
         return True
     every = list(dis.get_instructions(code))
-    jumps = [each for each in every if each.offset > last and each.opcode in (*dis.hasjrel, *dis.hasjabs)]
-    first = min((each.argval for each in jumps), default=last)
-    return any(
-        _names(each, name) and each.opname.startswith("LOAD")
-        for each in every
-        if each.offset > min(first, last)
-    )
+    first = min([last, *(each.argval for each in every if each.offset > last and _is_jump(each))])
+    return any(_names(each, name) and each.opname.startswith("LOAD") for each in every if each.offset > first)
 
 
 def _mentions(code: CodeType, name: str) -> bool:

@@ -28,8 +28,8 @@ class Kind(IntEnum):
     EXPORTS = auto()  # to NumPy
 
 
-_ASKS, _ALTERS, _FILLS, _OPERATORS = (
-    frozenset(names("memory", kind)) for kind in ("asks", "alters", "fills", "operators")
+_ASKS, _ALTERS, _FILLS, _OPERATORS, _PARTIAL = (
+    frozenset(names("memory", kind)) for kind in ("asks", "alters", "fills", "operators", "partial")
 )
 _MOVES = ("to", "cpu", "cuda", "type", "type_as", "as_tensor", "asarray")
 _MADE_OF = (torch.as_tensor, torch.asarray)
@@ -72,6 +72,11 @@ def name_of(function: Callable[..., Any]) -> str:
 def shows(function: Callable[..., Any]) -> bool:
     """Return whether a function returns the content of a tensor as text."""
     return name_of(function) in ("__repr__", "__format__")
+
+
+def is_partial(function: Callable[..., Any]) -> bool:
+    """Return whether a function changes those elements of its first argument that others select."""
+    return name_of(function) in _PARTIAL
 
 
 def targets_of(

@@ -42,6 +42,7 @@ class Region:
         width: the size of an element in bytes.
         low: the first byte.
         high: the byte after the last.
+        mask: which of its elements count, or None for all.
     """
 
     size: tuple[int, ...]
@@ -51,16 +52,17 @@ class Region:
     width: int
     low: int
     high: int
+    mask: torch.Tensor | None = field(default=None, compare=False)
 
     @staticmethod
-    def of(tensor: torch.Tensor) -> Region:
-        """Return the region that a tensor shows."""
+    def of(tensor: torch.Tensor, mask: torch.Tensor | None = None) -> Region:
+        """Return the region that a tensor shows, or the part of it that a mask selects."""
         size, stride = tuple(tensor.size()), tuple(tensor.stride())
         offset = int(tensor.storage_offset())
         span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if 0 not in size else 0
         width = tensor.element_size()
         low, high = offset * width, (offset + span) * width
-        return Region(size, stride, offset, tensor.dtype, width, low, high)
+        return Region(size, stride, offset, tensor.dtype, width, low, high, mask)
 
     def overlaps(self, other: Region) -> bool:
         """Return whether the two regions have an element in common."""
@@ -74,11 +76,17 @@ class Region:
             return True
         mine, theirs = (torch.zeros(span, dtype=torch.bool) for _ in range(2))
         for mask, region in ((mine, self), (theirs, other)):
-            mask.as_strided(region.size, region.stride, region.offset - start).fill_(True)
+            elements = mask.as_strided(region.size, region.stride, region.offset - start)
+            if region.mask is None:
+                elements.fill_(True)
+            else:
+                elements.copy_(region.mask)
         return bool((mine & theirs).any())
 
     def covers(self, other: Region) -> bool:
         """Return whether this region certainly contains the other."""
+        if self.mask is not None:
+            return False
         return self == other or (self._dense() and self.low <= other.low and self.high >= other.high)
 
     def changes(self, low: int, high: int) -> bool:
@@ -91,6 +99,8 @@ class Region:
         return tensor.detach().as_strided(self.size, self.stride, self.offset)
 
     def _dense(self) -> bool:
+        if self.mask is not None:
+            return False
         count = 1
         for n in self.size:
             count *= n

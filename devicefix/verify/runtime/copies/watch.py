@@ -15,6 +15,7 @@ from devicefix.verify.runtime.copies.arrays import shown_by
 from devicefix.verify.runtime.copies.functions import (
     KNOWN,
     Kind,
+    is_partial,
     kind_of,
     name_of,
     shows,
@@ -40,7 +41,8 @@ _ASKS, _ALTERS, _DETACHES, _DEVICE = Kind.ASKS, Kind.ALTERS, Kind.DETACHES, Kind
 _PLAIN = frozenset((int, float, bool, str, slice, type(None), type(...), torch.dtype, torch.device))
 
 _NONE: Options = {}  # never changed
-Touched = list[tuple[torch.Tensor, Memory, "int | None"]]  # tensors, their memory and their version
+# Tensors, their memory, their version, and their content before a change of some of it.
+Touched = list[tuple[torch.Tensor, Memory, "int | None", "torch.Tensor | None"]]
 
 
 class Call(NamedTuple):
@@ -203,10 +205,12 @@ class Watch(TorchFunctionMode):
             except RuntimeError:
                 continue
             if memory is not None:
-                found.append((tensor, memory, version_of(tensor)))
+                partial = tensor is call.args[0] if call.args and is_partial(call.func) else False
+                before = tensor.detach().clone() if partial else None
+                found.append((tensor, memory, version_of(tensor), before))
         if found and call.kind is Kind.WRITES:
             targets = {id(tensor) for tensor in tensors(call.args[:1])}
-            for tensor, memory, version in found:
+            for tensor, memory, version, _ in found:
                 if id(tensor) in targets:
                     self.ledger.read(tensor, memory, version)
         return found
@@ -216,7 +220,7 @@ class Watch(TorchFunctionMode):
         kind, func, args, kwargs = call
         targets = {id(tensor) for tensor in tensors(targets_of(kind, func, args, kwargs))}
         copies_itself = _copies_itself(func, args)
-        for tensor, memory, version in touched:
+        for tensor, memory, version, before in touched:
             if copies_itself:
                 if tensor is args[1]:
                     self.ledger.read(tensor, memory, version)
@@ -226,7 +230,7 @@ class Watch(TorchFunctionMode):
                     self.ledger.alter(tensor, memory)
             elif id(tensor) in targets:
                 fills = kind is not Kind.WRITES
-                self.ledger.write(tensor, memory, _written(func, args, tensor), fills)
+                self.ledger.write(tensor, memory, _written(func, args, tensor, before), fills)
             elif version != version_of(tensor):
                 self.ledger.read(tensor, memory, version, changed=True)
                 self.ledger.write(tensor, memory, Region.of(tensor), fills=False)
@@ -289,13 +293,18 @@ class Watch(TorchFunctionMode):
                 self.ledger.set_side(tensor, ACCELERATOR)
 
 
-def _written(func: Callable[..., Any], args: Arguments, tensor: torch.Tensor) -> Region:
+def _written(
+    func: Callable[..., Any], args: Arguments, tensor: torch.Tensor, before: torch.Tensor | None
+) -> Region:
     """Return the elements that a call has changed."""
     if name_of(func) == "__setitem__" and tensor is args[0]:
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
         if all(part is None or part is ... or type(part) in (int, slice) for part in index):
             return Region.of(tensor.detach()[index])
-    return Region.of(tensor)
+    if before is None:
+        return Region.of(tensor)
+    now = tensor.detach()
+    return Region.of(tensor, (before != now) & ~(before.isnan() & now.isnan()))
 
 
 def _copies_itself(func: Callable[..., Any], args: Arguments) -> bool:
