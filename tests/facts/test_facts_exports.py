@@ -139,13 +139,6 @@ def test_imports_and_classes_are_found_in_the_bytes() -> None:
     assert file.classes == {"K": ("L", "m.N"), "O": (), "P": ("Generic", "Q")}
 
 
-def test_arguments_that_follow_one_another_are_found() -> None:
-    file = ProjectFile(b"import torch\nmove(torch.float16, 'mps', where = \"xpu:1\")\n", "x.py")
-    assert file.export(EXPORTS["passed_kinds"]) == {
-        ("move", (0, "DTYPE")), ("move", (1, "DEVICE")), ("move", ("where", "DEVICE")),
-    }  # fmt: skip
-
-
 def test_a_device_without_a_name_is_no_place_of_devices() -> None:
     file = ProjectFile(b"import torch\nf(device=...)\nx = config.size\n", "x.py")
     assert "size" not in file.export(EXPORTS["device_places"])

@@ -218,8 +218,8 @@ def without_half(first: bytes, rest: bytes) -> bytes:
 
 
 def with_wrong_export(first: bytes, rest: bytes) -> bytes:
-    assert b'"passed_kinds":[' in rest
-    return first + b"\n" + rest.replace(b'"passed_kinds":[', b'"passed_kinds":[[],')
+    assert b'"attributes_read":[' in rest
+    return first + b"\n" + rest.replace(b'"attributes_read":[', b'"attributes_read":[[],')
 
 
 def with_wrong_question(*question: object) -> Callable[[bytes, bytes], bytes]:
@@ -308,7 +308,7 @@ def test_every_fact_of_a_file_is_read_back() -> None:
     )
     for export in EXPORTS.values():
         file.export(export)
-    names = ("public_names", "attributes_read", "numbered_names", "scripted", "passed_kinds")
+    names = ("public_names", "attributes_read", "numbered_names", "scripted")
     assert all(file.known[name] for name in names)
     record = Record("digest", None, exports=file.known)
     assert cache._record("x.py", None, json.loads(json.dumps(cache._plain(record)))).exports == file.known

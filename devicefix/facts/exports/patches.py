@@ -15,10 +15,17 @@ _OWNER = re.compile(r"(?:.*\.)?(torch\.(?:cuda|Tensor|nn\.Module))")
 _PATCHED = re.compile(rf"{_OWNER.pattern}\.(\w+)")
 
 
+# A file without these replaces nothing: a call with a text such as `setattr(torch.cuda, "synchronize", f)`,
+# `patch("torch.cuda.synchronize")` or `patch.multiple(torch.cuda, …)`, or an assignment.
+_REPLACES = (
+    rb"setattr\(\s*[^,\n]+,\s*[\"']|patch(?:\.\w+)?\(|setattr\(\s*[\"']"
+    rb"|torch\.(?:cuda|Tensor|nn\.Module)\.[\w.]+[ \t]*(?:,[^\n]*)?=(?!=)"
+)
+
+
 @of_facts(
-    b"mock", b"monkeypatch", b"setattr(", b"torch.Tensor.", b"torch.cuda.", b"nn.Module.",
-    pattern=rb"mock|monkeypatch|setattr\(|torch\.(?:cuda|Tensor|nn\.Module)\.[\w.]+[ \t]*(?:,[^\n]*)?=(?!=)",
-)  # fmt: skip
+    b"mock", b"monkeypatch", b"setattr(", b"torch.Tensor.", b"torch.cuda.", b"nn.Module.", pattern=_REPLACES
+)
 def patched_names(facts: Facts) -> frozenset[str]:
     """Return the names of what is replaced in `torch.cuda`, `torch.Tensor` and `torch.nn.Module`.
 

@@ -25,7 +25,10 @@ _FOR_OTHERS = (
 )  # fmt: skip
 _DEFINED = re.compile(rb"(?:def|class)[ \t]+(\w+)")
 _BOUND = re.compile(rb"^(\w+)[ \t]*(?::[^\n=]*)?=", re.M)
-_NAME = re.compile(rb"[A-Za-z_\x80-\xff][\w\x80-\xff]*")
+# All other bytes become spaces: to split the rest takes half as long as a search for names.
+_IN_NAMES = bytes(
+    each if each >= 0x80 or chr(each).isalnum() or each == ord("_") else 0x20 for each in range(256)
+)
 _UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -76,9 +79,9 @@ class ProjectFile:
         found: Value = self.known[asked.name]
         return found
 
-    def names(self) -> frozenset[str]:
+    def names(self) -> frozenset[bytes]:
         """Return all names in the file, those in comments and texts among them."""
-        return frozenset(name.decode(errors="replace") for name in set(_NAME.findall(self.data)))
+        return frozenset(self.data.translate(_IN_NAMES).split())
 
     def changed_to(self, other: ProjectFile) -> bool:
         """Take over another text of the file if it gives the same answers to all that this one was asked.

@@ -18,7 +18,7 @@ from devicefix.facts.project.questions import Questions, remembered
 Value = TypeVar("Value")
 
 _WHOLE = rb"%b(?<![\w\x80-\xff]%b)(?![\w\x80-\xff])"  # it begins with the name, which is found fast
-_SEARCHES = 50  # names; to index all names takes as long as to search for so many
+_SEARCHES = 30  # names; to index all names takes as long as to search for so many
 
 
 class Files(Questions):
@@ -36,6 +36,7 @@ class Files(Questions):
         self.files = {file.normal: file for file in files}
         self._found: dict[tuple[str, str], ProjectFile | None] = {}
         self._mentions: dict[str, list[ProjectFile]] = {}
+        self._holding: dict[tuple[bytes, ...], list[ProjectFile]] = {}
 
     def file(self, path: str) -> ProjectFile | None:
         """Return the file at a path."""
@@ -50,7 +51,10 @@ class Files(Questions):
 
     def holding(self, *words: bytes) -> list[ProjectFile]:
         """Return the files whose bytes hold one of some words, or all files if there are none."""
-        return [file for file in self.files.values() if not words or any(map(file.holds, words))]
+        if words not in self._holding:
+            files = self.files.values()
+            self._holding[words] = [file for file in files if not words or any(map(file.holds, words))]
+        return self._holding[words]
 
     def mentioning(self, name: str) -> Sequence[ProjectFile]:
         """Return the files that hold a name, in their order."""
@@ -58,7 +62,7 @@ class Files(Questions):
             if len(self._mentions) < _SEARCHES or not name.isidentifier():
                 self._mentions[name] = list(self._searched(name.encode()))
             else:
-                self._mentions[name] = self._index.get(name, [])
+                self._mentions[name] = self._index.get(name.encode(), [])
         return self._mentions[name]
 
     def _searched(self, name: bytes) -> Iterator[ProjectFile]:
@@ -69,9 +73,9 @@ class Files(Questions):
                 yield file
 
     @cached_property
-    def _index(self) -> dict[str, list[ProjectFile]]:
+    def _index(self) -> dict[bytes, list[ProjectFile]]:
         """The files by all names in them."""
-        found: dict[str, list[ProjectFile]] = {}
+        found: dict[bytes, list[ProjectFile]] = {}
         for file in self.files.values():
             for name in file.names():
                 found.setdefault(name, []).append(file)
@@ -84,10 +88,11 @@ class Files(Questions):
             asked: the export.
             name: what it is asked for, which is in each of these files.
         """
-        for file in self.mentioning(name) if name else self.holding(*asked.words):
-            found = file.export(asked)
-            if found:
-                yield file, found
+        for file in self.holding(*asked.words):
+            if not name or name.encode() in file.data:
+                found = file.export(asked)
+                if found:
+                    yield file, found
 
     @remembered
     def is_circular(self, path: str) -> bool:

@@ -15,13 +15,13 @@ from dataclasses import replace
 from functools import cached_property
 
 from devicefix.facts.effects import only_returns
-from devicefix.facts.exports.shared import device_receivers, passed_kinds
+from devicefix.facts.exports.shared import device_receivers
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.destinations import Destinations, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
-from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.kinds.parameters import SPAWNS, argument_of
 from devicefix.facts.flow.taken_numbers import number_taken
 from devicefix.facts.flow.uses import Uses
 from devicefix.facts.module import Facts
@@ -121,29 +121,31 @@ class Flow(SharedNames, Values):
     def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
         """Return the kinds of what other files than `path` pass to functions of a name for a parameter.
 
-        They are those of numbers only if all calls pass numbers.
+        Dtypes are always among them, and numbers if all calls pass numbers.
         """
-        scanned = {
-            kind
-            for _, found in self.exporting(passed_kinds, function)
-            for called, (place, kind) in found
-            if called == function and place in (parameter, position)
-        }
-        return sorted(scanned | self._numbers_passed(path, function, parameter, position))
-
-    def _numbers_passed(self, path: str, function: str, parameter: str, position: int) -> set[str]:
-        files = self._calling(path, function)
-        if files is None:
-            return set()
         found: set[str] = set()
-        for facts, call in self._calls(files, function, os.path.normpath(path)):
-            value = argument_of(call, parameter, position)
-            if value is not None:
-                kinds = facts.kinds.of(value)
-                found.update(_names(replace(kinds, open=False)))  # all calls of a function are looked at
-            if UNKNOWN in found:
-                return set()
-        return found if Kind.INDEX.name in found and found <= _NUMBERS else set()
+        for facts, mention in self._mentioned(path, function):
+            call = facts.tree.parents.get(mention)
+            if not isinstance(call, ast.Call):
+                continue
+            if call.func is not mention:
+                if position == 0 and facts.resolve(call.func) in SPAWNS:
+                    found.add(Kind.INDEX.name)  # the process gets its rank
+            elif self._may_call(facts, call, os.path.normpath(path)):
+                value = argument_of(call, parameter, position)
+                if value is not None:  # all calls of a function are looked at
+                    found.update(_names(replace(facts.kinds.of(value), open=False)))
+        are_numbers = Kind.INDEX.name in found and found <= _NUMBERS
+        return sorted(found if are_numbers else found & {Kind.DTYPE.name})
+
+    def _mentioned(self, path: str, function: str) -> Iterator[tuple[Facts, ast.expr]]:
+        """Yield the places in other files than `path` that read a function's name and may know a number."""
+        for file in self._calling(path, function) or ():
+            facts = self.informed(file)
+            for node in facts.tree.nodes_with_name(function) if facts is not None else ():
+                if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == function:
+                    assert facts is not None
+                    yield facts, node
 
     def _calling(self, path: str, function: str) -> list[ProjectFile] | None:
         """Return the files that may call a function with the number of a GPU, None if there are too many."""

@@ -13,7 +13,7 @@ from devicefix.facts.flow.parameters import called, described
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.values import last_name
 
-_SPAWNS = (
+SPAWNS = (
     "torch.multiprocessing.spawn",
     "torch.multiprocessing.spawn.spawn",
     "torch.multiprocessing.start_processes",
@@ -150,7 +150,7 @@ class Parameters(Annotations):
         return (
             isinstance(spawned, ast.Name)
             and spawned.id == function.name
-            and self._facts.resolve(call.func) in _SPAWNS
+            and self._facts.resolve(call.func) in SPAWNS
         )
 
 
