@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from textwrap import dedent
 from typing import Any
 
 import meaning
 import meaning_programs
-import meaning_run
 import pytest
 from meaning import Judge
 from meaning_programs import Program
@@ -18,14 +16,6 @@ from meaning_programs import Program
 from devicefix.model import Finding, Result
 
 pytestmark = pytest.mark.needs("numpy", "torch")
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    for module in meaning_run._LATER:  # once, before the two machines are forks of this process
-        importlib.import_module(module)
-    with Judge() as judge:
-        yield judge
 
 
 def judged(judge: Judge, before: str, after: str, *lines: int) -> meaning.Verdict:

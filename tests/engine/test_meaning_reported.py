@@ -5,7 +5,6 @@ Every program runs as it is on the simulated CUDA machine, and rewritten there a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from textwrap import dedent
 
 import meaning
@@ -14,12 +13,6 @@ from meaning import Judge
 from meaning_programs import Program
 
 pytestmark = pytest.mark.needs("numpy", "torch")
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge() as judge:
-        yield judge
 
 
 PROGRAMS = {

@@ -49,14 +49,12 @@ def programs() -> Iterator[tuple[str, str, dict[str, str]]]:
 PROGRAMS = list(programs())
 
 
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge() as judge:
-        yield judge
-
-
 @pytest.mark.parametrize(
-    ("category", "files"), [each[1:] for each in PROGRAMS], ids=[each[0] for each in PROGRAMS]
+    ("category", "files"),
+    [
+        pytest.param(category, files, id=name, marks=[pytest.mark.slow] * (number % 3 > 0))
+        for number, (name, category, files) in enumerate(PROGRAMS)
+    ],
 )
 def test_the_meaning_stays(judge: Judge, category: str, files: dict[str, str]) -> None:
     verdict = judge(Program(files))

