@@ -88,6 +88,27 @@ DIFFERENT = {
         y.add_(1)
         print(x.tolist(), y.tolist())
         """,
+    "the parameters that an object keeps": """
+        from types import SimpleNamespace
+        net = nn.Linear(2, 1).cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        old = SimpleNamespace(a=[w.detach().cpu() for w in net.parameters()]).a
+        nn.MSELoss()(net(torch.ones(4, 2).cuda()), torch.zeros(4, 1).cuda()).backward()
+        optimizer.step()
+        print([float((w.cpu() - v).abs().sum()) > 0 for w, v in zip(net.parameters(), old)])
+        """,
+    "the argument of a lambda": """
+        x = torch.ones(2).cuda()
+        y = (lambda w: w)(x.cpu()[0])
+        x += 1
+        print(y, x.tolist())
+        """,
+    "the element of a comprehension": """
+        x = torch.ones(2)
+        y = [t.cuda() for t in [x]][0]
+        x.zero_()
+        print(y.tolist(), x.tolist())
+        """,
     "the element of a list": """
         x = torch.ones(2)
         y = [x.cuda().cpu()][0]

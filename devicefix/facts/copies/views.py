@@ -152,7 +152,18 @@ def views(facts: Facts, node: ast.expr) -> Iterator[ast.expr]:
     inner: ast.expr | None = node
     while inner is not None:
         yield inner
-        inner = None if path_of(inner) is not None else _inside(facts, inner)
+        if isinstance(inner, ast.Name):
+            inner = _only_element(facts, inner)
+        else:
+            inner = None if path_of(inner) is not None else _inside(facts, inner)
+
+
+def _only_element(facts: Facts, name: ast.Name) -> ast.expr | None:
+    """Return the one expression that a comprehension binds a name to: `[x.cuda() for x in [y]]`."""
+    bindings = facts.bindings(name)
+    loop = bindings[0].node if len(bindings) == 1 else None
+    elements = elements_of(loop.iter) if isinstance(loop, ast.comprehension) else None
+    return elements[0] if elements is not None and len(elements) == 1 else None
 
 
 def place_of(facts: Facts, node: ast.expr) -> Place | None:
@@ -204,6 +215,10 @@ def contents(value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
                 todo += [(other, contained), (one, contained)]
             case ast.GeneratorExp():
                 continue  # it has not run yet
+            case ast.Attribute(attr=attr, value=ast.Call() as made) if (
+                kept := argument_of(made, attr, -1)
+            ) is not None:  # `SimpleNamespace(x=tensor).x`
+                todo.append((kept, contained))
             case ast.Call(func=function) if not collects(function):
                 yield each, contained
             case _:
@@ -233,8 +248,10 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
             return value
         case ast.Attribute(value=value) if is_view(node):
             return value
-        case ast.Attribute() | ast.Subscript():
+        case ast.Subscript():
             return _whole(facts, node)
+        case ast.Call(func=ast.Lambda(body=ast.Name(id=name)) as function):  # `(lambda t: t)(x)`
+            return given_for(facts, node, function, name)
         case ast.Call() if moves(facts, node):
             return moved(node)
         case ast.Call(args=[first, *_]) if facts.call(node, *_WRAPPERS):
@@ -244,11 +261,9 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _whole(facts: Facts, node: ast.Attribute | ast.Subscript) -> ast.expr | None:
-    """Return the expression that an attribute of an object, or a part of a tensor or list, is taken from."""
+def _whole(facts: Facts, node: ast.Subscript) -> ast.expr | None:
+    """Return the expression that a part of a tensor is a view of, or the only element of a list."""
     match node:
-        case ast.Attribute(attr=attr, value=ast.Call() as made):  # `SimpleNamespace(x=tensor).x`
-            return argument_of(made, attr, -1)
         case ast.Subscript(value=value) if (elements := elements_of(value)) is not None:
             return elements[0] if len(elements) == 1 else None
         case ast.Subscript(value=value, slice=index) if _chooses_a_view(facts, index):
