@@ -99,21 +99,3 @@ class _Configurations:
 
 def _is_main(facts: Facts, decorator: ast.expr) -> bool:
     return facts.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator) == _MAIN
-
-
-def asked_elsewhere(facts: Facts, value: ast.expr) -> bool:
-    """Return whether the program asks for CUDA in a test that reads the same value, or the variable of it."""
-    parents = facts.tree.parents
-    assigned = parents.get(value)
-    names = {ast.dump(value)}
-    if isinstance(assigned, ast.Assign):
-        names |= {ast.dump(target).replace("Store()", "Load()") for target in assigned.targets}
-    for node in facts.tree.nodes_with("is_available"):
-        if not isinstance(node, ast.Call):
-            continue
-        test: ast.AST = node
-        while isinstance(parents.get(test), (ast.BoolOp, ast.UnaryOp, ast.Compare)):
-            test = parents[test]
-        if any(ast.dump(part) in names for part in ast.walk(test)):
-            return True
-    return False

@@ -68,13 +68,10 @@ class Defaults:
         raise _UnknownError
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, depth: int) -> Any:
-        if isinstance(op, (ast.In, ast.NotIn)):
-            if self._facts.resolve(right) == "os.environ":
-                return isinstance(op, ast.NotIn)
-            if not isinstance(right, (ast.Tuple, ast.List, ast.Set)):
-                raise _UnknownError
-            found = self._value(left, depth) in [self._value(each, depth) for each in right.elts]
-            return found is isinstance(op, ast.In)
+        if isinstance(op, (ast.In, ast.NotIn)) and self._facts.resolve(right) == "os.environ":
+            return isinstance(op, ast.NotIn)
+        if type(op) not in ORDERS:
+            raise _UnknownError
         return ORDERS[type(op)](self._value(left, depth), self._value(right, depth))
 
     def _called(self, node: ast.Call, depth: int) -> Any:

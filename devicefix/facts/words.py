@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from devicefix.facts.prefilter import lines_with, lines_with_name
@@ -28,8 +27,7 @@ class Words:
     def lines_with(self, word: str) -> Sequence[int]:
         """Return the lines, from 1 and in order, that hold a word or a part of one."""
         if word not in self._words:
-            names = self._names_in(word) if len(self._words) > _SEARCHES else None
-            self._words[word] = lines_with(self._text, word) if names is None else self._found(word, names)
+            self._words[word] = lines_with(self._text, word)
         return self._words[word]
 
     def lines_with_name(self, name: str) -> Sequence[int]:
@@ -52,36 +50,3 @@ class Words:
             for name in dict.fromkeys(_NAME.findall(line)):
                 found.setdefault(name, []).append(number)
         return found
-
-    def _names_in(self, word: str) -> Iterable[str] | None:
-        """Return the names of which one is in each line that holds a word; None for any name.
-
-        In `.f(` that is `f`, in `.f` all that begin with it, in `f(` all that end with it.
-        """
-        match = max(_NAME.finditer(word), key=lambda each: len(each[0]), default=None)
-        if match is None or match.span() == (0, len(word)):
-            return None
-        if match.start() and match.end() < len(word):
-            return [match[0]]
-        if match.start():
-            return _beginning_with(match[0], self._sorted)
-        return [name[::-1] for name in _beginning_with(match[0][::-1], self._backwards)]
-
-    @cached_property
-    def _sorted(self) -> list[str]:
-        return sorted(self._index)
-
-    @cached_property
-    def _backwards(self) -> list[str]:
-        return sorted(name[::-1] for name in self._index)
-
-    def _found(self, word: str, names: Iterable[str]) -> list[int]:
-        lines = {line for name in names for line in self._index.get(name, ())}
-        return sorted(line for line in lines if word in self.lines[line - 1])
-
-
-def _beginning_with(start: str, names: list[str]) -> list[str]:
-    """Return the names with a beginning, of names that are sorted."""
-    first = bisect_left(names, start)
-    last = bisect_left(names, f"{start}\U0010ffff", first)
-    return names[first:last]

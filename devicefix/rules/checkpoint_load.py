@@ -8,7 +8,6 @@ from functools import cached_property
 from devicefix.devices.arguments import gpu_number
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.sinks import load_location, maps_to_cuda
-from devicefix.facts.saved import cached_from_cpu, saved_before, saved_by_test
 from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import with_keyword
@@ -47,9 +46,6 @@ class CheckpointLoad(Rule):
     The fix is safe: with CUDA, every tensor is loaded onto the same device as before. If the call has no
     `map_location`, the fix adds one that is `None` with CUDA: passing the GPU instead would also move the checkpoint's
     CPU tensors.
-
-    The rule ignores calls that load a file saved earlier by the same function, a cache of tensors that are always on
-    the CPU, or a file in a test's temporary folder.
     """
 
     code = "DF501"
@@ -374,65 +370,6 @@ class CheckpointLoad(Rule):
             """,
         ),
         Example(
-            "what the function has just saved, which holds nothing of CUDA without it",
-            """
-                import io
-
-                import torch
-
-
-                def copy(x, path):
-                    buffer = io.BytesIO()
-                    torch.save(x, buffer)
-                    buffer.seek(0)
-                    with open(path, "wb") as file:
-                        torch.save(x, file)
-                    return torch.load(buffer), torch.load(path)
-            """,
-        ),
-        Example(
-            "a cache of tensors on the CPU",
-            """
-                import os
-
-                import torch
-
-
-                class Sounds:
-                    def read(self, path):
-                        sound = load(path)
-                        return torch.from_numpy(sound)
-
-                    def cached(self, path):
-                        cache = os.path.join(self.folder, name_of(path))
-                        if os.path.isfile(cache):
-                            return torch.load(cache)
-                        sound = self.read(path)
-                        torch.save(sound, cache)
-                        return sound
-
-                    def features(self, path):
-                        if os.path.isfile(path):
-                            return torch.load(path)
-                        found = {"net": net(path).cpu(), "kind": "sum"}
-                        torch.save(found, path)
-                        return found
-            """,
-        ),
-        Example(
-            "what a test has saved",
-            """
-                import torch
-
-
-                def test_resuming(tmp_path):
-                    folder = tmp_path / "run"
-                    train(folder, device="cuda")
-                    last = folder / "last.pt"
-                    assert torch.load(last)["step"] == torch.load(f"{folder}/first.pt")["step"] + 1
-            """,
-        ),
-        Example(
             "load of numpy",
             """
                 import numpy as np
@@ -473,7 +410,7 @@ class CheckpointLoad(Rule):
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         if any(keyword.arg is None for keyword in node.keywords):
             return  # `**kwargs` may contain it
-        if (node.args and self._is_own(node.args[0])) or self.facts.is_guarded(node):
+        if self.facts.is_guarded(node):
             return
         where = self.devices.either(node, "None", of_cuda=True)
         code, use = self._constant(node, where)
@@ -486,10 +423,6 @@ class CheckpointLoad(Rule):
 
             fix = self.context.edit(node, located, use)
         yield self.finding(node, _NOWHERE, fix)
-
-    def _is_own(self, source: ast.expr) -> bool:
-        """Return whether the program has saved what it loads, without CUDA or from tensors on a CPU."""
-        return any(asks(self.facts, source) for asks in (saved_before, cached_from_cpu, saved_by_test))
 
     def _constant(self, node: ast.Call, where: DeviceExpr) -> tuple[Callable[[], str], DeviceExpr]:
         """Return the code of a location, and what it needs: several calls share a constant of the module."""

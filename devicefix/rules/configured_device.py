@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts.configurations import asked_elsewhere, device_reads
+from devicefix.facts.configurations import device_reads
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses
@@ -65,7 +65,7 @@ class ConfiguredDevice(Rule):
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         for value, key, is_mixed in device_reads(self.facts):
             found = self.context.project.configured(self.devices.path, key)
-            if found and not self.facts.is_guarded(value) and not asked_elsewhere(self.facts, value):
+            if found and not self.facts.is_guarded(value):
                 finding = self._found(value, found)
                 yield finding.unsafe(_MIXED) if is_mixed and finding.fix is not None else finding
 

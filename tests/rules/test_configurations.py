@@ -105,11 +105,6 @@ def test_hydra(project: ProjectFolder, given: str) -> None:
             "torch.ones(1).to(device)\n",
             YAML,
         ),
-        (
-            'if config["device"] == "cuda" and not torch.cuda.is_available():\n    raise ValueError\n'
-            'torch.ones(1).to(config["device"])\n',
-            YAML,
-        ),
     ],
 )
 def test_no_device_or_one_that_is_checked(project: ProjectFolder, use: str, config: str) -> None:

@@ -322,55 +322,6 @@ PROGRAMS = {
         print(BOTH)
         print(torch.ones(3).cuda())  # DF101
     """,
-    "files that the same function has saved": """
-        import gzip
-        import io
-        import os
-        import torch
-
-
-        def copies(x, path, folder):
-            buffer = io.BytesIO()
-            torch.save(x, buffer)
-            torch.save(x, os.path.join(folder, "x.pt"))
-            with open(path, "wb") as file:
-                torch.save(x, file)
-            with open(path, "rb") as file:
-                yield torch.load(file)
-            yield torch.load(io.BytesIO(buffer.getvalue()))
-            yield torch.load(os.path.join(folder, "x.pt"), weights_only=True)
-            yield torch.load(os.path.join(folder, "y.pt"))  # DF501
-
-
-        def maybe_saved(x, path, last, data):
-            if last:
-                torch.save(x, path)
-            yield torch.load(path)  # DF501
-            yield torch.load(io.BytesIO(data))  # DF501
-
-
-        def another_file(x, path, other):
-            with gzip.open(path) as file:
-                torch.save(x, file)
-            with gzip.open(other) as file:
-                yield torch.load(file)  # DF501
-            torch.save(x, path)
-            path = other
-            yield torch.load(path)  # DF501
-
-
-        class Trainer:
-            def __init__(self, path):
-                self.path = self.best = path
-
-            def reload(self, x):
-                torch.save(x, self.path)
-                torch.save(x, self.best)
-                return torch.load(self.path), torch.load(self.best)  # DF501
-
-            def rename(self, path):
-                self.best = path
-    """,
     "devices that nothing uses": """
         import torch
 

@@ -103,7 +103,7 @@ class Changes:
 
     def _direct(self, node: ast.AST) -> Iterator[Change]:
         """Yield what a node changes itself."""
-        for target, item in _targets(self._facts, node):
+        for target, item in targets(self._facts, node):
             yield from self._changed(target, item, node)
 
     def _by_function(self, node: ast.AST) -> Iterator[Change]:
@@ -171,7 +171,7 @@ class Changes:
         return not (dotted(function) or "self").startswith("self")
 
 
-def _targets(facts: Facts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+def targets(facts: Facts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """Yield the expressions that a node changes in place, and whether only an item of it is set."""
     match node:
         case ast.AugAssign(target=target, value=value):

@@ -167,14 +167,6 @@ class Flow:
             if not any(point in end for end in ends):
                 todo.extend(point.after)
 
-    def sorted(self, points: Iterable[Point]) -> list[Point]:
-        """Return points in the order of the source."""
-        return sorted(points, key=self._positions.__getitem__)
-
-    @cached_property
-    def _positions(self) -> dict[Point, int]:
-        return {point: position for position, point in enumerate(self.points)}
-
     @cached_property
     def readers(self) -> dict[str, list[Point]]:
         """Return the points that read a path, by path."""
