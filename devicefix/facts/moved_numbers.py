@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 # What is passed as a device, or bound to the name `device`, up to the end of the argument.
 _PASSED = re.compile(
-    rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?\s*[=:]|\()\s*|Generator\(\s*)(?!=)([^\n,)]*)"
+    rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?[ \t]*[=:][ \t]*|\(\s*)|Generator\(\s*)(?!=)([^\n,)]*)"
 )
 # What is called a device is bound in another place of the file, which is looked at as well, or imported.
 _DEVICE = rb"(?:(?:[\w.]+\.)?\w*(?:device|dtype)|(?:[\w.]+\.)?\w+_(?:device|dtype)\(.*)"
@@ -19,13 +19,16 @@ _OF_TORCH = rb"torch\.(?:device\((?:[\"'].*|%b)|(?!device\()[\w.]*(?:\(.*)?)" % 
 _ONE = rb"(?:%b|%b|next\(.*\.(?:parameters|buffers)\(.*)" % (_DEVICE, _OF_TORCH)
 _CHOICE = rb"%b(?:\s+(?:or|if\b.*\belse)\s+%b)?" % (_ONE, _ONE)
 _ANNOTATION = (
-    rb"(?:str\b|Any|Optional\b|Union\b|None|self|%b|[|\[\]\s])*(?:=\s*(?:None|[\"'].*))?" % _OF_TORCH
+    rb"(?:str\b|Any|Optional\b|Union\b|None|self|%b|[|\[\]\s\"'])*(?:=\s*(?:None|[\"'].*))?" % _OF_TORCH
 )
 # Texts, constants of torch, dtypes and the devices of tensors are no numbers.
 _NO_NUMBER = re.compile(
-    rb"[fr]?[\"'`].*|[^=]*\.(?:device|dtype)|\w*dtype\s*=.*|get_device\(.*|\s*|%b|%b" % (_CHOICE, _ANNOTATION)
+    rb"[fr]?[\"'`].*|[^=]*\.(?:device|dtype)|\w*(?:dtype|memory_format)\s*=.*|device=\w*device|get_device\(.*|\w*kwargs\.\w+\(.*"
+    rb"|\s*|%b|%b" % (_CHOICE, _ANNOTATION)
 )
 _LOOP = re.compile(rb"for\s+\w*device\s+in\b")
+# The target of `x.to(target)` is a tensor where the file reads what only tensors have.
+_OF_TENSOR = rb"%b(?<=\b%b)\.(?:device|dtype|shape|size|to)\b"
 _NAMES = re.compile(rb"(?:(\w+)[\w.]*\.)?(\w+)\b(\()?")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
@@ -49,9 +52,15 @@ def moves_to_number(data: bytes) -> bool:
         if not _NO_NUMBER.fullmatch(value):
             imported = _imported(data) if imported is None else imported
             found = _NAMES.fullmatch(value.partition(b"(")[0])
-            if found is None or (found[1] or found[2]) not in imported:
+            if found is None or not ((found[1] or found[2]) in imported or _is_tensor(data, value)):
                 return True
     return _passes_number(data, passed)
+
+
+def _is_tensor(data: bytes, value: bytes) -> bool:
+    """Return whether a value is a name of which a file reads what only tensors have."""
+    is_name = re.fullmatch(rb"\w+", value) is not None
+    return is_name and re.search(_OF_TENSOR % (value, value), data) is not None
 
 
 def moved_names(data: bytes) -> frozenset[bytes]:

@@ -96,8 +96,8 @@ class CudaAutocast(Rule):
     a CPU differ from those of an emulated GPU. In a program that trains in float16, also use a gradient scaler for the
     device: the one for CUDA is disabled on a CPU.
 
-    Autocast to float32 is reported without a fix, regardless of its device: with CUDA, it casts low-precision tensors
-    to float32, but on a CPU, it disables itself with a warning (torch 2.13).
+    Autocast to float32 is reported without a fix in files that name CUDA, regardless of its device: with CUDA, it
+    casts low-precision tensors to float32, but on a CPU, it disables itself with a warning (torch 2.13).
 
     `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. Therefore, if the program uses autocast on a
     CPU, before or after the rewrite, the fix changes the device in this call too. This is safe, because nothing changes
@@ -107,8 +107,8 @@ class CudaAutocast(Rule):
     code = "DF407"
     name = "cuda-autocast"
     summary = "CUDA autocast is off on a CPU, where low-precision code may need it"
-    words = (b"autocast",)
-    companions = (b"float16", b"float32", b"half", b"cuda")
+    words = (b"cuda",)
+    common_words = (b"autocast",)
     INVALID = (
         Example(
             "a module in bfloat16",

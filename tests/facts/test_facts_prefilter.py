@@ -152,7 +152,9 @@ def test_may_matter(text: str, expected: bool) -> None:
         ("torch; self.register_buffer('a', b)", False),
         ("torch; x.to(get_rank())", True),
         ("torch; print(get_rank())", False),
-        ("torch; print(get_rank(), autocast(x, dtype=float16))", True),
+        ("torch; autocast(x, dtype=float16)", False),
+        ("torch; y.to(x) + x.size(0)", False),
+        ("torch; y.to(x) + x", True),
     ],
 )
 def test_words_that_need_another(text: str, expected: bool) -> None:
