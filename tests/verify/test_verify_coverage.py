@@ -169,6 +169,7 @@ def test_the_text_lists_what_did_not_run_on_demand(folder: ProgramFolder) -> Non
     assert "other.py: not imported (not run: 3)" in done.output
 
 
+@pytest.mark.slow
 def test_runs_add_up_in_a_file(folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.write(
         net="""
