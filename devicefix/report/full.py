@@ -12,13 +12,13 @@ from devicefix.model import Finding, Replacement, Safety
 from devicefix.report.changes import MAX_WIDTH, shortened
 from devicefix.report.checked import Checked, File
 from devicefix.report.concise import mark
-from devicefix.report.hunks import Row, hunks
+from devicefix.report.hunks import Row, by_cell
 from devicefix.report.wording import place
 from devicefix.rewrite.preview import title
 from devicefix.rules.registry import RULES
 
 CONTEXT = 2  # lines around a finding
-MAX_LINES = 8  # lines of a finding; the middle of a longer one is left out
+MAX_LINES = 8  # lines of a finding and its context
 TAB = "    "
 SEPARATOR = "-" * 80
 LEFT = "Findings that `--fix` leaves:"
@@ -97,7 +97,8 @@ def _blue(text: str) -> str:
 
 def _line_range(lines: list[str], finding: Finding) -> tuple[int, int]:
     """Return the numbers of the first and the last line to show, without blank lines at the ends."""
-    first, last = max(finding.line - CONTEXT, 1), min(finding.end_line + CONTEXT, len(lines))
+    first = max(finding.line - CONTEXT, 1)
+    last = min(finding.end_line + CONTEXT, first + MAX_LINES, len(lines))
     while first < finding.line and not lines[first - 1].strip():
         first += 1
     while last > finding.end_line and not lines[last - 1].strip():
@@ -106,59 +107,27 @@ def _line_range(lines: list[str], finding: Finding) -> tuple[int, int]:
 
 
 def _snippet(lines: list[str], finding: Finding, first: int, last: int, margin: _Margin) -> Iterator[str]:
-    """Yield the lines of a finding and its context."""
-    one_line = finding.line >= finding.end_line
+    """Yield the lines of a finding and its context; carets mark the first line of the finding."""
     for number in range(first, last + 1):
-        text = lines[number - 1]
-        if one_line:
-            yield from (
-                _single_line(text, number, finding, margin)
-                if number == finding.line
-                else (margin.line(number, _shown(text[:MAX_WIDTH])),)
-            )
-        elif not _left_out(number, finding):
-            yield from _multiline(text, number, finding, margin)
-        elif not _left_out(number - 1, finding):
-            yield "..."
+        if number == finding.line:
+            yield from _marked(lines[number - 1], finding, margin)
+        else:
+            yield margin.line(number, _shown(lines[number - 1][:MAX_WIDTH]))
     if last > finding.end_line:
         yield margin.empty()
 
 
-def _single_line(text: str, number: int, finding: Finding, margin: _Margin) -> Iterator[str]:
-    """Yield the line of a finding, and carets below it."""
+def _marked(text: str, finding: Finding, margin: _Margin) -> Iterator[str]:
+    """Yield the first line of a finding, and carets below it."""
     start = min(finding.column - 1, len(text))
-    end = max(min(finding.end_column - 1, len(text)), start)
+    last = finding.end_column - 1 if finding.end_line <= finding.line else len(text)
+    end = max(min(last, len(text)), start)
     cut = max(min(start - MAX_WIDTH // 2, len(text) - MAX_WIDTH), 0)
     before, within = text[cut:start], text[start : min(end, cut + MAX_WIDTH)]
     dots = "…" if cut else ""
-    yield margin.line(number, f"{dots}{_shown(text[cut : cut + MAX_WIDTH])}")
+    yield margin.line(finding.line, f"{dots}{_shown(text[cut : cut + MAX_WIDTH])}")
     carets = "^" * max(_width(_shown(within)), 1)
     yield margin.line(0, " " * _width(dots + _shown(before)) + _red(carets))
-
-
-def _multiline(text: str, number: int, finding: Finding, margin: _Margin) -> Iterator[str]:
-    """Yield one line of a finding that spans several, or of its context, with a bar along the finding."""
-    shown = _shown(text[:MAX_WIDTH])
-    bar = "|" if finding.line < number <= finding.end_line else " "
-    start = text[: finding.column - 1]
-    if number == finding.line and not start.strip():
-        yield margin.line(number, f"{_red('/')} {shown}")
-        return
-    yield margin.line(number, f"{_red(bar)} {shown}")
-    if number == finding.line:
-        yield margin.line(0, _red(f" {'_' * (_width(_shown(start[:MAX_WIDTH])) + 1)}^"))
-    elif number == finding.end_line:
-        within = _shown(text[: max(finding.end_column - 2, 0)][:MAX_WIDTH])
-        yield margin.line(0, _red(f"|{'_' * (_width(within) + 1)}^"))
-
-
-def _left_out(number: int, finding: Finding) -> bool:
-    """Return whether a line is in the middle of a finding that is too long to show."""
-    half = MAX_LINES // 2
-    return (
-        finding.end_line - finding.line >= MAX_LINES
-        and finding.line + half <= number <= finding.end_line - half
-    )
 
 
 def _red(text: str) -> str:
@@ -184,20 +153,14 @@ def _width(text: str) -> int:
 
 def _difference(file: File, replacements: tuple[Replacement, ...]) -> Iterator[str]:
     """Yield the lines that a fix changes."""
-    cells = sorted({replacement.cell for replacement in replacements}, key=lambda cell: cell or 0)
-    found = {
-        cell: list(
-            hunks(file.lines(cell), [replacement for replacement in replacements if replacement.cell == cell])
-        )
-        for cell in cells
-    }
-    numbers = [row.number for cell in cells for rows in found[cell] for row in rows]
+    found = by_cell(file, replacements)
+    numbers = [row.number for changed in found.values() for rows in changed for row in rows]
     margin = _Margin(len(str(max(numbers, default=0))))
-    for cell in cells:
+    for cell, changed in found.items():
         if cell is not None:
             yield f"{'':{margin.width}}{_blue(':::')} cell {cell}"
         yield margin.empty()
-        for number, rows in enumerate(found[cell]):
+        for number, rows in enumerate(changed):
             if number:
                 yield SEPARATOR
             yield from (_row(row, margin) for row in rows)

