@@ -9,16 +9,13 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import ATTENTION
 
 _KERNEL = "torch.nn.attention.sdpa_kernel"
-_OLD_KERNEL = "torch.backends.cuda.sdp_kernel"
-_OLD_SWITCHES = ("enable_flash", "enable_math")  # its first parameters
-_SWITCHES = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_math_sdp")
 _NO_KERNEL = "leaves no CPU kernel for scaled dot product attention; allow `MATH` if CUDA is not available"
 
 
 class AttentionKernel(Rule):
     """
     ## What it does
-    Finds settings that leave a CPU without a kernel for scaled dot product attention.
+    Finds contexts that leave a CPU without a kernel for scaled dot product attention.
 
     ## Why it matters
     On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. With
@@ -43,9 +40,8 @@ class AttentionKernel(Rule):
     code = "DF414"
     name = "attention-kernel"
     summary = "A setting leaves no attention kernel for a CPU"
-    references = (_KERNEL, _OLD_KERNEL, *_SWITCHES)
+    references = (_KERNEL,)
     words = (b"sdpa_kernel",)
-    common_words = (b"sdp",)
     INVALID = (
         Example(
             "a kernel of attention that a CPU does not have",
@@ -63,33 +59,6 @@ class AttentionKernel(Rule):
 
                 with sdpa_kernel(backends=[SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]):
                     y = attend(q, k, v)
-            """,
-        ),
-        Example(
-            "kernels of attention in torch before 2.3",
-            before="""
-                import torch
-
-                with torch.backends.cuda.sdp_kernel(enable_flash=False, enable_math=False):
-                    y = attend(q, k, v)
-            """,
-        ),
-        Example(
-            "kernels of attention by position",
-            before="""
-                import torch
-
-                with torch.backends.cuda.sdp_kernel(False, False, True):
-                    y = attend(q, k, v)
-            """,
-        ),
-        Example(
-            "kernels of attention that are disabled for good",
-            before="""
-                import torch
-
-                torch.backends.cuda.enable_flash_sdp(False)
-                torch.backends.cuda.enable_math_sdp(False)
             """,
         ),
     )
@@ -112,24 +81,13 @@ class AttentionKernel(Rule):
                 torch.backends.cuda.enable_math_sdp(True)
             """,
         ),
-        Example(
-            "one of two switches, and the other where CUDA is",
-            """
-                import torch
-
-                torch.backends.cuda.enable_math_sdp(False)
-                if torch.cuda.is_available():
-                    torch.backends.cuda.enable_flash_sdp(False)
-            """,
-        ),
     )
 
-    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+    def visit_reference(self, node: ast.Name | ast.Attribute, _name: str) -> Iterator[Finding]:
         call = self.facts.tree.parents[node]
         if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(node):
             return
-        asks = {_KERNEL: self._names_none, _OLD_KERNEL: _switches_off, _SWITCHES[1]: self._is_last}.get(name)
-        if asks is not None and asks(call):
+        if self._names_none(call):
             yield self.finding(call, f"`{last_name(node)}` {_NO_KERNEL}")
 
     def _names_none(self, call: ast.Call) -> bool:
@@ -140,29 +98,3 @@ class AttentionKernel(Rule):
         backends = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
         names = [(each and self.facts.resolve(each)) or "" for each in backends]
         return bool(names) and all(".SDPBackend." in each and not each.endswith(ATTENTION) for each in names)
-
-    def _is_last(self, _call: ast.Call) -> bool:
-        """Return whether the module disables both kernels wherever it sets their switches."""
-        return all(map(self._is_off, _SWITCHES))
-
-    def _is_off(self, switch: str) -> bool:
-        """Return whether a module disables a kernel wherever it sets its switch."""
-        calls = [
-            node
-            for node in self.facts.tree.nodes_with(switch.rpartition(".")[2])
-            if isinstance(node, ast.Call) and self.facts.resolve(node.func) == switch
-        ]
-        return bool(calls) and all(
-            bool(call.args) and _is_false(call.args[0]) and not self.facts.is_guarded(call) for call in calls
-        )
-
-
-def _switches_off(call: ast.Call) -> bool:
-    """Return whether a context of torch before 2.3 switches both kernels off."""
-    given = dict(zip(_OLD_SWITCHES, call.args, strict=False))
-    given |= {each.arg: each.value for each in call.keywords if each.arg in _OLD_SWITCHES}
-    return len(given) == 2 and all(map(_is_false, given.values()))
-
-
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False

@@ -1,7 +1,7 @@
 """Find keys and values of YAML, JSON and TOML, with their positions.
 
-The parsers of the standard library give no positions, and reject a file because of a comment or a tab. The scanner
-for JSON and TOML distinguishes keys from strings and comments, and skips anything else. PyYAML reads YAML.
+The parsers of the standard library give no positions, and reject a file because of a comment or a tab. PyYAML reads
+YAML and JSON; a pattern finds the keys of TOML.
 """
 
 from __future__ import annotations
@@ -25,73 +25,33 @@ class Pair:
     shell: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str  # "word", or the character itself
-    text: str
-    start: int
-    end: int
-
-
 # A string that is not closed ends with its line: to look for its end again at each quote in it takes long.
 _STRING = r'"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?'
-_JSON = re.compile(
-    rf"(?P<skip>//[^\n]*|/\*.*?(?:\*/|\Z)|\#[^\n]*)|(?P<word>{_STRING}|[^\s{{}}\[\](),:\"'#/][^\s{{}}\[\](),:\"'#]*)|[{{}}\[\](),:]",
-    re.S,
-)
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)|\t", re.S)
+_WORD = rf"{_STRING}|[^\s{{}}\[\](),=\"'#]+"
 _TOML = re.compile(
-    rf'(?P<skip>\#[^\n]*|"""(?:\\.|[^\\])*?(?:"""|\Z)|\'\'\'.*?(?:\'\'\'|\Z))|(?P<word>{_STRING}|[^\s{{}}\[\](),=\"\'#]+)|[{{}}\[\](),=\n]',
+    rf'#[^\n]*|"""(?:\\.|[^\\])*?(?:"""|\Z)|\'\'\'.*?(?:\'\'\'|\Z)'
+    rf"|(?P<key>{_WORD})[ \t]*=[ \t]*(?:(?!\"\"\"|\'\'\')(?P<value>{_WORD})"
+    rf"|\[(?P<list>[^\[\]]*)\])|{_WORD}",
     re.S,
 )
-_MANY = 1000  # list items; a list with more contains data
 
 
 def json_pairs(text: str) -> Iterator[Pair]:
-    """Yield the pairs of JSON, with or without comments."""
-    yield from _pairs(list(_tokens(_JSON, text)), ":")
+    """Yield the pairs of JSON, with or without comments, which is YAML but for these and for tabs."""
+    yield from yaml_pairs(_COMMENT.sub(lambda found: found[1] or _blank(found), text))
 
 
 def toml_pairs(text: str) -> Iterator[Pair]:
     """Yield the pairs of TOML."""
-    yield from _pairs(list(_tokens(_TOML, text)), "=")
+    for found in _TOML.finditer(text):
+        several = found["value"] is None
+        words = re.findall(_WORD, re.sub(r"#.*", "", found["list"] or "")) if several else [found["value"]]
+        if found["key"] and words:
+            yield Pair(_plain(found["key"]), tuple(map(_plain, words)), *found.span(), several)
 
 
-def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[_Token]:
-    for match in pattern.finditer(text):
-        if match.lastgroup == "word":
-            word = match.group().rstrip()
-            yield _Token("word", word, match.start(), match.start() + len(word))
-        elif match.lastgroup is None:
-            yield _Token(match.group(), match.group(), *match.span())
-
-
-def _pairs(tokens: list[_Token], separator: str) -> Iterator[Pair]:
-    for index in range(1, len(tokens) - 1):
-        key, colon, value = tokens[index - 1], tokens[index], tokens[index + 1]
-        if colon.kind != separator or key.kind != "word":
-            continue
-        if value.kind == "word":
-            yield Pair(plain(key.text), (plain(value.text),), key.start, value.end)
-        elif value.kind in "[(":
-            items, end = _items(tokens, index + 2)
-            if items:
-                yield Pair(plain(key.text), items, key.start, end, several=True)
-
-
-def _items(tokens: list[_Token], index: int) -> tuple[tuple[str, ...], int]:
-    """Return the words of a list and its end; no words if it contains anything else."""
-    items = []
-    for token in tokens[index : index + _MANY]:
-        if token.kind == "word":
-            items.append(plain(token.text))
-        elif token.kind in "])":
-            return tuple(items), token.end
-        elif token.kind not in ",\n":
-            break
-    return (), 0
-
-
-def plain(word: str) -> str:
+def _plain(word: str) -> str:
     """Return a word without its quotes."""
     return word[1:-1] if len(word) > 1 and word[0] in "'\"" and word[-1] == word[0] else word
 
