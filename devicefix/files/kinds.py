@@ -37,7 +37,7 @@ class Environment(Enum):
 _ENVIRONMENTS = (
     (Environment.REQUIREMENTS, re.compile(r"[\w.-]*(?:requirements?|constraints?)[\w.-]*\.(?:txt|in)")),
     (Environment.CONDA, re.compile(r"(?:[\w.-]*env(?:ironment)?[\w.-]*|conda[\w.-]*)\.ya?ml")),
-    (Environment.PROJECT, re.compile(r"pyproject\.toml|pixi\.toml")),
+    (Environment.PROJECT, re.compile(r"pyproject\.toml")),
     (Environment.CFG, re.compile(r"setup\.cfg")),
     (Environment.DOCKERFILE, re.compile(r"(?:dockerfile|containerfile)(?:[.-][\w.-]*)?|[\w.-]+\.dockerfile")),
     (Environment.COMPOSE, re.compile(r"(?:docker-)?compose[\w.-]*\.ya?ml")),

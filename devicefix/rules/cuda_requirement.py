@@ -16,7 +16,7 @@ class CudaRequirement(Rule):
     - packages without a release for macOS, such as `triton`, `cupy-cuda12x` and `nvidia-cublas-cu12`
     - conda packages that install CUDA, such as `cudatoolkit` and `pytorch-cuda`, and CUDA builds of conda packages
 
-    The rule checks requirements and constraints files, `pyproject.toml`, `setup.cfg`, `pixi.toml`, conda environments
+    The rule checks requirements and constraints files, `pyproject.toml`, `setup.cfg`, conda environments
     such as `environment.yml`, and the commands of pip and conda in Dockerfiles, shell scripts, makefiles, CI workflows
     and notebooks. It ignores optional dependencies and dependency groups. It also ignores files whose names contain `cuda`, `gpu`, `nvidia` or a version such as `cu118`, because these files are meant for
     CUDA.

@@ -260,8 +260,6 @@ def test_a_project() -> None:
     ("name", "text", "places"),
     [
         ("setup.cfg", "[options]\ninstall_requires =\n    numpy\n    torch==1.9.0+cu111\n", [(4, 5)]),
-        ("pixi.toml", '[system-requirements]\ncuda = "12.1"\n', [(2, 1)]),
-        ("pixi.toml", '[dependencies]\npython = "3.11"\npytorch-cuda = "12.1.*"\n', [(3, 1)]),
         ("Dockerfile", "FROM nvidia/cuda:11.8.0-devel-ubuntu22.04 AS base\n", [(1, 6)]),
         ("Dockerfile.train", "FROM --platform=linux/amd64 nvcr.io/nvidia/pytorch:23.10-py3\n", [(1, 29)]),
         ("train.dockerfile", "ARG BASE=nvidia/cuda:12.1.1-base-ubuntu22.04\n", [(1, 10)]),

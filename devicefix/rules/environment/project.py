@@ -1,4 +1,4 @@
-"""Projects: the dependencies, indexes and sources in `pyproject.toml`, `pixi.toml` and `setup.cfg`."""
+"""Projects: the dependencies, indexes and sources in `pyproject.toml` and `setup.cfg`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from devicefix.rules.environment import requirements
-from devicefix.rules.environment.packages import CONDA
-from devicefix.rules.environment.requirements import INDEX, REQUIREMENT, Problem
+from devicefix.rules.environment.requirements import INDEX, Problem
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,12 +19,9 @@ _STRING = re.compile(
     r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"((?:\\.|[^"\\\n])*)"|\'([^\'\n]*)\'|#[^\n]*', re.S
 )
 _URL = re.compile(r"https?://\S*(?<![a-z])cu\d{2,3}(?!\d)\S*")
-_SYSTEM = re.compile(r"^\[(?:tool\.pixi\.)?system-requirements\][^\[]*?^(cuda[ \t]*=[ \t]*\S+)", re.M | re.S)
 _CFG_LIST = re.compile(
     r"^(?:install_requires|setup_requires)[ \t]*=[ \t]*(.*(?:\n(?:[ \t]+.*|[ \t]*(?=\n)))*)", re.M
 )
-_PIXI = re.compile(r"^\[(?:tool\.pixi\.)?(?:[\w.-]+\.)?dependencies\][ \t]*\n((?:(?!\[).*\n?)*)", re.M)
-_ENTRY = re.compile(r"^(?P<name>[\w.-]+)[ \t]*=.*", re.M)
 _LONGEST = 4000  # characters of a list in setup.cfg
 
 
@@ -46,12 +42,6 @@ def problems(text: str) -> Iterator[Problem]:
         elif _URL.fullmatch(value):
             message = f"`{value}` has only CUDA builds; without CUDA, use an index for the CPU"
             yield Problem(match.start(group), match.end(group), INDEX, message)
-    if (cuda := _SYSTEM.search(text)) is not None:
-        message = (
-            "pixi installs this environment only if CUDA is available; move this line to a separate feature"
-        )
-        yield Problem(cuda.start(1), cuda.end(1), REQUIREMENT, message)
-    yield from _pixi(text)
 
 
 def _quoted(found: Problem | None, quote: str) -> Iterator[Problem]:
@@ -79,15 +69,6 @@ def _requirements(content: Mapping[str, Any]) -> Iterator[str]:
 
 def _table(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _pixi(text: str) -> Iterator[Problem]:
-    """Yield the packages of conda that install CUDA."""
-    for table in _PIXI.finditer(text):
-        for entry in _ENTRY.finditer(text, table.start(1), table.end(1)):
-            if CONDA.fullmatch(entry["name"].lower()):
-                message = f"`{entry['name']}` installs CUDA; move it to a separate feature"
-                yield Problem(entry.start(), entry.end(), REQUIREMENT, message)
 
 
 def cfg_problems(text: str) -> Iterator[Problem]:
