@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 # What is passed as a device, or bound to the name `device`, up to the end of the argument.
 _PASSED = re.compile(
@@ -32,7 +33,7 @@ _OF_TENSOR = rb"%b(?<=\b%b)\.(?:device|dtype|shape|size|to)\b"
 _NAMES = re.compile(rb"(?:(\w+)[\w.]*\.)?(\w+)\b(\()?")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
-_DEFINED = re.compile(rb"class\s+(\w+)|def\s+(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)")
+_DEFINED = re.compile(rb"class\s+(\w+)|def\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _PARAMETER = re.compile(rb"(\w+)\s*(?:[:=,]|\Z)")
 _NUMBER_PASSED = rb"\b(?:%b)[(,](?:[^\n]*[(,][ \t]*\n)*[^\n]*(?:[(\[,=]\s*\d+\s*[\]),]|rank|gpu)"
 _OF_LIBRARIES = {b"torch", b"nn", b"Optional", b"Union", b"Any"}
@@ -44,7 +45,7 @@ def moves_to_number(data: bytes) -> bool:
     Args:
         data: the bytes of a file.
     """
-    passed = set(_PASSED.findall(data))
+    passed = _passed(data)
     if _LOOP.search(data):
         return True
     imported: set[bytes] | None = None
@@ -55,6 +56,12 @@ def moves_to_number(data: bytes) -> bool:
             if found is None or not ((found[1] or found[2]) in imported or _is_tensor(data, value)):
                 return True
     return _passes_number(data, passed)
+
+
+@lru_cache(maxsize=1)  # three questions are asked about one file
+def _passed(data: bytes) -> frozenset[bytes]:
+    """Return what is passed as a device, as it is written."""
+    return frozenset(_PASSED.findall(data))
 
 
 def _is_tensor(data: bytes, value: bytes) -> bool:
@@ -69,7 +76,7 @@ def moved_names(data: bytes) -> frozenset[bytes]:
     Args:
         data: the bytes of a file.
     """
-    found = {name.groups()[:2] for name in map(_NAMES.match, set(_PASSED.findall(data))) if name is not None}
+    found = {name.groups()[:2] for name in map(_NAMES.match, _passed(data)) if name is not None}
     imported = _imported(data) if found else set()
     return frozenset(name for owner, name in found if (owner or name) in imported)
 
@@ -80,7 +87,7 @@ def moving_functions(data: bytes) -> frozenset[bytes]:
     Args:
         data: the bytes of a file.
     """
-    passed = {name[2] for name in map(_NAMES.match, set(_PASSED.findall(data))) if name is not None}
+    passed = {name[2] for name in map(_NAMES.match, _passed(data)) if name is not None}
     return frozenset(
         name for name, parameters in _functions(data) if not passed.isdisjoint(_PARAMETER.findall(parameters))
     )
@@ -99,7 +106,7 @@ def _imported(data: bytes) -> set[bytes]:
     return set(_IN_IMPORT.findall(b" ".join(_IMPORTED.findall(data)))) - _OF_LIBRARIES
 
 
-def _passes_number(data: bytes, passed: set[bytes]) -> bool:
+def _passes_number(data: bytes, passed: frozenset[bytes]) -> bool:
     """Return whether a call may pass a number to a function of the file with a parameter for a device.
 
     The result of a function of the file that is passed on may be one, too.

@@ -127,7 +127,7 @@ def _answers(hook: ast.AST, name: str) -> bool:
 
 @of_facts(
     b"cuda",
-    pattern=rb"""setattr\(|\[["']cuda["']\][ \t]*=|["']cuda["'][ \t]*:|\bcuda[ \t]*=(?!=)""",
+    pattern=rb"""setattr\([^\n]*cuda["']|\[["']cuda["']\][ \t]*=|["']cuda["'][ \t]*:|\bcuda[ \t]*=(?!=)""",
 )
 def adds_cuda_method(facts: Facts) -> bool:
     """Return whether a function is stored under the name `cuda` elsewhere than in the body of a class.

@@ -7,7 +7,6 @@ from os.path import join, normpath
 
 from devicefix.facts import moved_numbers
 from devicefix.facts.exports.export import of_bytes
-from devicefix.facts.prefilter import code_of
 
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _LIBRARIES = (b"flash", b"xformers", b"torchsparse", b"spconv", b"triton")
@@ -99,7 +98,7 @@ def attributes_set(data: bytes) -> frozenset[str]:
 @of_bytes(b".to(", b"device")
 def moved_imports(data: bytes) -> frozenset[str]:
     """Return the names that a module imports and passes on as a device."""
-    return frozenset(map(bytes.decode, moved_numbers.moved_names(code_of(data))))
+    return frozenset(map(bytes.decode, moved_numbers.moved_names(data)))
 
 
 @of_bytes(b".to(", b"device")

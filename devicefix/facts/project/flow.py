@@ -38,7 +38,7 @@ _FILES = 20  # that call one function; with more, what they pass is not known
 _INFORMED = 16  # files whose facts to keep
 _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
 _WITH_NUMBERS = (b"rank", b"gpu", b"cuda")
-_NUMBER_PASSED = rb"%b\((?:[^()]|\([^()]*\))*(?:rank|gpu|device|\d)"
+_NUMBER_PASSED = rb"%b\([^()]*(?:\([^()]*\)[^()]*)*?(?:rank|gpu|device|\d)"
 _TAKING = (b"split", b"int(", b"index", b"cuda:", b"strip", b"[")
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
