@@ -107,7 +107,7 @@ class HardWiredFlag(Rule):
     summary = "A library is configured to use CUDA on every machine"
     words = (
         b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpu=True", b"gpus=", b"num_gpus", b"gpu_id=",
-        b"device_id=", b"gpu_index=", b"device_index=", b"device_map", b"max_memory", b"use_flash_att",
+        b"device_id=", b"gpu_index=", b"device_index=", b"device_map", b"max_memory",
         b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
         b"set_attention_backend", b"bf16=True", b"full_eval=True", b"tf32=True", b"use_liger_kernel", b"BitsAndBytesConfig",
         b"FP8Config", b"Fp8Config", b"EetqConfig", b"HiggsConfig", b"SpQRConfig", b"VptqConfig", b"Int4WeightOnly", b"Float8DynamicActivation",
