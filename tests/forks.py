@@ -7,6 +7,7 @@ script as `__main__`, and ends as any process.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -92,6 +93,8 @@ def serve() -> None:
     """Run the requested programs, each as the main program of a fork."""
     for module in PRELOADED:
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # otherwise each fork goes through the objects of torch, and copies their memory
     for request in sys.stdin:
         child = os.fork()
         if not child:
