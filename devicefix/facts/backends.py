@@ -51,15 +51,6 @@ def backend_values(facts: Facts) -> list[ast.expr]:
     ]
 
 
-def passed_backends(facts: Facts) -> Iterator[tuple[str, tuple[str, Place]]]:
-    """Yield the names of arguments that are called backends, each with the function and its place there."""
-    for node in facts.tree.nodes_with("backend"):
-        if isinstance(node, ast.Call) and (function := last_name(node.func)):
-            for place, value in _arguments(node):
-                if isinstance(value, ast.Attribute) and "backend" in value.attr.lower():
-                    yield value.attr, (function, place)
-
-
 def _arguments(call: ast.Call) -> Iterator[tuple[Place, ast.expr]]:
     """Yield the arguments of a call, each with its position or keyword."""
     yield from enumerate(call.args)

@@ -135,8 +135,6 @@ class Fallbacks:
             every = len(caught) == len(errors)
             if _Block(self._facts, block).is_probe(continues=continues(handler.body)):
                 return Fallback(handler.lineno, every)
-            if every and _gives_cpu(handler, _results(handler.body) & _results(block)):
-                return Fallback(handler.lineno, certain=True)
         return None
 
     def _fails(self, handler: ast.ExceptHandler) -> bool:
@@ -269,27 +267,6 @@ def _expects(handler: ast.ExceptHandler, error: str | None) -> bool:
     """Return whether a handler names the class of an error."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return error is not None and any(kind is not None and dotted(kind) == error for kind in kinds)
-
-
-def _gives_cpu(handler: ast.ExceptHandler, shared: set[str]) -> bool:
-    """Return whether a handler computes one of the results on the CPU."""
-    return any(
-        _names_cpu(node.value)
-        for node in ast.walk(handler)
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return))
-        and node.value
-        and _results([node]) & shared
-    )
-
-
-def _names_cpu(value: ast.expr) -> bool:
-    """Return whether an expression names the CPU, and not as one of two devices."""
-    nodes = list(ast.walk(value))
-    return not any(isinstance(node, ast.IfExp) for node in nodes) and any(
-        (isinstance(node, ast.Attribute) and node.attr == "cpu")
-        or (isinstance(node, ast.Constant) and node.value == "cpu")
-        for node in nodes
-    )
 
 
 def _results(block: Iterable[ast.stmt]) -> set[str]:

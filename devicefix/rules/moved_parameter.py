@@ -4,8 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.copies.buffers import changed_buffer
-from devicefix.facts.copies.leaves import is_parameter
-from devicefix.facts.copies.moves import may_be_device
+from devicefix.facts.copies.moves import is_parameter, may_be_device
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix

@@ -30,7 +30,7 @@ PROGRAMS: dict[str, tuple[str, bool | None]] = {
     "suppressed errors": ("with suppress(Exception):\n PROBE\n on = True", UNCERTAIN),
     "a pattern": ("try:\n PROBE\n match {'k': 1}:\n  case {'k': on}: pass\nexcept: on = 0", CERTAIN),
     "a loop of constants": ("try:\n PROBE\n for on in [1]: pass\nexcept Exception:\n on = 0", CERTAIN),
-    "the CPU": ("try:\n x = PROBE\nexcept:\n x = x.cpu()", CERTAIN),
+    "the CPU": ("try:\n x = PROBE\nexcept:\n x = x.cpu()", None),
     "the CPU for one of two errors": ("try:\n x = PROBE\nexcept RuntimeError:\n x = x.cpu()", None),
     "a message": ("try:\n PROBE\nexcept Exception:\n print('failed')", None),
     "a result": ("try:\n x = train(PROBE)\nexcept Exception:\n x = None\nprint(x)", None),

@@ -133,3 +133,15 @@ def _is_array(facts: Facts, value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and (
         (facts.resolve(value.func) or "").startswith("numpy.") or last_name(value.func) in ("numpy", "astype")
     )
+
+
+def is_parameter(node: ast.expr) -> bool:
+    """Return whether an expression is a call of `nn.Parameter` that requires gradients, or moves one."""
+    while isinstance(node, ast.Call):
+        if last_name(node.func) == "Parameter":
+            required = argument_of(node, "requires_grad", 1)
+            return not (isinstance(required, ast.Constant) and required.value is False)
+        if not isinstance(node.func, ast.Attribute):
+            return False
+        node = node.func.value
+    return False

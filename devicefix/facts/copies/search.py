@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 from devicefix.facts.copies.changes import Changes, everything
 from devicefix.facts.copies.held import Held
-from devicefix.facts.copies.leaves import is_parameter
+from devicefix.facts.copies.moves import is_parameter
 from devicefix.facts.copies.views import (
     Copy,
     Place,

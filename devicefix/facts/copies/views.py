@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from devicefix.facts.copies.leaves import is_parameter
-from devicefix.facts.copies.moves import MAKERS, already_there, moved, moves, values_of
+from devicefix.facts.copies.moves import MAKERS, already_there, is_parameter, moved, moves, values_of
 from devicefix.facts.flow.binding import collects, element_pairs, elements_of
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results

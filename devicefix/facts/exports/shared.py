@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from devicefix.facts.backends import backend_values
 from devicefix.facts.backends import compared_backends as compared
-from devicefix.facts.backends import passed_backends as passed
 from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.flow.parameters import Parameter
@@ -86,12 +85,6 @@ def backends(facts: Facts) -> frozenset[str]:
 def backend_receivers(facts: Facts) -> Parameters:
     """Return the functions with a parameter that becomes a backend of process groups."""
     return Sources(facts, How.BOUND | How.PASSED, _STEPS).parameters(backend_values(facts))
-
-
-@of_facts(b"backend")
-def passed_backends(facts: Facts) -> frozenset[tuple[str, tuple[str, int | str]]]:
-    """Return the attributes that are called backends, each with a function and the place there."""
-    return frozenset(passed(facts))
 
 
 @of_facts(b"gloo", b"GLOO", b"nccl", b"NCCL", anywhere=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from devicefix.facts.flow.kinds.objects import names_of_fields
+from devicefix.facts.flow.kinds.objects import fields_of, names_of_fields
 from devicefix.facts.flow.parameters import Function, positional
 from devicefix.facts.flow.sinks import Place, is_of_tensor
 from devicefix.facts.module import Facts
@@ -229,11 +229,6 @@ class Steps:
         """Yield the calls that certainly reach a function or method of this module."""
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from (call for call in self.calls(function.name) if self.function(call.func) is function)
-
-
-def fields_of(node: ast.ClassDef) -> list[str]:
-    """Return the annotated names of a class, in their order."""
-    return [last_name(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
 
 
 def text_of_literal(node: ast.expr | None) -> str:

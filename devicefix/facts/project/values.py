@@ -18,7 +18,6 @@ from devicefix.facts.exports.shared import (
     device_places,
     device_receivers,
     flags,
-    passed_backends,
     refusing,
 )
 from devicefix.facts.exports.texts import library_choices, named_configurations, numbered_names
@@ -144,11 +143,7 @@ class Values(Files):
     @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
-        return any(name in names for _, names in self.exporting(backends, name)) or any(
-            attribute == name and self.receives_backend(*place)
-            for _, found in self.exporting(passed_backends, name)
-            for attribute, place in found
-        )
+        return any(name in names for _, names in self.exporting(backends, name))
 
     @remembered
     def receives_backend(self, function: str, place: int | str) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from devicefix.facts.flow.destinations.stores import SHOWS, Stores, Use
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
+from devicefix.facts.flow.kinds.objects import fields_of
 from devicefix.facts.flow.parameters import Function
 from devicefix.facts.flow.sinks import Place, load_location, maps_to_cuda, takes_device
-from devicefix.facts.flow.steps import Layers, fields_of, text_of_literal
+from devicefix.facts.flow.steps import Layers, text_of_literal
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name

@@ -148,7 +148,7 @@ def _constructors(facts: Names, name: str) -> Iterator[tuple[str, int]]:
     """Yield the classes that have a field of a name, each with its position among the arguments."""
     for node, scope in facts.tree.scopes.items():
         if isinstance(node, ast.ClassDef) and name in scope.bindings:
-            fields = [last_name(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
+            fields = fields_of(node)
             yield node.name, fields.index(name) if name in fields else -1
     for node in facts.tree.nodes_with("namedtuple("):
         match node:
@@ -175,6 +175,11 @@ def field_of(facts: Names, value: ast.expr, part: str) -> ast.expr | None:
             place = dict(_constructors(facts, part)).get(last_name(function))
             return None if place is None else argument_of(value, part, place)
     return None
+
+
+def fields_of(node: ast.ClassDef) -> list[str]:
+    """Return the annotated names of a class, in their order."""
+    return [last_name(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
 
 
 def names_of_fields(fields: ast.expr) -> list[str]:
