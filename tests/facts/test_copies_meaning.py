@@ -97,6 +97,19 @@ DIFFERENT = {
         optimizer.step()
         print([float((w.cpu() - v).abs().sum()) > 0 for w, v in zip(net.parameters(), old)])
         """,
+    "an item that is a view": """
+        x = torch.ones(3).cuda()
+        y = x.cpu()[0]
+        x[0] = 7
+        print(y, x.tolist())
+        """,
+    "a capture of a mapping": """
+        x = torch.ones(2)
+        match {"k": x.cuda()}:
+            case {"k": y}: pass
+        y.add_(1)
+        print(x.tolist(), y.tolist())
+        """,
     "the argument of a lambda": """
         x = torch.ones(2).cuda()
         y = (lambda w: w)(x.cpu()[0])

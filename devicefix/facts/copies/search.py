@@ -91,9 +91,10 @@ class _Search:
         for statement in dict.fromkeys(self._statements()):
             flow, points = self._body(self._facts.tree.scope(statement).node)
             if flow is not None:
-                for point in points.get(statement, ()):
-                    yield from self._kept(flow, point)
-                    yield from self._changed_at_once(flow, point)
+                for part in (statement, *getattr(statement, "cases", ())):
+                    for point in points.get(part, ()):
+                        yield from self._kept(flow, point)
+                        yield from self._changed_at_once(flow, point)
         yield from self._passed()
 
     def _statements(self) -> Iterator[ast.stmt]:
