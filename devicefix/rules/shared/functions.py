@@ -8,6 +8,7 @@ from functools import cached_property
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
+from devicefix.facts.exports.number_calls import argument_place
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
@@ -163,7 +164,8 @@ class Functions:
         found = self.context.uses.of(node)
         if any(map(self._is_device, found.uses)):
             return None  # the fixes of the moves are enough
-        return self.context.when_cuda(node, "0") if any(map(self._is_number, found.uses)) else None
+        counted = any(map(self._is_number, found.uses)) or any(map(self._is_compared, found.uses))
+        return self.context.when_cuda(node, "0") if counted else None
 
     def becomes_cpu(self, node: ast.Call) -> bool:
         """Return whether the fix of `torch.cuda.current_device()` is the CPU, since it is only used as a device."""
@@ -194,6 +196,16 @@ class Functions:
             case ast.Call(func=ast.Name(id="range" | "int")):
                 return True
         return False
+
+    def _is_compared(self, node: ast.expr) -> bool:
+        """Return whether a function of another file gets a value and compares it with an int."""
+        place = argument_place(self.facts, node)
+        around = (parent for _, parent in self.facts.tree.ancestors(node))
+        call = next((parent for parent in around if isinstance(parent, ast.Call)), None)
+        function = self.facts.resolve(call.func) if call is not None else None
+        if place is None or function is None:
+            return False
+        return self.context.project.compares(self.devices.path, function, place[1])
 
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""
