@@ -11,6 +11,8 @@ from devicefix.rules.shared.counts.followed import PROCESSES, CountUses
 from devicefix.rules.shared.counts.ranges import iterated, made_of
 
 _SPAWNS = ("spawn", "start_processes")
+_FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange", "randperm"}
+_RESHAPES = {"view", "reshape", "expand", "repeat", "unflatten", "new_zeros", "new_ones", "new_empty"}
 _ELEMENTS = {"choice", "max", "min", "next", "cat", "concat", "concatenate", "stack", "vstack", "hstack"}
 _ANY = range(8)  # the positions of arguments
 _SPLITS = (_ANY, {"chunks", "split_size", "split_size_or_sections", "sections", "indices_or_sections"})
@@ -106,7 +108,7 @@ class Harms:
         counts = _PROCESS_POSITIONS.get(function) == position or (
             keyword is not None and PROCESSES.search(keyword)
         )
-        return Harm.NOTHING_DONE if counts else None
+        return Harm.NOTHING_DONE if counts or (position >= 0 and self._is_sized(call)) else None
 
     def _is_error(self, call: ast.Call, function: str, position: int, keyword: str | None) -> bool:
         """Return whether 0 is an error as an argument."""
@@ -114,14 +116,21 @@ class Harms:
         includes = self.facts.resolve(call.func) == "random.randint"  # its upper bound is drawn, too
         return not includes and (position in positions or keyword in keywords)
 
+    def _is_sized(self, call: ast.Call) -> bool:
+        """Return whether the arguments of a call are the size of a tensor or array."""
+        name = self.facts.resolve(call.func)
+        if name is None:
+            return isinstance(call.func, ast.Attribute) and call.func.attr in _RESHAPES
+        return name.startswith(("torch.", "numpy.")) and last_name(call.func) in _FACTORIES
+
     def _as_element(self, node: ast.Tuple | ast.List) -> Harm | None:
-        """Return what a number that is 0 does among the arguments of a process."""
+        """Return what a number that is 0 does among the arguments of a process, or in a size."""
         parent = self.facts.tree.parents.get(node)
         call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if not isinstance(call, ast.Call):
             return None
         starts = last_name(call.func) in (*_SPAWNS, "Process")
-        return Harm.NOTHING_DONE if starts else None
+        return Harm.NOTHING_DONE if starts or (node in call.args and self._is_sized(call)) else None
 
     def _of_range(self, call: ast.Call) -> Harm | None:
         """Return what an empty range does."""
