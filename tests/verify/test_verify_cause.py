@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -821,17 +820,3 @@ def test_an_error_that_the_program_handles_has_a_cause(folder: ProgramFolder, ve
     found = verify("cuda")
     assert found.reason == "AssertionError: Torch not compiled with CUDA enabled"
     assert found.explanation is not None and found.explanation.cause is Cause.TIE
-
-
-def test_a_module_of_the_project_that_is_not_on_the_path(folder: ProgramFolder) -> None:
-    folder.write(
-        **{"net/__init__": "value = 1\n", "scripts/train": "import torch\nimport net\n", "setup": ""}
-    )
-    done = folder.verify("scripts/train.py", process=True)
-    found = done.report["explanation"]
-    assert (done.status, found["cause"]) == (1, "original-fails")
-    right = folder.verify(
-        "scripts/train.py",
-        variables={"PYTHONPATH": os.pathsep.join([str(folder.path), os.environ.get("PYTHONPATH", "")])},
-    )
-    assert right.status == 0, right.errors
