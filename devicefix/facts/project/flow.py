@@ -13,12 +13,13 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import device_receivers
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.destinations import Destinations, Use
-from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
+from devicefix.facts.flow.kinds import DTYPES, NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import SPAWNS, argument_of
@@ -38,8 +39,13 @@ _FILES = 20  # that call one function; with more, what they pass is not known
 _INFORMED = 16  # files whose facts to keep
 _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
 _WITH_NUMBERS = (b"rank", b"gpu", b"cuda")
-_NUMBER_PASSED = rb"%b\([^()]*(?:\([^()]*\)[^()]*)*?(?:rank|gpu|device|\d)"
+# Calls that pass a dtype or another accelerator, and processes that get their rank, also in files without CUDA.
+_ARGUMENTS = rb"[^()]*(?:\([^()]*\)[^()]*)*?"
+_OTHERS = rb"torch\.(?:%b)\b|[\"'](?:mps|xpu|npu|hpu|mlu|musa|xla)\b" % "|".join(sorted(DTYPES)).encode()
+_PASSES = rb"\b%b\(%b(?:%b)|(?:spawn|start_processes)\(\s*(?:fn\s*=\s*)?(?:\w+\.)*%b\b"
+_NUMBER_PASSED = rb"%b\(%b(?:rank|gpu|device|\d)"
 _TAKING = (b"split", b"int(", b"index", b"cuda:", b"strip", b"[")
+_NO_NUMBERS = {Kind.DTYPE.name, Kind.DEVICE.name, Kind.STRING.name}
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -121,7 +127,7 @@ class Flow(SharedNames, Values):
     def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
         """Return the kinds of what other files than `path` pass to functions of a name for a parameter.
 
-        Dtypes are always among them, and numbers if all calls pass numbers.
+        Dtypes and texts are always among them, and numbers if all calls pass numbers.
         """
         found: set[str] = set()
         for facts, mention in self._mentioned(path, function):
@@ -136,27 +142,26 @@ class Flow(SharedNames, Values):
                 if value is not None:  # all calls of a function are looked at
                     found.update(_names(replace(facts.kinds.of(value), open=False)))
         are_numbers = Kind.INDEX.name in found and found <= _NUMBERS
-        return sorted(found if are_numbers else found & {Kind.DTYPE.name})
+        return sorted(found if are_numbers else found & _NO_NUMBERS)
 
     def _mentioned(self, path: str, function: str) -> Iterator[tuple[Facts, ast.expr]]:
         """Yield the places in other files than `path` that read a function's name and may know a number."""
-        for file in self._calling(path, function) or ():
+        for file in self._calling(path, function):
             facts = self.informed(file)
             for node in facts.tree.nodes_with_name(function) if facts is not None else ():
                 if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == function:
                     assert facts is not None
                     yield facts, node
 
-    def _calling(self, path: str, function: str) -> list[ProjectFile] | None:
-        """Return the files that may call a function with the number of a GPU, None if there are too many."""
-        here = os.path.normpath(path)
-        files: list[ProjectFile] = []
-        for file in self.mentioning(function):
-            if file.normal != here and any(map(file.holds, _WITH_NUMBERS)) and file.matters:
-                files.append(file)
-            if len(files) > _FILES:
-                return None
-        return files
+    def _calling(self, path: str, function: str) -> list[ProjectFile]:
+        """Return the files that may call a function with a number, if these are few, a dtype or the like."""
+        here, name = os.path.normpath(path), re.escape(function.encode())
+        passes = re.compile(_PASSES % (name, _ARGUMENTS, _OTHERS, name))
+        others = [file for file in self.mentioning(function) if file.normal != here]
+        numbered = (file for file in others if any(map(file.holds, _WITH_NUMBERS)) and file.matters)
+        few = list(islice(numbered, _FILES + 1))
+        certain = [file for file in others if passes.search(file.data)]
+        return certain if len(few) > _FILES else list(dict.fromkeys([*few, *certain]))
 
     def _calls(
         self, files: Sequence[ProjectFile], function: str, path: str
@@ -196,8 +201,8 @@ class Flow(SharedNames, Values):
 
     def _may_get_number(self, path: str, function: str) -> bool:
         """Return whether the bytes of another file show that it may pass a number to a function."""
-        call = re.compile(_NUMBER_PASSED % re.escape(function.encode()))
-        files = self._calling(path, function) or ()
+        call = re.compile(_NUMBER_PASSED % (re.escape(function.encode()), _ARGUMENTS))
+        files = self._calling(path, function)
         return any(not file.defines(function) and call.search(file.data) for file in files)
 
     @remembered
