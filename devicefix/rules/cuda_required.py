@@ -384,6 +384,26 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "an exit in a choice",
+            before="""
+                import torch
+
+                device = "cuda" if torch.cuda.is_available() else exit("no GPU")
+            """,
+        ),
+        Example(
+            "an exit in a case",
+            before="""
+                import torch
+
+                match torch.cuda.is_available():
+                    case True:
+                        run()
+                    case _:
+                        raise OSError
+            """,
+        ),
+        Example(
             "an error of a parser",
             before="""
                 import argparse
@@ -858,6 +878,26 @@ class CudaRequired(Rule):
         if self._ends.ends(last) and decisive in map(self._guards.settled, tests):
             yield from self._ended(node, (ast.BoolOp(node.op, tests), not decisive), last)
 
+    def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
+        answer = self._guards.settled(node.test)
+        if answer is not None:
+            last, other = (node.orelse, node.body) if answer else (node.body, node.orelse)
+            if self._ends.ends(last):
+                condition = node.test, last is node.body
+                yield from self._ended(node, condition, last, removable=isinstance(other, ast.Constant))
+
+    def visit_Match(self, node: ast.Match) -> Iterator[Finding]:
+        answer = self._guards.settled(node.subject)
+        if answer is None:
+            return
+        for case in node.cases:
+            never = isinstance(case.pattern, ast.MatchSingleton) and case.pattern.value is not answer
+            last = self._ends.last(case.body)
+            if (never or _is_wildcard(case.pattern)) and last is not None:
+                error = self._ends.error_of(last)
+                verdict = self._refusals.verdict(node, (node.subject, not answer), error)
+                yield from self._judged(node.subject, verdict, ())
+
     def _judged(
         self, place: ast.expr | ast.stmt, verdict: Verdict | None, edits: tuple[Edit, ...]
     ) -> Iterator[Finding]:
@@ -884,10 +924,12 @@ class CudaRequired(Rule):
         around = self.facts.tree.parents.get(statement)
         return isinstance(around, ast.Try) and around.body == [statement]
 
-    def _ended(self, node: ast.expr, condition: tuple[ast.expr, bool], last: ast.expr) -> Iterator[Finding]:
+    def _ended(
+        self, node: ast.expr, condition: tuple[ast.expr, bool], last: ast.expr, removable: bool = True
+    ) -> Iterator[Finding]:
         """Yield the finding of an expression that ends the program, such as `… or sys.exit()`."""
         statement = self.facts.tree.statement(node)
-        alone = isinstance(statement, ast.Expr) and statement.value is node
+        alone = isinstance(statement, ast.Expr) and statement.value is node and removable
         verdict = self._refusals.verdict(node, condition, self._ends.error_of(ast.Expr(last)))
         yield from self._judged(node, verdict, (remove(self.facts, statement),) if alone else ())
 
@@ -915,3 +957,7 @@ class CudaRequired(Rule):
     def _code(self, node: ast.expr) -> str:
         code = self.context.source.code(node)
         return f"({code})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda)) else code
+
+
+def _is_wildcard(pattern: ast.pattern) -> bool:
+    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None

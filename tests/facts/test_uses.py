@@ -289,7 +289,6 @@ REPORTED = {
         "from torch.distributed import init_device_mesh\nkind = 'cuda'\nm = init_device_mesh(kind, (1,))\n",
         "DF601",
     ),
-    "a private part of a scaler": ("scaler = torch.cuda.amp.GradScaler()\nprint(scaler._scale)\n", "DF410"),
 }
 
 

@@ -39,7 +39,7 @@ _FILES = 20  # that call one function; with more, what they pass is not known
 _INFORMED = 16  # files whose facts to keep
 _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
 _WITH_NUMBERS = (b"rank", b"gpu", b"cuda")
-# Calls that pass a dtype or another accelerator, and processes that get their rank, also in files without CUDA.
+# Calls that pass a dtype or another accelerator, and processes that get their rank, in any file.
 _ARGUMENTS = rb"[^()]*(?:\([^()]*\)[^()]*)*?"
 _OTHERS = rb"torch\.(?:%b)\b|[\"'](?:mps|xpu|npu|hpu|mlu|musa|xla)\b" % "|".join(sorted(DTYPES)).encode()
 _PASSES = rb"\b%b\(%b(?:%b)|(?:spawn|start_processes)\(\s*(?:fn\s*=\s*)?(?:\w+\.)*%b\b"

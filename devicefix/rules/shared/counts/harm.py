@@ -112,6 +112,8 @@ class Harms:
 
     def _is_error(self, call: ast.Call, function: str, position: int, keyword: str | None) -> bool:
         """Return whether 0 is an error as an argument."""
+        if keyword == "num_workers":
+            return any(each.arg in ("persistent_workers", "prefetch_factor") for each in call.keywords)
         positions, keywords = _NOT_ZERO.get(function, ((), ()))
         includes = self.facts.resolve(call.func) == "random.randint"  # its upper bound is drawn, too
         return not includes and (position in positions or keyword in keywords)
