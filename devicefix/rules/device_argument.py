@@ -288,9 +288,13 @@ class DeviceArgument(Rule):
             unsafe=True,
         ),
         Example(
-            "a number in an attribute of a class",
+            "a number in a tuple of a loop, and in an attribute of a class",
             before="""
                 import torch
+
+                for q7 in [(0, "name")]:
+                    x = torch.ones(2, device=q7[0])
+
 
                 class Config:
                     for q8 in [1]:
@@ -301,6 +305,10 @@ class DeviceArgument(Rule):
             """,
             after="""
                 import torch
+
+                for q7 in [(0, "name")]:
+                    x = torch.ones(2, device=q7[0] if torch.cuda.is_available() else "cpu")
+
 
                 class Config:
                     for q8 in [1]:

@@ -13,10 +13,10 @@ Parameter = tuple[str, tuple[str, int]]
 
 
 def called(tree: Tree, function: Function) -> str:
-    """Return the name by which a function is called: that of the class for `__init__`, or of a variable."""
-    owner = tree.parents.get(function)
+    """Return the name by which a function is called: of the class for `__init__`, empty for a lambda."""
     if isinstance(function, ast.Lambda):
-        return last_name(owner.targets[0]) if isinstance(owner, ast.Assign) else ""
+        return ""
+    owner = tree.parents.get(function)
     return owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
 
 

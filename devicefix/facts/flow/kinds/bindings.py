@@ -6,14 +6,16 @@ import ast
 from collections.abc import Sequence
 
 from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.inference import Function
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import OF_TENSORS, OPTIONS, SAME, of_reference
 from devicefix.facts.flow.kinds.objects import Objects
 from devicefix.facts.flow.kinds.parameters import Parameters
-from devicefix.facts.flow.reaching import reaching
+from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 PROPERTIES = ("property", "cached_property")
 _ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
@@ -68,8 +70,23 @@ class Bindings(Parameters, Objects):
         for _, parent in self._facts.tree.ancestors(node):
             if isinstance(parent, ast.ClassDef):
                 bindings = self._facts.tree.scopes[parent].bindings.get(node.attr)
-                return self._bound(node, node.attr, bindings, depth) if bindings else UNKNOWN
+                found = self._set_by_name(node.attr, depth)
+                if bindings:
+                    return found | self._bound(node, node.attr, bindings, depth)
+                others = self._facts.tree.scopes[parent].bindings.get("__getattr__", ())
+                made = (self.returned(each.node, depth) for each in others if isinstance(each.node, Function))
+                return found | union(made) | UNKNOWN
         return UNKNOWN
+
+    def _set_by_name(self, name: str, depth: int) -> Kinds:
+        """Return the kinds of what `setattr` stores in an attribute of any object."""
+        values = [
+            call.args[2]
+            for call in self._facts.tree.nodes_with("setattr(")
+            if isinstance(call, ast.Call) and last_name(call.func) == "setattr" and len(call.args) == 3
+            if isinstance(call.args[1], ast.Constant) and call.args[1].value == name
+        ]
+        return union(self.of(value, depth - 1) for value in values)
 
     def _bound(self, site: ast.expr, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
         found = reaching(self._facts.tree, site, bindings)
@@ -133,6 +150,8 @@ class Bindings(Parameters, Objects):
                 return Kinds({Kind.INDEX: node}) if self.of(value, depth).are(NUMBERS) else UNKNOWN
             case ast.AnnAssign(annotation=annotation):
                 return self.annotated(annotation)
+            case ast.ExceptHandler(type=ast.expr() as caught):
+                return union(map(self.instance, caught.elts if isinstance(caught, ast.Tuple) else [caught]))
             case ast.FunctionDef(decorator_list=[decorator]) if last_name(decorator) in PROPERTIES:
                 return self.returned(node, depth)
             case ast.FunctionDef(decorator_list=[_, *_]):
@@ -179,6 +198,23 @@ class Bindings(Parameters, Objects):
                     if isinstance(each, ast.Name) and each.id == name and not isinstance(inner, ast.Starred):
                         return self.elements(inner, depth)
         return self._parts(iterated, depth) | UNKNOWN
+
+    def _captured(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of the parts of what a pattern or a `with` statement binds to a name."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        taken = (ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.withitem)
+        bindings = [each for each in found[1] if isinstance(each.node, taken)] if found is not None else []
+        return union(self._binding(binding, "", depth - 1) for binding in bindings[:BINDINGS])
+
+    def _item_of_loop(self, node: ast.expr, index: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of an item of what a loop binds to a name: by its key, or any of a list."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        loops = [each.node for each in found[1] if isinstance(each.node, _LOOPS)] if found is not None else []
+        collections = [self._facts.value(loop.iter) or loop.iter for loop in loops[:BINDINGS]]
+        if not isinstance(index, ast.Constant) or not isinstance(index.value, str):
+            return union(self._parts(each, depth - 1) for each in collections)
+        listed = [part for each in collections for part in getattr(each, "elts", ())]
+        return union(self._entry(part, index, depth) for part in listed if isinstance(part, ast.Dict))
 
 
 def _carries(value: ast.expr | None, path: str) -> bool:

@@ -93,9 +93,10 @@ class Calls(Objects):
                     return UNKNOWN if own is None else self.returned(own, depth - 1)
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault"):
             table = node.func.value
+            entry = self._entry(table, node.args[0], depth) if node.args else UNKNOWN
             put = self._put_into(table) if isinstance(table, (ast.Name, ast.Attribute)) else ()
             later = union(self.of(value, depth - 1) for value in put)
-            return later | self._parts(node, depth) | UNKNOWN
+            return later | entry | self._parts(node, depth) | UNKNOWN
         if last_name(node.func) in WRAPPERS:
             return self._parts(node, depth) | UNKNOWN
         made = self.instance(node.func)

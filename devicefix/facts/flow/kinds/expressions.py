@@ -10,6 +10,7 @@ from devicefix.facts.flow.kinds.calls import Calls, results
 from devicefix.facts.flow.kinds.inference import DEPTH, Function
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import WRAPPERS, of_constant
+from devicefix.facts.flow.reaching import BINDINGS
 from devicefix.facts.values import choice, cuda_string, last_name
 
 _NO_TENSOR = (ast.In, ast.NotIn, ast.Is, ast.IsNot)  # these comparisons give a bool
@@ -79,6 +80,7 @@ class KindsOf(Calls, Bindings):
         found = self.elements(value, depth)
         if not found.unknown:
             return found
+        found |= self._item_of_loop(value, index, depth)
         return found | self._parts(value, depth - 1) | self._of_method(value, "__getitem__", depth)
 
     def _operation(self, node: ast.BinOp, depth: int) -> Kinds:
@@ -132,7 +134,8 @@ class KindsOf(Calls, Bindings):
                 if bindings and all(binding.value is not None for binding in bindings):
                     found = (self.elements(binding.value, depth - 1) for binding in bindings if binding.value)
                     return union(found) | put
-                return put | UNKNOWN
+                more = self._raised(node, depth) | self._more_arguments(node, depth)
+                return more | self._captured(node, depth) | put | UNKNOWN
             case ast.BinOp(left=left, right=right):  # `[0] * 2`, `(0,) + others`
                 return self.elements(left, depth) | self.elements(right, depth) | UNKNOWN
             case ast.Call():
@@ -140,11 +143,27 @@ class KindsOf(Calls, Bindings):
                 return self._parts(node, depth) | iterated | UNKNOWN  # of what a generator yields, too
         return UNKNOWN
 
+    def _raised(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of the arguments of an error, in `error.args`."""
+        error = node.value if isinstance(node, ast.Attribute) and node.attr == "args" else None
+        found = self._facts.tree.scope(error).lookup(error.id) if isinstance(error, ast.Name) else None
+        handlers = (
+            [each.node for each in found[1] if isinstance(each.node, ast.ExceptHandler)] if found else []
+        )
+        tried = (self._facts.tree.parents[handler] for handler in handlers[:BINDINGS])
+        return union(
+            self.of(argument, depth - 1)
+            for statement in tried
+            for part in ast.walk(statement)
+            if isinstance(part, ast.Raise) and isinstance(part.exc, ast.Call)
+            for argument in part.exc.args
+        )
+
     def _parts(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""
         return self._limited(self._parts_of, node, depth)
 
-    def _parts_of(self, node: ast.expr, depth: int) -> Kinds:
+    def _parts_of(self, node: ast.expr, depth: int) -> Kinds:  # noqa: C901 (as above)
         match node:
             case ast.List(elts=inner) | ast.Tuple(elts=inner) | ast.Set(elts=inner) | ast.Dict(values=inner):
                 pass
@@ -160,6 +179,8 @@ class KindsOf(Calls, Bindings):
                 return self.elements(node, depth)
             case ast.Subscript(value=collection):
                 inner = [collection]
+            case ast.Attribute(attr="args"):
+                return self.of(node, depth) | self._raised(node, depth)
             case ast.Name() if depth:
                 inner = [each.value for each in self._facts.bindings(node) if each.value is not None]
                 if inner and all(self.of(each, depth - 1).can_be(Kind.COLLECTION) for each in inner):

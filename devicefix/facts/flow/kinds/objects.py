@@ -73,6 +73,15 @@ class Objects(Annotations):
         methods = self._facts.once(_methods, self._facts.tree.root).get(name, ())
         return union(self.returned(method, depth - 1) for _, method in methods[:BINDINGS])
 
+    def _entry(self, table: ast.expr, key: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of what a dictionary literal has for a key."""
+        value = self._facts.value(table) or table
+        if not isinstance(value, ast.Dict) or not isinstance(key, ast.Constant):
+            return UNKNOWN
+        pairs = zip(value.keys, value.values, strict=True)
+        found = [each for name, each in pairs if isinstance(name, ast.Constant) and name.value == key.value]
+        return union(self.of(each, depth - 1) for each in found)
+
     def _put_into(self, node: ast.Name | ast.Attribute) -> Sequence[ast.expr]:
         """Return what the module puts into a collection, beside what it is bound to."""
         found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
@@ -101,9 +110,9 @@ def _put_at(facts: Names, read: ast.expr) -> Iterator[ast.expr]:
                 yield from (keyword.value for keyword in outer.keywords)
 
 
-def _methods(facts: Names, _: Scope) -> dict[str, list[tuple[str, Function]]]:
+def _methods(facts: Names, _: Scope) -> dict[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]]:
     """Return the methods of the module's classes by name, each with the name of the class."""
-    found: dict[str, list[tuple[str, Function]]] = {}
+    found: dict[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]] = {}
     for node in facts.tree.scopes:
         owner = facts.tree.parents.get(node)
         if isinstance(node, Function) and isinstance(owner, ast.ClassDef):

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.kinds.annotations import Annotations
+from devicefix.facts.flow.kinds.inference import Function
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
-from devicefix.facts.flow.parameters import Function, called, described
+from devicefix.facts.flow.parameters import called, described
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.values import last_name
 
@@ -36,16 +37,16 @@ class Parameters(Annotations):
                 return kinds | Kinds(numbers)
             if not kinds.unknown:
                 return kinds
-        assert isinstance(function, Function)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return Kinds(open=True)
         if function.args.vararg is parameter or function.args.kwarg is parameter:
             return Kinds({Kind.COLLECTION: parameter})
         kinds = Kinds(open=True) if default is None else self.of(default, depth) | Kinds(open=True)
-        call = self._facts.tree.parents[function]
-        if isinstance(call, ast.Call) and call.func is function:  # nobody else calls it
-            passed = argument_of(call, *described(self._facts.tree, function, parameter.arg)[1])
-            return kinds if passed is None else self.of(passed, depth)
-        if not called(self._facts.tree, function):
-            return kinds
+        if isinstance(function, ast.Lambda):
+            passed = list(self._arguments_of_lambda(function, parameter, depth))
+            call = self._facts.tree.parents[function]
+            at_once = isinstance(call, ast.Call) and call.func is function and passed  # nobody else calls it
+            return union(passed if at_once else [kinds, *passed])
         return union([kinds, *self._arguments(function, parameter, depth), self._passed(function, parameter)])
 
     def _passed(self, function: Function, parameter: ast.arg) -> Kinds:
@@ -74,18 +75,64 @@ class Parameters(Annotations):
         found = tree.nodes_with_name(name)
         for node in (_of_partial(each) for each in found if isinstance(each, ast.Call)):
             if self._calls(node.func, name, method) and parameter in parameters:
-                bound = method and not (
-                    isinstance(node.func, ast.Name) and name == getattr(function, "name", "")
-                )
+                bound = method and not (isinstance(node.func, ast.Name) and name == function.name)
                 position = positional.index(parameter) - bound if parameter in positional else -1
                 passed = argument_of(node, parameter.arg, position)
                 if passed is not None:
                     yield self.of(passed, depth)
-            elif not method and positional[:1] == [parameter] and self._spawns(node, name):
+            elif not method and positional[:1] == [parameter] and self._spawns(node, function):
                 yield Kinds({Kind.INDEX: node})
             elif not method and parameter in positional and self._maps(node, name):
                 values = node.args[positional.index(parameter) + 1 :]
                 yield self.elements(values[0], depth) if values else UNKNOWN
+
+    def _arguments_of_lambda(self, function: ast.Lambda, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
+        """Yield the kinds of what the calls in the module pass for a parameter of a lambda."""
+        positional = [*function.args.posonlyargs, *function.args.args]
+        position = positional.index(parameter) if parameter in positional else -1
+        for call in self._calls_of(function):
+            if function in call.args:  # `map(lambda …, values)`
+                if 0 <= position < len(call.args) - 1:
+                    yield self._parts(call.args[position + 1], depth) | UNKNOWN
+            elif (passed := argument_of(call, parameter.arg, position)) is not None:
+                yield self.of(passed, depth)
+
+    def _more_arguments(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of what the calls in the module pass for `*values` or `**values`."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        owner = found[0].node if found is not None else None
+        if not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return UNKNOWN
+        name = node.id  # type: ignore[attr-defined]
+        if owner.args.kwarg is not None and owner.args.kwarg.arg == name:
+            values = (each.value for call in self._calls_of(owner) for each in call.keywords)
+            return union(self.of(value, depth - 1) for value in values)
+        if owner.args.vararg is None or owner.args.vararg.arg != name:
+            return UNKNOWN
+        return union(
+            self.of(argument, depth - 1)
+            for call in self._calls_of(owner)
+            for argument in call.args
+            if not isinstance(argument, ast.Starred)
+        )
+
+    def _calls_of(self, function: Function | ast.Lambda) -> Iterator[ast.Call]:
+        """Yield the calls of a function by its name, or of a lambda, also by `map`."""
+        tree = self._facts.tree
+        if not isinstance(function, ast.Lambda):
+            name = function.name
+        else:
+            parent = tree.parents.get(function)
+            if isinstance(parent, ast.Call) and (parent.func is function or last_name(parent.func) == "map"):
+                yield parent
+            match parent:
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.NamedExpr(target=ast.Name(id=name)):
+                    pass
+                case _:
+                    return
+        for node in tree.nodes_with_name(name):
+            if isinstance(node, ast.Call) and last_name(node.func) == name:
+                yield node
 
     def _calls(self, function: ast.expr, name: str, method: bool) -> bool:
         if isinstance(function, ast.Name):
@@ -97,11 +144,13 @@ class Parameters(Annotations):
         function = call.args[0] if call.args else None
         return last_name(call.func) == "map" and isinstance(function, ast.Name) and function.id == name
 
-    def _spawns(self, call: ast.Call, name: str) -> bool:
+    def _spawns(self, call: ast.Call, function: Function) -> bool:
         """Return whether a call starts processes that call a function with their rank."""
         spawned = argument_of(call, "fn", 0)
         return (
-            isinstance(spawned, ast.Name) and spawned.id == name and self._facts.resolve(call.func) in SPAWNS
+            isinstance(spawned, ast.Name)
+            and spawned.id == function.name
+            and self._facts.resolve(call.func) in SPAWNS
         )
 
 
