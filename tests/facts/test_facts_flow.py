@@ -72,7 +72,6 @@ def test_two_files_that_ask_each_other_know_nothing() -> None:
         (["move(x, device=rank)", "move(x, None)"], ["INDEX", "NONE"]),
         (["move(x, rank)", "move(x, other)"], []),
         (["move(x, torch.float16)", "move(x, other)"], ["DTYPE"]),
-        (["torch.multiprocessing.spawn(move)"], []),  # the first argument is the rank
         (["self.gpu = rank\nmove(x, self.gpu)"], ["INDEX"]),
     ],
 )

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from devicefix.facts.backends import backend_values
 from devicefix.facts.backends import compared_backends as compared
 from devicefix.facts.certain import certain_device
-from devicefix.facts.exports.export import of_facts
+from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_names, device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
+from devicefix.facts.passed import passed_kinds as kinds_passed
 from devicefix.facts.refused_devices import refused_parameters
 from devicefix.facts.torchscript import TorchScript
 
@@ -73,6 +74,12 @@ def device_receivers(facts: Facts) -> Parameters:
 def refusing(facts: Facts) -> Parameters:
     """Return the functions with a parameter that must not be the CPU."""
     return refused_parameters(facts)
+
+
+@of_bytes(b"torch.", b"mps", b"multiprocessing")
+def passed_kinds(data: bytes) -> frozenset[tuple[str, tuple[int | str, str]]]:
+    """Return the functions, each with an argument that is passed, by keyword or position, and its kind."""
+    return frozenset(kinds_passed(data))
 
 
 @of_facts(*_GROUPS)

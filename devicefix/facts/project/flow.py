@@ -16,13 +16,13 @@ from functools import cached_property
 from itertools import islice
 
 from devicefix.facts.effects import only_returns
-from devicefix.facts.exports.shared import device_receivers
+from devicefix.facts.exports.shared import device_receivers, passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.destinations import Destinations, Use
-from devicefix.facts.flow.kinds import DTYPES, NUMBERS, Kind, Kinds
+from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
-from devicefix.facts.flow.kinds.parameters import SPAWNS, argument_of
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.taken_numbers import number_taken
 from devicefix.facts.flow.uses import Uses
 from devicefix.facts.module import Facts
@@ -39,13 +39,10 @@ _FILES = 20  # that call one function; with more, what they pass is not known
 _INFORMED = 16  # files whose facts to keep
 _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
 _WITH_NUMBERS = (b"rank", b"gpu", b"cuda")
-# Calls that pass a dtype or another accelerator, and processes that get their rank, in any file.
-_ARGUMENTS = rb"[^()]*(?:\([^()]*\)[^()]*)*?"
-_OTHERS = rb"torch\.(?:%b)\b|[\"'](?:mps|xpu|npu|hpu|mlu|musa|xla)\b" % "|".join(sorted(DTYPES)).encode()
-_PASSES = rb"\b%b\(%b(?:%b)|(?:spawn|start_processes)\(\s*(?:fn\s*=\s*)?(?:\w+\.)*%b\b"
-_NUMBER_PASSED = rb"%b\(%b(?:rank|gpu|device|\d)"
+# The arguments of a call, and what shows that a number may be among them.
+_ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
+_NUMBER = re.compile(rb"rank|gpu|device|\d")
 _TAKING = (b"split", b"int(", b"index", b"cuda:", b"strip", b"[")
-_NO_NUMBERS = {Kind.DTYPE.name, Kind.DEVICE.name, Kind.STRING.name}
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -127,41 +124,33 @@ class Flow(SharedNames, Values):
     def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
         """Return the kinds of what other files than `path` pass to functions of a name for a parameter.
 
-        Dtypes and texts are always among them, and numbers if all calls pass numbers.
+        They are those of numbers only if all calls pass numbers.
         """
-        found: set[str] = set()
-        for facts, mention in self._mentioned(path, function):
-            call = facts.tree.parents.get(mention)
-            if not isinstance(call, ast.Call):
-                continue
-            if call.func is not mention:
-                if position == 0 and facts.resolve(call.func) in SPAWNS:
-                    found.add(Kind.INDEX.name)  # the process gets its rank
-            elif self._may_call(facts, call, os.path.normpath(path)):
-                value = argument_of(call, parameter, position)
-                if value is not None:  # all calls of a function are looked at
-                    found.update(_names(replace(facts.kinds.of(value), open=False)))
-        are_numbers = Kind.INDEX.name in found and found <= _NUMBERS
-        return sorted(found if are_numbers else found & _NO_NUMBERS)
+        scanned = {
+            kind
+            for file in self.mentioning(function)
+            for called, (place, kind) in file.export(passed_kinds)
+            if called == function and place in (parameter, position)
+        }
+        return sorted(scanned | self._numbers_passed(path, function, parameter, position))
 
-    def _mentioned(self, path: str, function: str) -> Iterator[tuple[Facts, ast.expr]]:
-        """Yield the places in other files than `path` that read a function's name and may know a number."""
-        for file in self._calling(path, function):
-            facts = self.informed(file)
-            for node in facts.tree.nodes_with_name(function) if facts is not None else ():
-                if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == function:
-                    assert facts is not None
-                    yield facts, node
+    def _numbers_passed(self, path: str, function: str, parameter: str, position: int) -> set[str]:
+        found: set[str] = set()
+        for facts, call in self._calls(self._calling(path, function), function, os.path.normpath(path)):
+            value = argument_of(call, parameter, position)
+            if value is not None:  # all calls of a function are looked at
+                found.update(_names(replace(facts.kinds.of(value), open=False)))
+            if UNKNOWN in found:
+                return set()
+        return found if Kind.INDEX.name in found and found <= _NUMBERS else set()
 
     def _calling(self, path: str, function: str) -> list[ProjectFile]:
-        """Return the files that may call a function with a number, if these are few, a dtype or the like."""
-        here, name = os.path.normpath(path), re.escape(function.encode())
-        passes = re.compile(_PASSES % (name, _ARGUMENTS, _OTHERS, name))
-        others = [file for file in self.mentioning(function) if file.normal != here]
+        """Return the files that may call a function with the number of a GPU; none if there are too many."""
+        here = os.path.normpath(path)
+        others = (file for file in self.mentioning(function) if file.normal != here)
         numbered = (file for file in others if any(map(file.holds, _WITH_NUMBERS)) and file.matters)
-        few = list(islice(numbered, _FILES + 1))
-        certain = [file for file in others if passes.search(file.data)]
-        return certain if len(few) > _FILES else list(dict.fromkeys([*few, *certain]))
+        found = list(islice(numbered, _FILES + 1))
+        return found if len(found) <= _FILES else []
 
     def _calls(
         self, files: Sequence[ProjectFile], function: str, path: str
@@ -201,9 +190,8 @@ class Flow(SharedNames, Values):
 
     def _may_get_number(self, path: str, function: str) -> bool:
         """Return whether the bytes of another file show that it may pass a number to a function."""
-        call = re.compile(_NUMBER_PASSED % (re.escape(function.encode()), _ARGUMENTS))
         files = self._calling(path, function)
-        return any(not file.defines(function) and call.search(file.data) for file in files)
+        return any(not file.defines(function) and _passes_number(file, function) for file in files)
 
     @remembered
     def brings_number(self, path: str) -> bool:
@@ -329,6 +317,18 @@ class View(Others):
 
     def use_of_result(self, function: str) -> int:  # noqa: D102
         return self._project.use_of_result(self.path, function)
+
+
+def _passes_number(file: ProjectFile, function: str) -> bool:
+    """Return whether the bytes of a file show that it may call a function of a name with a number."""
+    name, data = function.encode(), file.data
+    at = data.find(name + b"(")
+    while at >= 0:
+        arguments = _ARGUMENTS.match(data, at + len(name))
+        if arguments is not None and _NUMBER.search(arguments[0]):
+            return True
+        at = data.find(name + b"(", at + 1)
+    return False
 
 
 def _is_of_the_file(facts: Facts, call: ast.Call) -> bool:

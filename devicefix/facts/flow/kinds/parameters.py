@@ -10,17 +10,19 @@ from devicefix.facts.flow.kinds.annotations import Annotations
 from devicefix.facts.flow.kinds.inference import Function
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.parameters import called, described
-from devicefix.facts.scopes import with_defaults
+from devicefix.facts.names import Names
+from devicefix.facts.scopes import Scope, with_defaults
 from devicefix.facts.values import last_name
 
-SPAWNS = (
+_SPAWNS = (
     "torch.multiprocessing.spawn",
     "torch.multiprocessing.spawn.spawn",
     "torch.multiprocessing.start_processes",
 )
 
 
-_OF_OBJECTS = "(?:device|dtype|shape|size|dim|to|config|parameters)"  # of tensors and modules
+# What is read of tensors and modules.
+_OF_OBJECTS = re.compile(r"(?<![\w.])(\w+)\.(?:device|dtype|shape|size|dim|to|config|parameters)\b")
 
 
 class Parameters(Annotations):
@@ -62,8 +64,7 @@ class Parameters(Annotations):
         is_method = isinstance(self._facts.tree.parents.get(function), ast.ClassDef)
         if is_method and function.args.args and function.args.args[0].arg == name:
             return True
-        lines = self._facts.tree.words.lines[function.lineno - 1 : function.end_lineno]
-        return re.search(rf"\b{name}\.{_OF_OBJECTS}\b", "\n".join(lines)) is not None
+        return name in self._facts.once(_objects, self._facts.tree.scopes[function])
 
     def _arguments(self, function: Function, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
         """Yield the kinds of what the calls in the module pass for a parameter."""
@@ -150,8 +151,16 @@ class Parameters(Annotations):
         return (
             isinstance(spawned, ast.Name)
             and spawned.id == function.name
-            and self._facts.resolve(call.func) in SPAWNS
+            and self._facts.resolve(call.func) in _SPAWNS
         )
+
+
+def _objects(facts: Names, scope: Scope) -> frozenset[str]:
+    """Return the names of which a function reads attributes that no device, number or name has."""
+    function = scope.node
+    assert isinstance(function, Function)
+    lines = facts.tree.words.lines[function.lineno - 1 : function.end_lineno]
+    return frozenset(_OF_OBJECTS.findall("\n".join(lines)))
 
 
 def _of_partial(call: ast.Call) -> ast.Call:
