@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from running import ProgramFolder
 from devicefix.config.settings import KEYS
 
 if TYPE_CHECKING:
+    from meaning import Judge
     from playwright.sync_api import Browser
 
 # Modules that the extra `test` does not install. A module of tests that imports one of them at its top is
@@ -174,3 +176,16 @@ def browser() -> Iterator[Browser]:
         chromium = playwright.chromium.launch(executable_path=program)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="session")
+def judge() -> Iterator[Judge]:
+    """Return a judge of programs and their rewrites.
+
+    Torch and its libraries are imported once, since its machines are forks.
+    """
+    meaning, meaning_run = importlib.import_module("meaning"), importlib.import_module("meaning_run")
+    for module in meaning_run._LATER:
+        importlib.import_module(module)
+    with meaning.Judge() as judge:
+        yield judge
