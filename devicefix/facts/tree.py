@@ -103,6 +103,7 @@ class Tree:
         self._blocks: dict[ast.stmt, list[ast.stmt]] = {}
         self._positions: dict[ast.stmt, int] = {}
         self._reads: dict[str, list[ast.expr]] = {}
+        self._calls: dict[str, list[ast.Call]] = {}
         self._places: dict[ast.AST, dict[ast.expr | None, int]] = {}
         # The statements in the order of the source, the first and last lines of their headers, and the nodes
         # of these, None where they have not been walked.
@@ -162,6 +163,13 @@ class Tree:
     def nodes_with_name(self, name: str) -> Iterator[ast.AST]:
         """Return the nodes of the statements whose text holds a name."""
         return self.nodes_at(self.words.lines_with_name(name))
+
+    def calls_with_name(self, name: str) -> Sequence[ast.Call]:
+        """Return the calls in the statements whose text holds a name, in the order of the source."""
+        if name not in self._calls:
+            found = self.nodes_with_name(name)
+            self._calls[name] = [node for node in found if isinstance(node, ast.Call)]
+        return self._calls[name]
 
     def reads(self, path: str) -> Sequence[ast.expr]:
         """Return the places that read a name or a dotted path, in the order of the source."""

@@ -83,7 +83,7 @@ def test_the_switches(tmp_path: Path) -> None:
     code = "import torch\n\ntorch.cuda.synchronize()\n"
     assert "torch.accelerator" in answer(request(code, target="accelerator"), str(tmp_path))["source"]
     assert "torch.accelerator" not in answer(request(code), str(tmp_path))["source"]
-    code = "import torch\n\ngpu = torch.cuda.current_device()\n"
+    code = "import torch\n\nx.to(gpu_ids[0])\n"
     safe, unsafe = (answer(request(code, unsafe=each), str(tmp_path)) for each in (False, True))
     assert [each["fix"] for each in safe["findings"]] == ["unsafe"]
     assert (safe["source"], safe["fixed"]) == (code, 0)
@@ -456,7 +456,7 @@ def test_code_is_checked_while_it_is_typed(page: Page) -> None:
 
 @pytest.mark.slow
 def test_the_switches_of_the_page(page: Page) -> None:
-    page.get_by_role("textbox", name="Before").fill("import torch\n\ngpu = torch.cuda.current_device()\n")
+    page.get_by_role("textbox", name="Before").fill("import torch\n\nx.to(gpu_ids[0])\n")
     expect_status(page, "1 finding: 0 fixed, 1 left")
     page.get_by_label("Apply unsafe fixes").check()
     expect_status(page, "1 finding: 1 fixed, 0 left")

@@ -181,7 +181,8 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
         return None
     indexed = any(isinstance(each, ast.Subscript) and not isinstance(each.slice, (ast.Slice, ast.Tuple))
                   for each in chain[:-1])  # fmt: skip
-    indexed &= not facts.kinds.of(base).are({Kind.TENSOR})  # an item of a tensor is a view of it
+    # An item of a tensor is a view of it.
+    indexed = indexed and not facts.kinds.of(base).are({Kind.TENSOR})
     buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)  # type: ignore[attr-defined]
     return Place(path, indexed, buffer=buffer)
 

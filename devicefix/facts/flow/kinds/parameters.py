@@ -73,8 +73,7 @@ class Parameters(Annotations):
         name = called(tree, function)
         parameters = [arg for arg, _ in with_defaults(function.args)]
         positional = [*function.args.posonlyargs, *function.args.args]
-        found = tree.nodes_with_name(name)
-        for node in (_of_partial(each) for each in found if isinstance(each, ast.Call)):
+        for node in map(_of_partial, tree.calls_with_name(name)):
             if self._calls(node.func, name, method) and parameter in parameters:
                 bound = method and not (isinstance(node.func, ast.Name) and name == function.name)
                 position = positional.index(parameter) - bound if parameter in positional else -1
@@ -131,9 +130,7 @@ class Parameters(Annotations):
                     pass
                 case _:
                     return
-        for node in tree.nodes_with_name(name):
-            if isinstance(node, ast.Call) and last_name(node.func) == name:
-                yield node
+        yield from (node for node in tree.calls_with_name(name) if last_name(node.func) == name)
 
     def _calls(self, function: ast.expr, name: str, method: bool) -> bool:
         if isinstance(function, ast.Name):
