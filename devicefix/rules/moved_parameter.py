@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.copies.buffers import changed_buffer
+from devicefix.facts.copies.buffers import changed_buffer, is_only_counted
 from devicefix.facts.copies.moves import is_parameter, may_be_device
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.values import last_name
@@ -41,8 +41,8 @@ class MovedParameter(Rule):
     For a parameter, there is no fix: if the tensor is moved before it becomes a parameter, the program trains and
     saves the parameter with CUDA, too, and devicefix can't tell whether it should.
 
-    For a buffer, the fix registers the tensor itself rather than a parameter. The fix is unsafe: a gradient
-    may flow to the buffer.
+    For a buffer, the fix registers the tensor itself rather than a parameter. This is safe if no gradient can flow to
+    the buffer, and unsafe otherwise.
     """
 
     code = "DF804"
@@ -124,7 +124,6 @@ class MovedParameter(Rule):
                         self.seen[-n:] = found
                         return len(torch.unique(self.seen))
             """,
-            unsafe=True,
         ),
         Example(
             "a buffer that a loss may be computed with",
@@ -281,9 +280,9 @@ class MovedParameter(Rule):
             f"the buffer `{name.value}` stays a parameter only on a CPU, because a module copies it to a GPU, and line"
             f" {changed.lineno} changes it in place, which raises an error for a parameter; register the tensor itself"
         )
-        yield self.finding(made, message, self._unwrapped(made))
+        yield self.finding(made, message, self._unwrapped(made, name.value))
 
-    def _unwrapped(self, made: ast.Call) -> Fix | None:
+    def _unwrapped(self, made: ast.Call, name: str) -> Fix | None:
         """Return the fix that registers the tensor of a parameter, or None."""
         tensor = argument_of(made, "data", 0)
         if tensor is None or isinstance(tensor, ast.Starred):
@@ -294,7 +293,10 @@ class MovedParameter(Rule):
         edits = (Edit(start, inner[0], ""), Edit(inner[1], end, ""))
         if any("#" in source.text[edit.start : edit.end] for edit in edits):
             return None
-        return Fix(edits, "the fix loses any gradient that flows to it")
+        read = self.context.project.is_read_elsewhere(self.devices.path, f"self.{name}")
+        if read or not is_only_counted(self.facts, name):
+            return Fix(edits, "the fix loses any gradient that flows to it")
+        return Fix(edits)
 
     def _there(self, made: ast.Call) -> bool:
         """Return whether the tensor is on the GPU before it is moved, so that the move does nothing."""

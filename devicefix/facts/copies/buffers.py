@@ -3,30 +3,115 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from devicefix.facts.copies.changes import targets
+from devicefix.facts.copies.changes import changes_numbers
 from devicefix.facts.module import Facts
 
 _NO_GRADIENTS = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad")
+# What has no gradient: functions, builtins, methods and attributes.
+_COUNTED = ("torch.unique", "torch.bincount")
+_BUILTINS = {"len", "int", "float", "bool"}
+_NUMBERS = {
+    "item", "tolist", "numel", "size", "dim", "long", "int", "bool", "unique", "nonzero", "argmax", "argmin",
+    "detach", "data", "shape", "device", "dtype", "ndim",
+}  # fmt: skip
 
 
 def changed_buffer(facts: Facts, name: str) -> ast.Attribute | None:
     """Return a use of a buffer that changes it in place where gradients are recorded, or None."""
+    uses = _uses(facts, name)
+    return next((use for use in uses if _is_changed(facts, use) and not without_gradients(facts, use)), None)
+
+
+def is_only_counted(facts: Facts, name: str) -> bool:
+    """Return whether a module only changes a buffer, and reads it for what has no gradient."""
+    return all(
+        _is_changed(facts, use) or _moves_within(facts, use) or _is_counted(facts, use)
+        for use in _uses(facts, name)
+    )
+
+
+def _uses(facts: Facts, name: str) -> Iterator[ast.Attribute]:
     for node in facts.tree.nodes_with(name):
-        for target, _ in targets(facts, node):
-            use = target
-            while isinstance(use, ast.Subscript):
-                use = use.value
-            if isinstance(use, ast.Attribute) and use.attr == name and not _without_gradients(facts, use):
-                return use
-    return None
+        if isinstance(node, ast.Attribute) and node.attr == name:
+            yield node
 
 
-def _without_gradients(facts: Facts, use: ast.expr) -> bool:
-    """Return whether an expression is evaluated where no gradients are recorded."""
-    for _, parent in facts.tree.ancestors(use):
-        asked = [item.context_expr for item in parent.items] if isinstance(parent, ast.With) else []
-        asked += getattr(parent, "decorator_list", ())
-        if any(facts.resolve(getattr(each, "func", each)) in _NO_GRADIENTS for each in asked):
+def _is_changed(facts: Facts, use: ast.expr) -> bool:
+    """Return whether a statement only changes a tensor in place: an item of it is set, or the like."""
+    parents = facts.tree.parents
+    item = _item(facts, use)
+    parent = parents.get(item)
+    if isinstance(parent, ast.AugAssign) and parent.target is item:
+        return True
+    if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
+        return True
+    while isinstance(parent, ast.Attribute) and changes_numbers(parent.attr):
+        called = parents.get(parent)  # `x.mul_(a).add_(b)`
+        parent = parents.get(called) if isinstance(called, ast.Call) else None
+        if isinstance(parent, ast.Expr):
             return True
     return False
+
+
+def _item(facts: Facts, use: ast.expr) -> ast.expr:
+    """Return the item of a tensor that an expression takes, or the tensor."""
+    parent = facts.tree.parents.get(use)
+    while isinstance(parent, ast.Subscript) and parent.value is use:
+        use, parent = parent, facts.tree.parents.get(parent)
+    return use
+
+
+def _moves_within(facts: Facts, use: ast.Attribute) -> bool:
+    """Return whether a use is in what an item of the same buffer is set to."""
+    statement = facts.tree.statement(use)
+    return (
+        isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and any(
+            isinstance(node, ast.Attribute) and node.attr == use.attr and _is_changed(facts, node)
+            for node in ast.walk(statement.targets[0])
+        )
+    )
+
+
+def _is_counted(facts: Facts, use: ast.expr) -> bool:
+    """Return whether an expression becomes something that has no gradient."""
+    node: ast.AST | None = facts.tree.parents.get(use)
+    while isinstance(node, (ast.expr, ast.keyword)):
+        if isinstance(node, ast.Compare) or (isinstance(node, ast.Attribute) and node.attr in _NUMBERS):
+            return True
+        if facts.call(node, *_COUNTED) or _is_builtin(facts, node):
+            return True
+        node = facts.tree.parents.get(node)
+    return False
+
+
+def _is_builtin(facts: Facts, node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _BUILTINS
+        and facts.tree.scope(node).lookup(node.func.id) is None
+    )
+
+
+def without_gradients(facts: Facts, use: ast.expr) -> bool:
+    """Return whether an expression is evaluated where no gradients are recorded."""
+    node: ast.AST | None = use
+    while node is not None:
+        if isinstance(node, ast.With):
+            asked = [item.context_expr for item in node.items]
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            asked = node.decorator_list
+        else:
+            asked = []
+        if any(_stops_gradients(facts, each) for each in asked):
+            return True
+        node = facts.tree.parents.get(node)
+    return False
+
+
+def _stops_gradients(facts: Facts, node: ast.expr) -> bool:
+    return facts.resolve(node.func if isinstance(node, ast.Call) else node) in _NO_GRADIENTS
