@@ -7,7 +7,6 @@ for them. That is several times as fast as walking everything, and gives the sam
 from __future__ import annotations
 
 import ast
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import ClassVar, TypeVar, cast
 from weakref import proxy
 
 from devicefix.facts.scopes import COMPREHENSIONS, Bindings, Scope, dotted
-from devicefix.facts.words import Words
+from devicefix.facts.words import Words, as_read
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -93,7 +92,7 @@ class Tree:
 
     def __init__(self, module: ast.Module, text: str) -> None:
         self.module = module
-        self.text = _as_read(text)
+        self.text = as_read(text)
         self.words = Words(self.text)
         self.root = Scope(module, None)
         self.scopes: dict[ast.AST, Scope] = {module: self.root}
@@ -379,13 +378,6 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
     for each in todo:  # which grows
         yield each
         todo += children(each)
-
-
-def _as_read(text: str) -> str:
-    """Return a text with the line ends and identifiers that `ast` makes of it."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
 def _header(node: ast.AST) -> tuple[int, int]:

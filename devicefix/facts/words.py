@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -50,3 +51,10 @@ class Words:
             for name in dict.fromkeys(_NAME.findall(line)):
                 found.setdefault(name, []).append(number)
         return found
+
+
+def as_read(text: str) -> str:
+    """Return a text with the line ends and identifiers that `ast` makes of it."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)

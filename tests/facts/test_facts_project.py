@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from devicefix.facts.exports.texts import library_choices
 from devicefix.facts.project import Project, ProjectFile, candidates
 
 
@@ -120,37 +119,6 @@ def test_flags() -> None:
 def test_a_number_of_a_file_without_cuda_is_known() -> None:
     light = ProjectFile(b"WHERE = 0\n", "/p/config.py")
     assert Project([light]).kinds_of("/p/main.py", "config.WHERE", "") == ["INDEX"]
-
-
-def test_a_variable_that_chooses_a_library_is_known() -> None:
-    light = ProjectFile(
-        b"from typing import *\n\nBACKEND = 'flash_attn' \nOTHER = 'sdpa'\n", "/p/a/__init__.py"
-    )
-    heavy = ProjectFile(
-        b"import torch\n\nclass A:\n    KIND = 'xformers'\nKIND: str = 'xformers'  # cuda\n", "/p/k.py"
-    )
-    files = Project([light, heavy])
-    assert light.export(library_choices) == {("BACKEND", "flash_attn")}
-    assert files.is_chosen("/p/a/b.py", ".BACKEND", "flash_attn")
-    assert files.is_chosen("/p/a/b/c.py", "..BACKEND", "flash_attn")
-    assert files.is_chosen("/p/main.py", "a.BACKEND", "flash_attn")
-    assert files.is_chosen("/p/main.py", "k.KIND", "xformers")
-    assert not files.is_chosen("/p/main.py", "a.BACKEND", "xformers")
-    assert not files.is_chosen("/p/main.py", "a.OTHER", "sdpa")
-    assert not files.is_chosen("/p/main.py", "torch.BACKEND", "flash_attn")
-
-
-@pytest.mark.parametrize(
-    ("path", "late"), [("main", True), ("model", True), ("layer", True), ("alone", False)]
-)
-def test_late(path: str, late: bool) -> None:
-    files = project(
-        main="import model\nimport torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'",
-        model="import layer",
-        layer="import torch",
-        alone="import torch",
-    )
-    assert files.is_late(f"/p/{path}.py") is late
 
 
 def test_who_imports_a_late_file_is_late() -> None:

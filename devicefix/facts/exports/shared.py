@@ -179,3 +179,16 @@ def _is_device(facts: Facts, name: str) -> bool:
         and certain_device(facts, bindings[0].value)
         and facts.tree.parents.get(bindings[0].node) is facts.tree.module
     )
+
+
+@of_facts(b"= 0", b"> 0")
+def compared_parameters(facts: Facts) -> Parameters:
+    """Return the functions that compare a parameter with an int, each with the parameter."""
+    return Sources(facts, How.BOUND, 1).parameters(_compared(facts))
+
+
+def _compared(facts: Facts) -> Iterator[ast.expr]:
+    for node in facts.tree.nodes_with("== 0", "!= 0", "> 0"):
+        match node:
+            case ast.Compare(left=ast.Name() as left, comparators=[ast.Constant(value=int())]):
+                yield left

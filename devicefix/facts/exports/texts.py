@@ -9,12 +9,6 @@ from devicefix.facts import moved_numbers
 from devicefix.facts.exports.export import of_bytes
 
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
-_LIBRARIES = (b"flash", b"xformers", b"torchsparse", b"spconv", b"triton")
-# `BACKEND = "flash_attn"`, found from the library on
-_FOR_CUDA = re.compile(
-    rb"(?<=[\"'])(?:flash\w*|xformers|torchsparse|spconv|triton)(?=[\"'][ \t\r]*(?:[#\n]|\Z))"
-)
-_CHOICE = re.compile(rb"([A-Za-z_]\w*)[ \t]*(?::[ \t]*str[ \t]*)?=[ \t]*[\"']\Z")
 _ATTRIBUTE = re.compile(rb"\.(?:(?<=\b(self)\.))?([A-Za-z_]\w*)\b(?!\s*\()")
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
@@ -58,20 +52,6 @@ def named_configurations(data: bytes) -> frozenset[str]:
             name = given.get(b"name", b"*").removesuffix(b".yaml")
             found.add(join(given.get(b"path", b""), name + b".yaml"))
     return frozenset(normpath(name.decode(errors="replace")) for name in found)
-
-
-@of_bytes(*_LIBRARIES)
-def library_choices(data: bytes) -> frozenset[tuple[str, str]]:
-    """Return the variables that a module binds to the name of a library for CUDA, each with the name."""
-    lines = (
-        (data[data.rfind(b"\n", 0, found.start()) + 1 : found.start()], found)
-        for found in _FOR_CUDA.finditer(data)
-    )
-    return frozenset(
-        (bound[1].decode(), found[0].decode())
-        for line, found in lines
-        if (bound := _CHOICE.match(line)) is not None
-    )
 
 
 @of_bytes()

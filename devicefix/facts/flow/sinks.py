@@ -50,6 +50,22 @@ def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
     return isinstance(function, ast.Attribute) and _METHODS.get(function.attr) == place
 
 
+def argument_place(facts: Facts, node: ast.expr) -> tuple[str, int | str] | None:
+    """Return the function, not of torch, that gets a value as an argument, and its position or keyword."""
+    parent = facts.tree.parents.get(node)
+    call: ast.AST | None = parent
+    place: int | str | None = None
+    if isinstance(parent, ast.keyword):
+        call, place = facts.tree.parents.get(parent), parent.arg
+    if not isinstance(call, ast.Call) or (facts.resolve(call.func) or "").startswith("torch."):
+        return None
+    if place is None and node in call.args:
+        before = call.args[: call.args.index(node)]
+        place = None if any(isinstance(each, ast.Starred) for each in before) else len(before)
+    function = last_name(call.func)
+    return (function, place) if function and place is not None else None
+
+
 def turns_off(facts: Facts, function: ast.expr) -> bool:
     """Return whether a function, or both of a choice, take a device and disable themselves without CUDA."""
     value = facts.value(function) if isinstance(function, ast.Name) else None

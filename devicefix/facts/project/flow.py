@@ -176,16 +176,12 @@ class Flow(SharedNames, Values):
     def receives_number(self, path: str) -> bool:
         """Return whether the file at `path` passes on as a device what calls show to be a GPU's number."""
         file = self.file(path)
-        names = file.export(moving_functions) if file is not None else ()
-        called = {name for name in names if self._may_get_number(path, name)}
-        return (
-            file is not None
-            and bool(called)
-            and any(
-                Kind.INDEX.name in self.passed(path, name, *place)
-                for name, place in file.export(device_receivers)
-                if name in called
-            )
+        if file is None:
+            return False
+        called = {name for name in file.export(moving_functions) if self._may_get_number(path, name)}
+        receivers = file.export(device_receivers) if called else ()
+        return any(
+            Kind.INDEX.name in self.passed(path, name, *place) for name, place in receivers if name in called
         )
 
     def _may_get_number(self, path: str, function: str) -> bool:

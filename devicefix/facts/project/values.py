@@ -8,19 +8,19 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from devicefix.facts.exports.export import Export
-from devicefix.facts.exports.number_calls import compared_parameters
 from devicefix.facts.exports.options import options
 from devicefix.facts.exports.shared import (
     Parameters,
     backend_receivers,
     backends,
     compared_backends,
+    compared_parameters,
     device_places,
     device_receivers,
     flags,
     refusing,
 )
-from devicefix.facts.exports.texts import library_choices, named_configurations, numbered_names
+from devicefix.facts.exports.texts import named_configurations, numbered_names
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
@@ -132,13 +132,6 @@ class Values(Files):
         target = self.find(path, module) if module else None
         compared = target.export(compared_parameters) if target is not None else ()
         return any(called == function and place in parameter for called, parameter in compared)
-
-    @remembered
-    def is_chosen(self, path: str, name: str, library: str) -> bool:
-        """Return whether a variable that the file at `path` imports is bound to the name of a library."""
-        module, _, last = name.rpartition(".")
-        target = self.find(path, f"{module}." if not module.strip(".") else module)
-        return target is not None and (last, library) in target.export(library_choices)
 
     @remembered
     def is_backend(self, name: str) -> bool:

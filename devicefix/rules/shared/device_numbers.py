@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
 from devicefix.facts.effects import has_effects
-from devicefix.facts.exports.number_calls import argument_place
 from devicefix.facts.flow.kinds import NUMBERS
+from devicefix.facts.flow.sinks import argument_place
 from devicefix.facts.scopes import Scope
 from devicefix.rules.shared.functions import Functions
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
-from devicefix.facts.exports.number_calls import argument_place
+from devicefix.facts.flow.sinks import argument_place
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
