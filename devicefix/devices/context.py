@@ -13,9 +13,8 @@ from devicefix.devices.choose import Devices
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.effects import has_effects
-from devicefix.facts.flow.destinations import Destinations
+from devicefix.facts.flow.forwards import Forwards
 from devicefix.facts.flow.steps import Variable
-from devicefix.facts.flow.uses import Uses
 from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.values import literal_index
@@ -70,14 +69,9 @@ class Context:
         self._joined: set[ast.stmt] = set()  # what shares the guard of another statement
 
     @cached_property
-    def uses(self) -> Uses:
-        """The uses of values in the module."""
-        return Uses(self.facts)
-
-    @cached_property
-    def destinations(self) -> Destinations:
+    def forwards(self) -> Forwards:
         """Where the values of the module go."""
-        return Destinations(self.facts)
+        return Forwards(self.facts)
 
     @cached_property
     def compiled(self) -> TorchScript:

@@ -127,7 +127,7 @@ class AcceleratorFunction(Rule):
 
     def _fails(self, call: ast.Call) -> bool:
         """Return whether what a call returns is used in a way that None is not, and the program does not ask."""
-        uses = [use for use in self.context.uses.of(call).uses if not self.facts.is_guarded(use)]
+        uses = [use for use in self.context.forwards.of(call).uses if not self.facts.is_guarded(use)]
         parents = [(use, self.facts.tree.parents.get(use)) for use in uses]
         if any(isinstance(parent, _ASKING) for _, parent in parents):
             return False

@@ -539,7 +539,7 @@ class CudaAutocast(Rule):
 
     def _is_called_by_keywords(self, node: ast.Call) -> bool:
         """Return whether what `partial` makes is only called, and without arguments by position."""
-        calls = [self.facts.tree.parents.get(use) for use in self.context.uses.of(node).uses]
+        calls = [self.facts.tree.parents.get(use) for use in self.context.forwards.of(node).uses]
         return bool(calls) and all(isinstance(call, ast.Call) and not call.args for call in calls)
 
     def _device_type(self, site: ast.Call) -> tuple[str, frozenset[Need]]:

@@ -578,7 +578,7 @@ class CudaFunction(Rule):
 
     def _statistics(self, node: ast.Call) -> Iterator[Finding]:
         """Check the items of `torch.cuda.memory_stats()`, which has none without CUDA."""
-        for use in self.context.uses.of(node).uses:
+        for use in self.context.forwards.of(node).uses:
             item = self.facts.tree.parents.get(use)
             if isinstance(item, ast.Subscript) and item.value is use and not self.facts.is_guarded(item):
                 advice = "use `.get(key, 0)`"

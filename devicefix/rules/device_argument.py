@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.arguments import device_fix, gpu_number, name_fix
-from devicefix.facts.flow.destinations import Use
+from devicefix.facts.flow.forwards import Use
 from devicefix.facts.prefilter import brings_torch
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
@@ -484,7 +484,7 @@ class DeviceArgument(Rule):
     def _gets_number(self, value: ast.expr) -> bool:
         """Return whether the name of a device without a number gets one: `torch.device(name, 1)`."""
         name = text_of(value) or ""
-        return name.lower() == "cuda" and Use.NUMBERED in self.context.destinations.of(value)
+        return name.lower() == "cuda" and Use.NUMBERED in self.context.forwards.use_of(value)
 
     def _is_number(self, value: ast.expr) -> bool:
         return not is_fixed_where_bound(self.context, value) and gpu_number(self.context, value) is not None

@@ -399,7 +399,7 @@ class DeviceIds(Rule):
 
     def _are_options(self, node: ast.expr) -> bool:
         """Return whether a dictionary holds the arguments of a function that makes a process group."""
-        return any(map(self._is_unpacked, self.context.uses.of(node).uses))
+        return any(map(self._is_unpacked, self.context.forwards.of(node).uses))
 
     def _is_unpacked(self, node: ast.expr) -> bool:
         """Return whether a function that makes a process group gets `**node`."""

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from devicefix.devices.arguments import name_fix
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts.flow.destinations import Use
+from devicefix.facts.flow.forwards import Use
 from devicefix.facts.named_devices import collapses, composed, is_passed_on, names_device
 from devicefix.facts.replaced import is_replaced
 from devicefix.facts.texts import text_of
@@ -1212,7 +1212,7 @@ class DeviceValue(Rule):
             return
         if self._is_of_another_rule(value) or self._is_path(value) or is_replaced(self.facts, value):
             return
-        use = self.context.destinations.of(value)
+        use = self.context.forwards.use_of(value)
         if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
             yield self._report(value, "the program adds an index to it, and a CPU has no index")
         elif Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:

@@ -164,7 +164,7 @@ class DisabledScaler(Rule):
         if not isinstance(function, ast.Attribute) or function.attr != "state_dict":
             return
         if self._is_scaler(function.value):
-            for use in self.context.uses.of(node).uses:
+            for use in self.context.forwards.of(node).uses:
                 yield from self._item(use)
 
     def _item(self, state: ast.expr) -> Iterator[Finding]:

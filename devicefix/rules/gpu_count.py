@@ -793,7 +793,7 @@ class GpuCount(Rule):
 
     def _found(self, node: ast.expr, why: str = "", removed: Sequence[Edit] = ()) -> Finding:
         number = self._number(node)
-        if number is not None and not is_only_device(self.context.uses, number):
+        if number is not None and not is_only_device(self.context.forwards, number):
             why = _ONE_OF_SEVERAL
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
         fix = Fix((edit, *removed), why) if self.context.has_builtin(node, "max") else None

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.flow.destinations.stores import SHOWS
-from devicefix.facts.flow.uses import Uses
+from devicefix.facts.flow.forwards import Forwards
+from devicefix.facts.flow.forwards.library import SHOWS
 from devicefix.facts.scopes import dotted
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
@@ -127,7 +127,7 @@ class MemoryDivisor(Rule):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._uses = Uses(context.facts, zero=True)
+        self._uses = Forwards(context.facts, zero=True)
         self._reported: set[ast.AST] = set()
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:

@@ -491,7 +491,7 @@ class NcclBackend(Rule):
 
     def _reaches_group(self, node: ast.expr) -> bool:
         """Return whether a process group certainly gets the value of a node, or gloo is its alternative."""
-        found = self.context.uses.of(node)
+        found = self.context.forwards.of(node)
         project = self.context.project
         return (
             any(map(self._is_of_group, (node, *found.uses)))

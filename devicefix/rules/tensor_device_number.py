@@ -161,7 +161,7 @@ class TensorDeviceNumber(Rule):
             )
 
     def _check(self, node: ast.expr, without: str) -> Iterator[Finding]:
-        used = used_as_number(self.context.uses, node)
+        used = used_as_number(self.context.forwards, node)
         if used is not None:
             code = self.context.source.code(node)
             yield self.finding(

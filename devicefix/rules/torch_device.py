@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
-from devicefix.facts.flow.destinations import Use
+from devicefix.facts.flow.forwards import Use
 from devicefix.facts.values import cuda_literal, cuda_string, is_current_object, is_negative
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -434,7 +434,7 @@ class TorchDevice(Rule):
         have findings of their own.
         """
         harmless = Use.NOTHING if self.devices.accelerator else Use.OF_CUDA
-        return not self.context.destinations.of(node) & ~harmless
+        return not self.context.forwards.use_of(node) & ~harmless
 
     def _fix(self, node: ast.Call) -> Fix | None:
         shared = self.devices.shared(node, define=self._is_common) if self._is_argument(node) else None

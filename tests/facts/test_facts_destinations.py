@@ -9,7 +9,7 @@ import pytest
 from helpers import ProjectFolder, analyze, devicefix
 
 from devicefix.facts import Facts
-from devicefix.facts.flow.destinations import Destinations, Use
+from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.project import Project, ProjectFile
 from devicefix.model import Safety
 
@@ -18,7 +18,7 @@ def use_of(code: str) -> Use:
     """Return what becomes of the value "cuda" of a module."""
     facts = Facts.read(dedent(code).encode())
     (value,) = (node for node in facts.tree.nodes if isinstance(node, ast.Constant) and node.value == "cuda")
-    return Destinations(facts).of(value)
+    return Forwards(facts).use_of(value)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers import analyze
 
-from devicefix.facts.flow.destinations import Use
+from devicefix.facts.flow.forwards import Use
 from devicefix.facts.project import Project, ProjectFile
 
 START = "import os\n\n\ndef start():\n    gpu = int(os.environ['LOCAL_RANK'])\n    return {}\n"

@@ -1,7 +1,7 @@
 """Follow values: where one comes from, what it may be, where it goes, and in which order that happens.
 
 `reaching` finds the bindings that a name may have where it is read. `sources` goes on from there, backwards
-to literals, calls and parameters, and `kinds` says what an expression may be. `uses` and `destinations` go
-forwards, `sinks` is the table of what takes a device, `taken_numbers` judges the uses that need its number.
+to literals, calls and parameters, and `kinds` says what an expression may be. `forwards` follows it to its
+uses, `sinks` is the table of what takes a device, `taken_numbers` judges the uses that need its number.
 `order` is the order of the statements of a function. `facts/project/flow.py` goes on in other files.
 """

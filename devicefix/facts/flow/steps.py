@@ -1,7 +1,6 @@
 """Step forwards within a module: to the reads of what holds a value, into functions, and back to their calls.
 
-Every question about where a value goes takes these steps: `Uses` only those that certainly lead there,
-`Destinations` also those that may.
+Every question about where a value goes takes these steps; see `forwards`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from devicefix.facts.flow.kinds.bindings import PROPERTIES
 from devicefix.facts.flow.kinds.objects import fields_of, names_of_fields
 from devicefix.facts.flow.parameters import Function, positional
 from devicefix.facts.flow.sinks import Place, is_of_tensor
@@ -63,15 +63,6 @@ class Steps:
             return self.attribute(node)
         found = self.tree.scope(node).lookup(node.id)
         return self.name(found[0], node.id) if found is not None else Variable(node.id, (), ())
-
-    def bound(self, target: ast.expr, at: ast.AST) -> Variable | None:
-        """Return the variable that a target of an assignment binds, None where it is another one."""
-        if isinstance(target, ast.Name):
-            scope = self.tree.scope(at)
-            while scope.parent is not None and target.id not in scope.bindings:
-                scope = scope.parent  # a comprehension's walrus, a global
-            return self.name(scope, target.id)
-        return self.attribute(target) if isinstance(target, ast.Attribute) else None
 
     def name(self, scope: Scope, name: str) -> Variable:
         """Return the variable of a name in a scope."""
@@ -229,6 +220,23 @@ class Steps:
         """Yield the calls that certainly reach a function or method of this module."""
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from (call for call in self.calls(function.name) if self.function(call.func) is function)
+
+    def results(self, method: ast.AST) -> Iterator[ast.expr]:
+        """Yield the reads of a property of this module, or the calls of a method of any object."""
+        owner = self.tree.parents.get(method)
+        if not isinstance(method, ast.FunctionDef) or not isinstance(owner, ast.ClassDef):
+            return
+        if is_property(method):
+            yield from self.attribute_reads(method.name, owner)
+            return
+        for call in self.calls(method.name):
+            if isinstance(call.func, ast.Attribute) and self.facts.resolve(call.func) is None:
+                yield call
+
+
+def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is read like an attribute."""
+    return any(last_name(decorator) in PROPERTIES for decorator in function.decorator_list)
 
 
 def text_of_literal(node: ast.expr | None) -> str:

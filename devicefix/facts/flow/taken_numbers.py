@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from devicefix.facts.flow.forwards import Followed, Forwards
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.reaching import blocks_around, position
 from devicefix.facts.flow.sinks import takes_device
-from devicefix.facts.flow.uses import Uses
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope, dotted
 from devicefix.facts.texts import text_of
@@ -26,7 +26,7 @@ _GUARDED = ("torch.cuda.set_device", "torch.cuda.synchronize", "torch.cuda.devic
 _OF_DEVICES = ("torch.cuda.", "torch.device", "torch.distributed.", "torch.nn.")
 
 
-def number_taken(uses: Uses, value: ast.expr) -> ast.expr | None:
+def number_taken(values: Forwards, value: ast.expr) -> ast.expr | None:
     """Return a use of a device, or of its name, that takes its number, which the CPU does not have.
 
     Such are `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`, `device.index + 1`, and a
@@ -35,15 +35,15 @@ def number_taken(uses: Uses, value: ast.expr) -> ast.expr | None:
     that is used so.
 
     Args:
-        uses: the uses of values in the module.
+        values: where the values of the module go.
         value: the expression whose value is the device or its name.
 
     Returns:
         The first such use in the order of the source, None if there is none in the module.
     """
-    facts, followed = uses.facts, uses.of(value).uses
-    found = [use for use in followed if _takes_number(facts, use) or _index_is_lost(uses, use)]
-    if not found and _has_number(facts, value) and any(_is_lost(uses, use) for use in followed):
+    facts, followed = values.facts, values.of(value)
+    found = [use for use in followed.uses if _takes_number(facts, use) or _index_is_lost(values, use)]
+    if not found and _has_number(facts, value) and any(_lost(facts, followed)):
         found = facts.once(_takers, facts.tree.scopes[facts.tree.module])
     return min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
 
@@ -57,28 +57,27 @@ def _has_number(facts: Facts, device: ast.expr) -> bool:
     return cuda_string(device) and (text_of(device) or "").lower() != "cuda"
 
 
-def _index_is_lost(uses: Uses, device: ast.expr) -> bool:
+def _index_is_lost(values: Forwards, device: ast.expr) -> bool:
     """Return whether `device.index` goes on to code that may need a number, and not None."""
-    index = uses.tree.parents.get(device)
+    index = values.tree.parents.get(device)
     if not isinstance(index, ast.Attribute) or index.attr != "index":
         return False
-    if uses.facts.is_guarded(index) or _is_asked_about(uses.facts, device):
+    if values.facts.is_guarded(index) or _is_asked_about(values.facts, device):
         return False
-    return any(
-        _is_number(uses.facts, use) or _is_ordered(uses.facts, use) or _is_lost(uses, use)
-        for use in uses.of(index).uses
-        if not uses.facts.is_guarded(use)
-    )
+    facts, followed = values.facts, values.of(index)
+    used = (use for use in followed.uses if not facts.is_guarded(use))
+    lost = (use for use in _lost(facts, followed) if not facts.is_guarded(use))
+    return any(_is_number(facts, use) or _is_ordered(facts, use) for use in used) or any(lost)
 
 
-def is_only_device(uses: Uses, number: ast.expr) -> bool:
+def is_only_device(values: Forwards, number: ast.expr) -> bool:
     """Return whether the number of a GPU is only used as a device or asked about, and not as a number.
 
     Args:
-        uses: the uses of values in the module.
+        values: where the values of the module go.
         number: the expression whose value is the number.
     """
-    return not any(_is_lost(uses, use) and not _is_text(uses.facts, use) for use in uses.of(number).uses)
+    return all(_is_text(values.facts, use) for use in _lost(values.facts, values.of(number)))
 
 
 def _is_text(facts: Facts, number: ast.expr) -> bool:
@@ -87,11 +86,11 @@ def _is_text(facts: Facts, number: ast.expr) -> bool:
     return isinstance(call, ast.Call) and call.args == [number] and dotted(call.func) == "str"
 
 
-def used_as_number(uses: Uses, number: ast.expr) -> ast.expr | None:
+def used_as_number(values: Forwards, number: ast.expr) -> ast.expr | None:
     """Return a use of the number of a GPU that counts with it, or takes an item by it, if any."""
-    found = uses.of(number).uses
+    found = values.of(number).uses
     return next(
-        (use for use in found if _is_number(uses.facts, use) and not uses.facts.is_guarded(use)), None
+        (use for use in found if _is_number(values.facts, use) and not values.facts.is_guarded(use)), None
     )
 
 
@@ -175,20 +174,21 @@ def _is_left(facts: Facts, node: ast.expr, device: ast.expr) -> bool:
     )
 
 
-def _is_lost(uses: Uses, use: ast.expr) -> bool:
-    """Return whether a value goes on from a use in a way that is not followed."""
-    parent = uses.tree.parents.get(use)
+def _lost(facts: Facts, followed: Followed) -> Iterator[ast.expr]:
+    """Yield the uses from which a value goes on in a way that is not followed."""
+    yield from (use for use in followed.uses if use not in followed.passed and _is_lost(facts, use))
+
+
+def _is_lost(facts: Facts, use: ast.expr) -> bool:
+    parent = facts.tree.parents.get(use)
     match parent:
-        case ast.List(elts=[_]) if isinstance(uses.tree.parents.get(parent), ast.keyword):
-            return _is_lost(uses, parent)
+        case ast.List(elts=[_]) if isinstance(facts.tree.parents.get(parent), ast.keyword):
+            return _is_lost(facts, parent)
         case ast.Call(args=arguments) if use in arguments:
-            return not uses.is_followed(use) and not _is_known(uses.facts, parent, arguments.index(use))
+            return not _is_known(facts, parent, arguments.index(use))
         case ast.keyword(arg=str(name)):
-            call = uses.tree.parents.get(parent)
-            known = isinstance(call, ast.Call) and _is_known(uses.facts, call, name)
-            return not known and not uses.is_followed(use)
-        case ast.Return():
-            return not uses.is_followed(use)
+            call = facts.tree.parents.get(parent)
+            return not (isinstance(call, ast.Call) and _is_known(facts, call, name))
         case ast.Compare() | ast.If() | ast.IfExp() | ast.While() | ast.Assert() | ast.UnaryOp():
             return False
         case ast.Attribute() | ast.FormattedValue() | ast.BoolOp() | ast.Expr():

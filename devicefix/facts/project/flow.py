@@ -18,13 +18,12 @@ from itertools import islice
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import device_receivers, passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
-from devicefix.facts.flow.destinations import Destinations, Use
+from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.taken_numbers import number_taken
-from devicefix.facts.flow.uses import Uses
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
@@ -225,7 +224,7 @@ class Flow(SharedNames, Values):
         node, facts = self._function(found)
         if node is None or facts is None:
             return 0
-        return Destinations(facts).of_parameter(node, place).value
+        return Forwards(facts).use_of_parameter(node, place).value
 
     @remembered
     def use_of_result(self, path: str, function: str) -> int:
@@ -240,7 +239,7 @@ class Flow(SharedNames, Values):
             return Use.UNKNOWN.value
         use = Use.NOTHING
         for facts, call in self._calls(files, function, here):
-            use |= Destinations(facts).of(call)
+            use |= Forwards(facts).use_of(call)
             if Use.DEVICE in use:
                 break
         return use.value
@@ -256,9 +255,9 @@ class Flow(SharedNames, Values):
             return False
         parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         chosen = parameters[place : place + 1] if isinstance(place, int) else parameters
-        uses = Uses(facts)
+        values = Forwards(facts)
         return any(
-            number_taken(uses, read) is not None
+            number_taken(values, read) is not None
             for each in chosen
             if isinstance(place, int) or each.arg == place
             for read in facts.reads_in(facts.tree.scopes[node], each.arg)

@@ -36,7 +36,7 @@ def _is_current_gpu(context: Context, use: ast.expr) -> bool:
     """Return whether a variable is only bound to `torch.cuda.current_device()`, which becomes the CPU."""
     if not isinstance(use, (ast.Name, ast.Attribute)) or not context.facts.bindings(use):
         return False
-    values = [binding.value for binding in context.uses.variable(use).bindings]
+    values = [binding.value for binding in context.forwards.variable(use).bindings]
     functions = Functions(context)
     return bool(values) and all(
         isinstance(value, ast.Call)
@@ -71,7 +71,11 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     if value is None or found[0].is_class:
         return None
     taken = context.facts.once(_is_only_a_device, found[1], name.id)
-    if not taken or context.facts.is_guarded(value) or context.is_read_elsewhere(context.uses.variable(name)):
+    if (
+        not taken
+        or context.facts.is_guarded(value)
+        or context.is_read_elsewhere(context.forwards.variable(name))
+    ):
         return None
     return value
 

@@ -161,7 +161,7 @@ class Functions:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
         if self.becomes_cpu(node):
             return self.context.when_cuda(node, '"cpu"')
-        found = self.context.uses.of(node)
+        found = self.context.forwards.of(node)
         if any(map(self._is_device, found.uses)):
             return None  # the fixes of the moves are enough
         counted = any(map(self._is_number, found.uses)) or any(map(self._is_compared, found.uses))
@@ -169,7 +169,7 @@ class Functions:
 
     def becomes_cpu(self, node: ast.Call) -> bool:
         """Return whether the fix of `torch.cuda.current_device()` is the CPU, since it is only used as a device."""
-        uses = self.context.uses.of(node).uses
+        uses = self.context.forwards.of(node).uses
         return not any(map(self._is_number, uses)) and any(
             self._is_device(use) or _is_move(self.facts.tree.parents.get(use)) for use in uses
         )
@@ -209,7 +209,7 @@ class Functions:
 
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""
-        found = self.context.uses.of(node)
+        found = self.context.forwards.of(node)
         restores = all(self._is_restored(use) for use in found.uses)
         return bool(found.uses) and restores and not found.parameters
 
@@ -221,11 +221,11 @@ class Functions:
 
     def _is_borne(self, node: ast.Call) -> bool:
         """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
-        uses = [node, *self.context.uses.of(node).uses]
+        uses = [node, *self.context.forwards.of(node).uses]
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
             names = [target for target in parent.targets[0].elts if isinstance(target, ast.Name)]
-            uses += [read for name in names for read in self.context.uses.variable(name).reads]
+            uses += [read for name in names for read in self.context.forwards.variable(name).reads]
         return not any(map(self._fails, uses))
 
     def _fails(self, node: ast.expr) -> bool:

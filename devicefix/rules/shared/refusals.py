@@ -384,8 +384,8 @@ def passed_to(context: Context, device: ast.expr) -> Iterator[tuple[str, int | s
 
 def _uses(context: Context, device: ast.expr) -> Iterator[ast.expr]:
     """Yield the uses of a device, and those of `torch.device(name)` of its name."""
-    for use in context.uses.of(device).uses:
+    for use in context.forwards.of(device).uses:
         yield use
         call = context.facts.tree.parents.get(use)
         if isinstance(call, ast.Call) and use in call.args and context.facts.call(call, "torch.device"):
-            yield from context.uses.of(call).uses
+            yield from context.forwards.of(call).uses

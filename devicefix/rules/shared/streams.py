@@ -10,7 +10,7 @@ from weakref import proxy
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
-from devicefix.facts.flow.uses import Followed
+from devicefix.facts.flow.forwards import Followed
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.event_statements import EventStatements
@@ -47,7 +47,7 @@ class Streams:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.facts = context.facts
-        self.uses = context.uses
+        self.uses = context.forwards
         self._guarded: set[ast.AST] = set()  # what a fix puts under a guard
         this: Streams = proxy(self)  # we hold them: a circle would keep the tree until it is collected
         self._statements = EventStatements(

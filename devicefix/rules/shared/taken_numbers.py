@@ -21,7 +21,7 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     """
     if finding.fix is None:
         return finding
-    taken = number_taken(context.uses, device)
+    taken = number_taken(context.forwards, device)
     if taken is not None:
         why = f"line {taken.lineno} needs the device index"
     elif (check := refusing(context, device)) is not None:
@@ -30,7 +30,7 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         why = f"`{function}` does not allow the CPU"
     elif (taker := _taking_function(context, device)) is not None:
         why = f"`{taker}` needs the device index"
-    elif any(_is_number_taken(context, variable) for variable in context.uses.of(device).variables):
+    elif any(_is_number_taken(context, variable) for variable in context.forwards.of(device).variables):
         why = "another file needs the device index"
     else:
         return finding

@@ -6,7 +6,7 @@ import ast
 import re
 
 from devicefix.facts import Facts
-from devicefix.facts.flow.uses import Followed, Uses
+from devicefix.facts.flow.forwards import Followed, Forwards
 from devicefix.facts.values import last_name
 
 PROCESSES = re.compile(
@@ -24,7 +24,7 @@ class CountUses:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._uses = Uses(facts, zero=True)
+        self._uses = Forwards(facts, zero=True)
 
     def of(self, node: ast.expr) -> Followed:
         """Return where a value goes."""

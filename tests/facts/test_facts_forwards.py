@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from devicefix.facts import Facts
-from devicefix.facts.flow.uses import Followed, Uses
+from devicefix.facts.flow.forwards import Followed, Forwards
 
 # Each program binds `value()`; the lines on which it is used.
 PROGRAMS = {
@@ -78,4 +78,4 @@ def _followed(code: str, zero: bool = False) -> Followed:
     facts = Facts.read(dedent(code).encode())
     calls = (node for node in facts.tree.nodes if isinstance(node, ast.Call))
     made = next(node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "value")
-    return Uses(facts, zero).of(made)
+    return Forwards(facts, zero).of(made)

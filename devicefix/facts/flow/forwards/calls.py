@@ -4,40 +4,31 @@ from __future__ import annotations
 
 import ast
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from devicefix.facts.flow.destinations.stores import SHOWS, Stores, Use
-from devicefix.facts.flow.kinds.bindings import PROPERTIES
+from devicefix.facts.flow.forwards.library import (
+    ADDS,
+    KEEPS,
+    SEQUENCES,
+    SHOWS,
+    in_result,
+    parameters_of_decorated,
+    stored_as,
+)
+from devicefix.facts.flow.forwards.trail import Trail, Use
 from devicefix.facts.flow.kinds.objects import fields_of
 from devicefix.facts.flow.parameters import Function
 from devicefix.facts.flow.sinks import Place, load_location, maps_to_cuda, takes_device
-from devicefix.facts.flow.steps import Layers, text_of_literal
+from devicefix.facts.flow.steps import Layers, Variable, is_property, text_of_literal
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
 
-_SAME = {
-    "list", "tuple", "set", "iter", "reversed", "sorted", "cycle", "str", "copy", "deepcopy", "deque",
-    "cast", "field", "Field", "ib", "attrib", "Option", "Argument",
-}  # fmt: skip
-_DEFAULTS = {"get", "pop", "setdefault", "getenv", "next"}
-_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig", "HParams"}
 
-
-class Arguments(Stores, ABC):
+class Calls(Trail, ABC):
     """The trail of a value into functions, and back out of them."""
 
-    def _keyword(self, call: ast.Call, name: str | None, layers: Layers) -> None:
-        if name is None:  # **options
-            if layers and layers[0]:
-                of_torch = (self.facts.resolve(call.func) or "").startswith("torch.")
-                if of_torch or last_name(call.func) in ("to", "to_empty"):
-                    self.use |= Use.UNPACKED
-                self._argument(call, call.func, layers[0], layers[1:])
-            else:
-                self.use |= Use.UNKNOWN
-        else:
-            self._argument(call, call.func, name, layers)
+    # -- into functions -------------------------------------------------------------------------------
 
     def _argument(self, call: ast.Call, function: ast.expr, place: Place | None, layers: Layers) -> None:
         """Follow an argument of a call.
@@ -48,15 +39,17 @@ class Arguments(Stores, ABC):
             place: the position or keyword of the argument, None if that is not known.
             layers: the containers around the value.
         """
+        if self.certain and not (layers and last_name(function) in SEQUENCES):
+            self._certain_argument(call, place, layers)
+            return
         if function is call.func:
             function, place = _applied(call, place)
-        name = last_name(function)
         if place is None:
-            self.use |= Use.UNKNOWN
-        elif self._passed_on(call, name, place, layers):
+            self._end()
+        elif self._kept(call, last_name(function), place, layers):
             return
         elif use := self._harmless(call, function, layers):
-            self.use |= use
+            self._end(use)
         elif functions := list(self.steps.functions(function)):
             for each in functions:
                 self._parameter(each, place, layers)
@@ -64,6 +57,53 @@ class Arguments(Stores, ABC):
                 self._foreign(call, function, place, layers)
         else:
             self._foreign(call, function, place, layers)
+
+    def _certain_argument(self, call: ast.Call, place: Place | None, layers: Layers) -> None:
+        """Follow an argument of the function that a call certainly reaches, or of an object that keeps it."""
+        self._end()
+        if layers or place is None or self._value is None:
+            return
+        function = self.steps.function(call.func)
+        starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+        parameter = None if function is None or starred else self.steps.parameter(function, place)
+        held = [self.steps.name(*parameter[:2])] if parameter is not None and not parameter[2] else []
+        if place == "default" and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            held += [self._option(name) for name in option_names(call)]
+        for variable in held:
+            self._hold(variable, self.found.parameters)
+        self.found.passed.update([self._value] if held else [])
+        for read in () if self.zero else self._reads_of_field(call, place):
+            self._reach(read, ())
+
+    def _option(self, name: str) -> Variable:
+        return Variable(name, list(self.steps.attribute_reads(name)), (), attribute=True)
+
+    def _reads_of_field(self, call: ast.Call, place: Place) -> Iterator[ast.expr]:
+        """Yield the reads of the attribute, of any object, that an argument of a call becomes."""
+        fields = self.steps.fields(call.func)
+        if isinstance(place, int):
+            yield from self.steps.attribute_reads(fields[place]) if place < len(fields) else ()
+        elif place in fields or last_name(call.func) in KEEPS:
+            yield from self.steps.attribute_reads(place)
+
+    def _kept(self, call: ast.Call, name: str, place: Place, layers: Layers) -> bool:
+        """Follow the argument of a function that returns or stores it; return whether it is one."""
+        around = in_result(name, place, layers)
+        if around is not None:
+            self._reach(call, around)
+        stored = list(stored_as(call, name, place, layers))
+        for key, inside in stored:
+            self._key(key, inside)
+        parameters = list(parameters_of_decorated(call, name, place, layers))
+        for parameter in parameters:
+            self._decorated(call, parameter, layers[1:])
+        if name in ("map", "filter") and isinstance(place, int) and place and layers:
+            self._argument(call, call.args[0], place - 1, layers[1:])
+        elif name in ADDS and isinstance(call.func, ast.Attribute):
+            self._store(call.func.value, ("", *layers))
+        else:
+            return around is not None or bool(stored or parameters)
+        return True
 
     def _delegates(self, call: ast.Call, functions: Sequence[Function | ast.ClassDef]) -> bool:
         """Return whether a method calls the method of that name of another object, of whatever class."""
@@ -73,15 +113,14 @@ class Arguments(Stores, ABC):
 
     def _foreign(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> None:
         """Follow the argument of a function of which only the name is known."""
-        name = last_name(function)
         if not layers and (takes_device(self.facts, function, place) or self._receives(function, place)):
-            self.use |= Use.DEVICE
+            self._end(Use.DEVICE)
             if len(call.args) + len(call.keywords) > 1 and self.facts.call(call, "torch.device"):
-                self.use |= Use.NUMBERED
-        else:
-            if layers and layers[0] and not layers[0].isdigit():
-                self._key(layers[0], layers[1:])
-            self.use |= Use.SHOWN if name in SHOWS else Use.UNKNOWN
+                self._end(Use.NUMBERED)
+            return
+        if layers and layers[0] and not layers[0].isdigit():
+            self._key(layers[0], layers[1:])
+        self._end(Use.SHOWN if last_name(function) in SHOWS else Use.UNKNOWN)
 
     def _receives(self, function: ast.expr, place: Place) -> bool:
         """Return whether a function of another file takes an argument for a device."""
@@ -103,57 +142,13 @@ class Arguments(Stores, ABC):
             function = function.body  # as fixes choose a type
         return Use.OF_CUDA if (self.facts.resolve(function) or "").startswith("torch.cuda.") else Use.NOTHING
 
-    def _passed_on(self, call: ast.Call, name: str, place: Place, layers: Layers) -> bool:  # noqa: C901, PLR0912 (one case a function)
-        """Follow the argument of a function that returns or stores it; return whether it is one."""
-        if name in _SAME and place in (0, "default", "default_factory", "factory"):
-            self._reach(call, layers)
-        elif (name in _DEFAULTS and place == 1) or (name == "getattr" and place == 2):
-            self._reach(call, layers)
-            if name == "setdefault":
-                self._key(text_of_literal(call.args[0]), layers)
-        elif name in ("next", "choice", "max", "min") and place == 0 and layers:
-            self._reach(call, layers[1:])
-        elif name == "zip" and isinstance(place, int) and layers:
-            self._reach(call, ("", str(place), *layers[1:]))
-        elif name == "enumerate" and place == 0 and layers:
-            self._reach(call, ("", "1", *layers[1:]))
-        elif name in ("map", "filter") and isinstance(place, int) and place and layers:
-            self._argument(call, call.args[0], place - 1, layers[1:])
-        elif name in _OBJECTS and isinstance(place, str):
-            self._reach(call, (place, *layers))
-        elif name in _OBJECTS and place == 0 and layers:
-            self._reach(call, layers)
-        elif name in ("append", "add", "insert", "appendleft") and isinstance(call.func, ast.Attribute):
-            self._store(call.func.value, ("", *layers))
-        elif name == "setattr" and place == 2:
-            self._attribute(text_of_literal(call.args[1]), layers)
-        elif name == "format" or (name == "join" and layers):
-            self._reach(call, ())
-        elif name == "update" and isinstance(place, str):
-            self._key(place, layers)
-        elif name in ("replace", "_replace", "evolve") and isinstance(place, str):
-            self._attribute(place, layers)
-        elif name == "update" and place == 0 and layers and layers[0]:
-            self._key(layers[0], layers[1:])
-        elif name in ("add_argument", "DEFINE_string") and place in ("default", 1):
-            for option in option_names(call):
-                self._key(option, layers)
-        elif name == "option" and place == "default":
-            for option in option_names(call):
-                self._decorated(call, option, layers)
-        elif name == "parametrize" and place == 1 and layers:
-            self._decorated(call, text_of_literal(call.args[0]), layers[1:])
-        else:
-            return False
-        return True
-
     def _decorated(self, decorator: ast.Call, parameter: str, layers: Layers) -> None:
         """Follow a value that a decorator passes to a parameter of its function."""
         function = self.tree.parents.get(decorator)
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._parameter(function, parameter, layers)
         else:
-            self.use |= Use.UNKNOWN
+            self._end()
 
     def _parameter(self, function: Function | ast.ClassDef, place: Place, layers: Layers) -> None:
         """Follow a value into the parameter of a function, or of the constructor of a class."""
@@ -163,7 +158,7 @@ class Arguments(Stores, ABC):
             scope, name, around = found
             self._name(scope, name, (*around, *layers))
         else:
-            self.use |= Use.UNKNOWN
+            self._end()
 
     def _constructor(self, node: ast.ClassDef, place: Place, layers: Layers) -> None:
         for statement in node.body:
@@ -176,22 +171,40 @@ class Arguments(Stores, ABC):
         elif place < len(fields):
             self._attribute(fields[place], layers)
         else:
-            self.use |= Use.UNKNOWN
+            self._end()
+
+    # -- back to the calls ----------------------------------------------------------------------------
 
     def _returned(self, function: ast.AST, layers: Layers) -> None:
         """Follow a value that a function returns to its calls."""
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self.use |= Use.UNKNOWN
-            return
-        name = function.name
+        if self.certain:
+            self._certainly_returned(function, layers)
+        elif isinstance(function, ast.Lambda):
+            self._result_of(function, layers)
+        elif not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._end()
+        elif is_property(function):
+            self._attribute(function.name, layers)
+        else:
+            self._end(Use(self.others.use_of_result(function.name)) & Use.DEVICE)
+            self._called(function.name, layers)
+            for read in self.tree.reads(function.name):
+                self._made_by_factory(self.tree.parents.get(read), layers)
+
+    def _certainly_returned(self, function: ast.AST, layers: Layers) -> None:
+        self._end()
+        calls = [] if self.zero and layers else list(self.steps.calls_of(function))
+        if calls and self._value is not None and not layers:
+            self.found.passed.add(self._value)
+        for call in calls:
+            self._reach(call, layers)
+        for result in () if self.zero or layers else self.steps.results(function):
+            self._reach(result, ())
+
+    def _called(self, name: str, layers: Layers) -> None:
+        """Follow the value of a function to the calls of its name."""
         self._leave(name)
-        self.use |= Use(self.others.use_of_result(name)) & Use.DEVICE
-        if any(last_name(decorator) in PROPERTIES for decorator in function.decorator_list):
-            self._attribute(name, layers)
-            return
         self._reach_place(("call", name), self.steps.calls(name), layers)
-        for read in self.tree.reads(name):
-            self._made_by_factory(self.tree.parents.get(read), layers)
 
     def _made_by_factory(self, keyword: ast.AST | None, layers: Layers) -> bool:
         """Follow a value that a factory returns to the field that gets it; return whether there is one."""
@@ -212,11 +225,9 @@ class Arguments(Stores, ABC):
         elif isinstance(parent, ast.Call) and last_name(parent.func) == "map":
             self._reach(parent, ("", *layers))
         elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-            name = parent.targets[0].id
-            self._leave(name)
-            self._reach_place(("call", name), self.steps.calls(name), layers)
+            self._called(parent.targets[0].id, layers)
         else:
-            self.use |= Use.UNKNOWN
+            self._end()
 
 
 def _applied(call: ast.Call, place: Place | None) -> tuple[ast.expr, Place | None]:

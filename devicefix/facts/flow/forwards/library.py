@@ -1,0 +1,72 @@
+"""What the functions of libraries do with their arguments, by their names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.flow.sinks import Place
+from devicefix.facts.flow.steps import Layers, text_of_literal
+from devicefix.facts.names import option_names
+
+SHOWS = {
+    "print", "debug", "info", "warning", "error", "critical", "exception", "log", "write", "echo", "len",
+    "bool", "repr", "type", "isinstance", "hasattr", "startswith", "endswith",
+}  # fmt: skip
+# They return the elements of their argument, in its order.
+SEQUENCES = {"list", "tuple", "iter", "reversed", "sorted", "enumerate", "zip"}
+ADDS = {"append", "add", "insert", "appendleft"}
+KEEPS = ("SimpleNamespace", "Namespace", "replace", "_replace")  # what keeps its arguments as attributes
+_SAME = {
+    "list", "tuple", "set", "iter", "reversed", "sorted", "cycle", "str", "copy", "deepcopy", "deque",
+    "cast", "field", "Field", "ib", "attrib", "Option", "Argument",
+}  # fmt: skip
+_DEFAULTS = {"get", "pop", "setdefault", "getenv", "next"}
+_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig", "HParams"}
+
+
+def in_result(name: str, place: Place, layers: Layers) -> Layers | None:  # noqa: PLR0911 (one case a function)
+    """Return the containers around an argument in what a function returns, None if it is not in there.
+
+    Args:
+        name: the name of the function.
+        place: the position or the keyword of the argument.
+        layers: the containers around the value in the argument.
+    """
+    if name in _SAME and place in (0, "default", "default_factory", "factory"):
+        return layers
+    if (name in _DEFAULTS and place == 1) or (name == "getattr" and place == 2):
+        return layers
+    if name in _OBJECTS and isinstance(place, str):
+        return (place, *layers)
+    if name == "format" or (name == "join" and layers):
+        return ()
+    if not layers:
+        return None
+    if name in ("next", "choice", "max", "min") and place == 0:
+        return layers[1:]
+    if name == "zip" and isinstance(place, int):
+        return ("", str(place), *layers[1:])
+    if name == "enumerate" and place == 0:
+        return ("", "1", *layers[1:])
+    return layers if name in _OBJECTS and place == 0 else None
+
+
+def stored_as(call: ast.Call, name: str, place: Place, layers: Layers) -> Iterator[tuple[str, Layers]]:
+    """Yield the keys, attributes and options that hold an argument, each with the containers there."""
+    if name in ("setdefault", "setattr") and place == len(call.args) - 1:
+        yield text_of_literal(call.args[-2]), layers
+    elif name in ("update", "replace", "_replace", "evolve") and isinstance(place, str):
+        yield place, layers
+    elif name == "update" and place == 0 and layers and layers[0]:
+        yield layers[0], layers[1:]
+    elif name in ("add_argument", "DEFINE_string") and place in ("default", 1):
+        yield from ((option, layers) for option in option_names(call))
+
+
+def parameters_of_decorated(call: ast.Call, name: str, place: Place, layers: Layers) -> Iterator[str]:
+    """Yield the parameters that get an argument of a decorator."""
+    if name == "option" and place == "default":
+        yield from option_names(call)
+    elif name == "parametrize" and place == 1 and layers:
+        yield text_of_literal(call.args[0])

@@ -1,0 +1,233 @@
+"""Follow a value through the expressions around it."""
+
+from __future__ import annotations
+
+import ast
+
+from devicefix.facts.flow.binding import bound_by
+from devicefix.facts.flow.forwards.calls import Calls
+from devicefix.facts.flow.forwards.library import SHOWS
+from devicefix.facts.flow.forwards.trail import Followed, Use
+from devicefix.facts.flow.parameters import Function
+from devicefix.facts.flow.sinks import Place
+from devicefix.facts.flow.steps import Layers, Steps, text_of_literal
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import captures
+
+# The parents of an expression through which its value certainly goes on, or ends for certain.
+_CERTAIN = (
+    ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.BoolOp, ast.Await, ast.List, ast.Tuple, ast.For,
+    ast.AsyncFor, ast.comprehension, ast.keyword, ast.Call, ast.Return, ast.arguments, ast.Match, ast.Expr,
+)  # fmt: skip
+_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+
+
+class Walk(Calls):
+    """The way of one value through a module."""
+
+    def to_parameter(self, function: Function, place: Place) -> Use:
+        """Follow what a function gets for a parameter."""
+        self._parameter(function, place, ())
+        return self._finish().use
+
+    def _step(self, node: ast.expr, layers: Layers) -> None:  # noqa: C901, PLR0912 (one case a kind of node)
+        parent = self.tree.parents.get(node)
+        match parent:
+            case _ if self.certain and not isinstance(parent, _CERTAIN):
+                self._end()
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    self._store(target, layers)
+            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+                self._store(target, layers)
+            case ast.NamedExpr(target=target):
+                self._store(target, layers)
+                self._reach(parent, layers)
+            case ast.IfExp(test=test) if node is not test:
+                self._reach(parent, layers)
+            case ast.BoolOp() if self.certain:
+                self._choice(node, parent, layers)
+            case ast.BoolOp() | ast.BinOp() | ast.FormattedValue() | ast.JoinedStr() | ast.Await():
+                self._reach(parent, layers)
+            case ast.List() | ast.Tuple():
+                starred = self.facts.once(_has_star, parent.elts)
+                self._reach(parent, ("" if starred else str(self.tree.place(node)), *layers))
+            case ast.Set() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                self._reach(parent, ("", *layers))
+            case ast.Dict(keys=keys, values=values) if values[place := self.tree.place(node)] is node:
+                self._reach(parent, (text_of_literal(keys[place]), *layers))
+            case ast.Starred():
+                self._starred(parent, layers)
+            case ast.For() | ast.AsyncFor() | ast.comprehension() if node is parent.iter and (
+                layers or not self.certain
+            ):
+                self._store(parent.target, layers[1:])
+            case ast.Subscript(value=value):
+                self._subscript(parent, layers, value is node)
+            case ast.Attribute(attr=name):
+                self._attribute_of(parent, name, layers)
+            case ast.keyword(arg=name):
+                self._keyword(self.tree.parents[parent], name, layers)
+            case ast.Call(args=arguments) if node in arguments:
+                self._argument(parent, parent.func, position_of(parent, node), layers)
+            case _:
+                self._outside(node, parent, layers)
+
+    def _choice(self, node: ast.expr, parent: ast.BoolOp, layers: Layers) -> None:
+        """Follow a value certainly out of `a or b`, which also tests it unless it is the last one."""
+        is_last = node is parent.values[-1]
+        if not is_last:
+            self._end()
+        if is_last or not (self.zero and isinstance(parent.op, ast.Or)):
+            self._reach(parent, layers)
+
+    def _outside(self, node: ast.expr, parent: ast.AST | None, layers: Layers) -> None:  # noqa: C901
+        """Follow a value on from the whole of an expression."""
+        match parent:
+            case ast.Return():
+                self._returned(self.tree.scope(parent).node, layers)
+            case ast.Yield():
+                self._returned(self.tree.scope(parent).node, ("", *layers))
+            case ast.Lambda():
+                self._returned(parent, layers)
+            case ast.arguments():
+                self._default(node, parent, layers)
+            case ast.Compare() if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+                self._end(Use.SHOWN)  # what another value is compared with
+            case ast.Compare():
+                self._compared(node)
+            case ast.If() | ast.While() | ast.IfExp() | ast.UnaryOp() | ast.Assert():
+                self._end(Use.SHOWN)  # any name of a device is true
+            case ast.Match():
+                self._matched(parent)
+            case ast.Expr() if self.certain:
+                return
+            case ast.Expr():
+                self._end(Use.SHOWN)
+            case _:
+                self._end()
+
+    def _default(self, node: ast.expr, arguments: ast.arguments, layers: Layers) -> None:
+        """Follow the default of a parameter."""
+        scope, name = self.steps.with_default(arguments, node)
+        if self.certain:
+            self._hold(self.steps.name(scope, name), self.found.parameters, layers)
+        else:
+            self._name(scope, name, layers)
+
+    def _matched(self, match: ast.Match) -> None:
+        """Follow what a `match` statement compares certainly to the names that its patterns bind."""
+        pairs = (pair for case in match.cases for pair in bound_by(self.facts, case))
+        names = [target for target, value in pairs if value is self._value] if self.certain else []
+        for name in names:
+            self._store(name, (), match)
+        if not names:
+            self._end(Use.UNKNOWN if captures(match) else Use.SHOWN)
+
+    def _keyword(self, call: ast.AST, name: str | None, layers: Layers) -> None:
+        """Follow an argument by its keyword, or the options in `f(**options)`."""
+        if name is None and layers:
+            name, layers = layers[0], layers[1:]
+        if isinstance(call, ast.Call) and name:
+            self._argument(call, call.func, name, layers)
+        else:
+            self._end()
+
+    def _subscript(self, node: ast.Subscript, layers: Layers, is_container: bool) -> None:
+        if not is_container or not layers:
+            self._end()
+        elif isinstance(node.slice, ast.Slice):
+            self._reach(node, ("", *layers[1:]))
+        elif isinstance(node.ctx, ast.Load) and _may_be(_key_of(node.slice), layers[0]):
+            self._reach(node, layers[1:])
+
+    def _attribute_of(self, node: ast.Attribute, name: str, layers: Layers) -> None:
+        call = self.tree.parents.get(node)
+        if isinstance(call, ast.Call) and call.func is node:
+            self._method(call, name, layers)
+        elif layers and layers[0] == name:
+            self._reach(node, layers[1:])
+        else:
+            self._end()
+
+    def _method(self, call: ast.Call, name: str, layers: Layers) -> None:
+        """Follow what a method of a string or of a container returns."""
+        if name in ("get", "pop", "popleft") and layers:
+            if _may_be(text_of_literal(call.args[0]) if call.args else "", layers[0]):
+                self._reach(call, layers[1:])
+        elif name in ("values", "copy") and layers:
+            self._reach(call, ("", *layers[1:]))
+        elif name == "items" and layers:
+            self._reach(call, ("", "1", *layers[1:]))
+        elif name in ("format", "join", "strip", "lower"):
+            self._reach(call, ())
+        elif name in ("startswith", "endswith"):
+            self._compared(call)
+        else:
+            self._end(Use.SHOWN if name in SHOWS else Use.UNKNOWN)
+
+    def _starred(self, node: ast.Starred, layers: Layers) -> None:
+        parent = self.tree.parents.get(node)
+        if isinstance(parent, ast.Call) and layers and layers[0].isdigit():
+            position = position_of(parent, node)
+            place = None if position is None else position + int(layers[0])
+            self._argument(parent, parent.func, place, layers[1:])
+        elif isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
+            self._reach(parent, ("", *layers[1:]))
+        else:
+            self._end()
+
+
+class Forwards(Steps):
+    """The ways of the values of a module.
+
+    Args:
+        facts: the facts of the module, with what the other files show.
+        zero: whether the values are numbers that are 0 without CUDA; see `Trail`.
+    """
+
+    def __init__(self, facts: Facts, zero: bool = False) -> None:
+        super().__init__(facts)
+        self._zero = zero
+        self._known: dict[tuple[object, Layers], Use] = {}
+        self._followed: dict[ast.expr, Followed] = {}
+
+    def of(self, value: ast.expr) -> Followed:
+        """Return where the value of an expression certainly goes."""
+        if value not in self._followed:
+            walk = Walk(self, self._known, certain=True, zero=self._zero)
+            self._followed[value] = walk.follow([value])
+        return self._followed[value]
+
+    def use_of(self, value: ast.expr) -> Use:
+        """Return what the value of an expression may be used for, as far as it may go."""
+        return Walk(self, self._known).follow([value]).use
+
+    def use_of_parameter(self, function: Function, place: Place) -> Use:
+        """Return what the value that a function gets for a parameter may be used for."""
+        return Walk(self, self._known).to_parameter(function, place)
+
+
+def position_of(call: ast.Call, node: ast.expr) -> int | None:
+    """Return the position of an argument, None behind `*arguments`."""
+    position = call.args.index(node)
+    return None if any(isinstance(before, ast.Starred) for before in call.args[:position]) else position
+
+
+def _has_star(_facts: Facts, elements: list[ast.expr]) -> bool:
+    return any(isinstance(element, ast.Starred) for element in elements)
+
+
+def _may_be(wanted: str, key: str) -> bool:
+    """Return whether a key that is read may be the one that a value is under; an empty key is any."""
+    return not wanted or not key or wanted == key
+
+
+def _key_of(index: ast.expr) -> str:
+    """Return the key or position that an index names, empty for one that is computed."""
+    match index:
+        case ast.Constant(value=bool(value)):
+            return str(int(value))
+        case ast.Constant(value=value):
+            return str(value)
+    return ""
