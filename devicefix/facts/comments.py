@@ -45,9 +45,8 @@ def silenced(source: Source, finding: Finding, module: ast.Module | None = None)
         finding: a finding in it.
         module: its syntax tree, where it has one.
     """
-    if not _silencing(source):
-        return False
-    return any(_silences(source, line, finding.code) for line in _lines(source, finding, module))
+    silencing = [line for line, codes in _silencing(source).items() if codes is None or finding.code in codes]
+    return bool(silencing) and any(line in silencing for line in _lines(source, finding, module))
 
 
 def _lines(source: Source, finding: Finding, module: ast.Module | None) -> Iterator[int]:
@@ -57,11 +56,6 @@ def _lines(source: Source, finding: Finding, module: ast.Module | None) -> Itera
     if module is not None:
         yield comment_line(source, module, finding.line)
         yield comment_line(source, module, finding.end_line)
-
-
-def _silences(source: Source, line: int, code: str) -> bool:
-    codes = _silencing(source).get(line, ())
-    return codes is None or code in codes
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ _ARGUMENTS = "because of its arguments"
 _UNBOUND = "`torch.Tensor.cuda` needs CUDA; use `.to(device)`"
 _STORED = "calling this method needs CUDA; store `lambda: x.to(device)` instead"
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
+_BY_NAME = ("getattr", "methodcaller", "attrgetter")
 
 
 class UncalledCuda(Rule):
@@ -208,9 +209,11 @@ class UncalledCuda(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if self.facts.is_guarded(node):
+        called = node.func.func if isinstance(node.func, ast.Call) else node.func
+        is_method = self.facts.resolve(node.func) in _METHODS
+        if not (is_method or last_name(called) in _BY_NAME) or self.facts.is_guarded(node):
             return
-        if self.facts.resolve(node.func) in _METHODS:
+        if is_method:
             kept = self._may_be_own(node.func) or self._shows_torch(node.func)
             fix = None if kept else self._moved(node, node.args)
             yield self.finding(node, _UNBOUND, fix, _OWN if kept else _ARGUMENTS)

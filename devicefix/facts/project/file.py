@@ -13,7 +13,7 @@ from devicefix.facts.exports import EXPORTS, Export
 from devicefix.facts.exports.classes import bases_of
 from devicefix.facts.exports.imports import imports_in
 from devicefix.facts.module import Facts
-from devicefix.facts.prefilter import may_matter
+from devicefix.facts.prefilter import may_matter, names_in
 from devicefix.files.text import DecodeError
 
 Value = TypeVar("Value")
@@ -23,12 +23,9 @@ _FOR_OTHERS = (
     b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(",
     b"AssertionError",
 )  # fmt: skip
+_WITH_NUMBER = (b"rank", b"gpu", b"cuda")
 _DEFINED = re.compile(rb"(?:def|class)[ \t]+(\w+)")
 _BOUND = re.compile(rb"^(\w+)[ \t]*(?::[^\n=]*)?=", re.M)
-# All other bytes become spaces: to split the rest takes half as long as a search for names.
-_IN_NAMES = bytes(
-    each if each >= 0x80 or chr(each).isalnum() or each == ord("_") else 0x20 for each in range(256)
-)
 _UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -79,10 +76,6 @@ class ProjectFile:
         found: Value = self.known[asked.name]
         return found
 
-    def names(self) -> frozenset[bytes]:
-        """Return all names in the file, those in comments and texts among them."""
-        return frozenset(self.data.translate(_IN_NAMES).split())
-
     def changed_to(self, other: ProjectFile) -> bool:
         """Take over another text of the file if it gives the same answers to all that this one was asked.
 
@@ -96,7 +89,7 @@ class ProjectFile:
             and self._bound == other._bound
             and self.matters == other.matters
             and self.may_matter == other.may_matter
-            and self.names() == other.names()
+            and names_in(self.data) == names_in(other.data)
             and all(other.holds(word) == held for word, held in self._held.items())
             and all(other.export(EXPORTS[name]) == value for name, value in self.known.items())
         )
@@ -138,6 +131,11 @@ class ProjectFile:
     def matters(self) -> bool:
         """Return whether the file holds a word that may concern the others."""
         return any(map(self.holds, _FOR_OTHERS)) or self.may_matter
+
+    @cached_property
+    def has_number(self) -> bool:
+        """Return whether the file may have the number of a GPU."""
+        return any(map(self.holds, _WITH_NUMBER)) and self.matters
 
     @cached_property
     def may_matter(self) -> bool:

@@ -12,6 +12,7 @@ from devicefix.facts.exports import Export
 from devicefix.facts.exports.imports import tried_names
 from devicefix.facts.exports.shared import cuda_extensions
 from devicefix.facts.exports.texts import attributes_set
+from devicefix.facts.prefilter import names_in
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import Questions, remembered
 
@@ -77,7 +78,7 @@ class Files(Questions):
         """The files by all names in them."""
         found: dict[bytes, list[ProjectFile]] = {}
         for file in self.files.values():
-            for name in file.names():
+            for name in names_in(file.data):
                 found.setdefault(name, []).append(file)
         return found
 
@@ -88,11 +89,10 @@ class Files(Questions):
             asked: the export.
             name: what it is asked for, which is in each of these files.
         """
-        for file in self.holding(*asked.words):
-            if not name or name.encode() in file.data:
-                found = file.export(asked)
-                if found:
-                    yield file, found
+        for file in self.mentioning(name) if name else self.holding(*asked.words):
+            found = file.export(asked)
+            if found:
+                yield file, found
 
     @remembered
     def is_circular(self, path: str) -> bool:

@@ -37,7 +37,6 @@ _HOPS = 3  # packages that pass on a name that they import
 _FILES = 20  # that call one function; with more, what they pass is not known
 _INFORMED = 16  # files whose facts to keep
 _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
-_WITH_NUMBERS = (b"rank", b"gpu", b"cuda")
 # The arguments of a call, and what shows that a number may be among them.
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")
@@ -135,7 +134,10 @@ class Flow(SharedNames, Values):
 
     def _numbers_passed(self, path: str, function: str, parameter: str, position: int) -> set[str]:
         found: set[str] = set()
-        for facts, call in self._calls(self._calling(path, function), function, os.path.normpath(path)):
+        files = self._calling(path, function)
+        if not any(_passes_number(file, function) for file in files):
+            return found
+        for facts, call in self._calls(files, function, os.path.normpath(path)):
             value = argument_of(call, parameter, position)
             if value is not None:  # all calls of a function are looked at
                 found.update(_names(replace(facts.kinds.of(value), open=False)))
@@ -147,8 +149,7 @@ class Flow(SharedNames, Values):
         """Return the files that may call a function with the number of a GPU; none if there are too many."""
         here = os.path.normpath(path)
         others = (file for file in self.mentioning(function) if file.normal != here)
-        numbered = (file for file in others if any(map(file.holds, _WITH_NUMBERS)) and file.matters)
-        found = list(islice(numbered, _FILES + 1))
+        found = list(islice((file for file in others if file.has_number), _FILES + 1))
         return found if len(found) <= _FILES else []
 
     def _calls(
@@ -185,8 +186,16 @@ class Flow(SharedNames, Values):
 
     def _may_get_number(self, path: str, function: str) -> bool:
         """Return whether the bytes of another file show that it may pass a number to a function."""
-        files = self._calling(path, function)
-        return any(not file.defines(function) and _passes_number(file, function) for file in files)
+        if function not in self._passing:
+            files = self._calling("", function)
+            passing = (file for file in files if not file.defines(function))
+            self._passing[function] = {file.normal for file in passing if _passes_number(file, function)}
+        return not self._passing[function].issubset({os.path.normpath(path)})
+
+    @cached_property
+    def _passing(self) -> dict[str, set[str]]:
+        """The files whose bytes show that they may pass a number to a function, by its name."""
+        return {}
 
     @remembered
     def brings_number(self, path: str) -> bool:

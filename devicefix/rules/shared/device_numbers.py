@@ -96,15 +96,18 @@ def passed_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     if len(found[1]) != 1 or name.id in context.facts.tree.declared_elsewhere:
         return None
     number = context.facts.once(_only_number, found[1])
-    if number is None or not _is_plain_number(context.facts, number) or context.facts.is_guarded(name):
+    if number is None or number.value is None:
         return None
-    if number.value is None or context.facts.call(number.value, "torch.cuda.current_device"):
+    if context.facts.call(number.value, "torch.cuda.current_device"):
         return None  # what this call becomes depends on its uses
     reads = context.facts.reads_in(found[0], name.id)
+    others = [read for read in reads if not (_is_device(context.facts, read) or _takes_either(context.facts, read))]
+    if not all(argument_place(context.facts, read) for read in others):  # before anybody else is asked
+        return None
+    if not _is_plain_number(context.facts, number) or context.facts.is_guarded(name):
+        return None
     passed = [read for read in reads if _is_passed_on(context, read)]
-    others = (read for read in reads if read not in passed)
-    taken = all(_is_device(context.facts, read) or _takes_either(context.facts, read) for read in others)
-    return number.value if passed and taken else None
+    return number.value if passed and set(others).issubset(passed) else None
 
 
 def _is_passed_on(context: Context, read: ast.expr) -> bool:
