@@ -230,15 +230,27 @@ def _changes(context: Context, fix: Fix) -> Iterator[tuple[str, str]]:
 def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
     for old, new in _changes(context, fix) if fix is not None else ():
-        read: set[str] = set(_ATTRIBUTE.findall(old))
-        found = [name for name in sorted(read) if context.project.is_patched(context.devices.path, name)]
-        for name in found:
+        read: set[str] = {
+            name for owner, name in _ATTRIBUTE.findall(old) if not _is_library(context.facts, owner)
+        }
+        for name in sorted(read):
             if _asks_more(old, new) or not re.search(rf"\.{name}\b", new):
-                return name
+                if context.project.is_patched(context.devices.path, name):
+                    return name
     return None
 
 
-_ATTRIBUTE = re.compile(r"\.(\w+)")
+def _is_library(facts: Facts, owner: str) -> bool:
+    """Return whether code names torch itself, or a part of another library: tests replace neither."""
+    root, _, rest = owner.partition(".")
+    imported = {binding.imported for binding in facts.tree.root.bindings.get(root, ())}
+    if not imported or None in imported:
+        return False
+    of_torch = any(name and name.partition(".")[0] == "torch" for name in imported)
+    return not of_torch or (imported == {"torch"} and not rest)
+
+
+_ATTRIBUTE = re.compile(r"([\w.]*)\.(\w+)")
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 

@@ -7,13 +7,16 @@ bound to is asked only once the file is parsed; what another file binds it to, t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 
-# What is passed as a device, or bound to the name `device`, up to the end of the argument.
-_PASSED = re.compile(
-    rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?[ \t]*[=:][ \t]*|\(\s*)|Generator\(\s*)(?!=)([^\n,)]*)"
-)
+# What is passed as a device, or bound to the name `device`, up to the end of the argument. Each begins
+# with a text: so they are found three times as fast as by one pattern.
+_PASSED = [
+    re.compile(start + rb"(?!=)([^\n,)]*)")
+    for start in (
+        rb"\.to\(\s*(?:device\s*=\s*)?", rb"device(?:[\"']?[ \t]*[=:][ \t]*|\(\s*)", rb"Generator\(\s*",
+    )
+]  # fmt: skip
 # What is called a device is bound in another place of the file, which is looked at as well, or imported.
 _DEVICE = rb"(?:(?:[\w.]+\.)?\w*(?:device|dtype)|(?:[\w.]+\.)?\w+_(?:device|dtype)\(.*)"
 _OF_TORCH = rb"torch\.(?:device\((?:[\"'].*|%b)|(?!device\()[\w.]*(?:\(.*)?)" % _DEVICE
@@ -61,7 +64,7 @@ def moves_to_number(data: bytes) -> bool:
 @lru_cache(maxsize=1)  # three questions are asked about one file
 def _passed(data: bytes) -> frozenset[bytes]:
     """Return what is passed as a device, as it is written."""
-    return frozenset(_PASSED.findall(data))
+    return frozenset(value for pattern in _PASSED for value in pattern.findall(data))
 
 
 def _is_tensor(data: bytes, value: bytes) -> bool:
@@ -93,13 +96,16 @@ def moving_functions(data: bytes) -> frozenset[bytes]:
     )
 
 
-def _functions(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the names by which the functions of a file are called, each with the parameters."""
+@lru_cache(maxsize=1)
+def _functions(data: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the names by which the functions of a file are called, each with the parameters."""
     owner = b""
+    found = []
     for of_class, function, parameters in _DEFINED.findall(data):
         owner = of_class or owner
         if function:
-            yield owner if function == b"__init__" else function, parameters
+            found.append((owner if function == b"__init__" else function, parameters))
+    return tuple(found)
 
 
 def _imported(data: bytes) -> set[bytes]:
@@ -111,7 +117,7 @@ def _passes_number(data: bytes, passed: frozenset[bytes]) -> bool:
 
     The result of a function of the file that is passed on may be one, too.
     """
-    functions = list(_functions(data))
+    functions = _functions(data)
     called = {name for name, parameters in functions if b"device" in parameters}
     results = {name[2] for name in map(_NAMES.match, passed) if name is not None and name[3]}
     if not results.isdisjoint(name for name, _ in functions):

@@ -239,6 +239,10 @@ class Flow(SharedNames, Values):
     def use_of_result(self, path: str, function: str) -> int:
         """Return the value of the `Use` that other files make of the result of a function of `path`."""
         here = os.path.normpath(path)
+        own = self.file(path)
+        facts = own.facts if own is not None else None
+        if facts is None or function not in facts.tree.root.bindings:  # nobody imports a method
+            return Use.NOTHING.value
         files = [
             file
             for file in self.mentioning(function)

@@ -101,7 +101,9 @@ def passed_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     if context.facts.call(number.value, "torch.cuda.current_device"):
         return None  # what this call becomes depends on its uses
     reads = context.facts.reads_in(found[0], name.id)
-    others = [read for read in reads if not (_is_device(context.facts, read) or _takes_either(context.facts, read))]
+    others = [
+        read for read in reads if not (_is_device(context.facts, read) or _takes_either(context.facts, read))
+    ]
     if not all(argument_place(context.facts, read) for read in others):  # before anybody else is asked
         return None
     if not _is_plain_number(context.facts, number) or context.facts.is_guarded(name):
