@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from devicefix.cli.errors import CommandError, missing_package
+from devicefix.cli.errors import missing_package
 
 
 @click.command(short_help="Run the language server.")
@@ -21,5 +21,4 @@ def server() -> None:
         if (error.name or "").startswith("devicefix"):
             raise
         raise missing_package("server", error.name, "server") from None
-    if lost := serve(Server()):
-        raise CommandError(f"the input does not follow the Language Server Protocol: {lost}")
+    serve(Server())

@@ -25,7 +25,6 @@ from devicefix.server import actions
 from devicefix.server.actions import Action
 from devicefix.server.documents import Document, Notebook, Part, Snapshot, path_of, put_cells
 from devicefix.server.inspect import FixError, Inspection
-from devicefix.server.protocol import Protocol
 from devicefix.server.workspace import Workspace
 
 DEBOUNCE = 0.005  # seconds to wait for further changes before checking a document
@@ -50,7 +49,7 @@ class Server(LanguageServer):
     """The language server, which checks one document at a time in a worker thread."""
 
     def __init__(self) -> None:
-        super().__init__("devicefix", __version__, notebook_document_sync=_NOTEBOOKS, protocol_cls=Protocol)
+        super().__init__("devicefix", __version__, notebook_document_sync=_NOTEBOOKS)
         self.known = Workspace()
         threading.stack_size(STACK_SIZE)
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="devicefix")
