@@ -16,9 +16,6 @@ import click
 import pytest
 from helpers import ROOT, Git, devicefix
 
-from devicefix.files.commit import commit
-from devicefix.files.write import Change
-
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 FILES = 40  # enough for a pool
 
@@ -183,16 +180,6 @@ def test_a_folder_that_the_user_puts_on_the_path_is_imported_from(tmp_path: Path
     assert done.stdout.startswith("it runs\ndevicefix ")
 
 
-def test_the_process_that_commits_imports_nothing_of_the_current_folder(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tree.path)
-    Path("x").write_bytes(b"old")
-    commit([Change("x", b"old", b"new")])
-    assert Path("x").read_bytes() == b"new"
-    assert tree.ran() == ""
-
-
 @pytest.mark.skipif(os.name == "nt", reason="a script is no program there")
 @pytest.mark.parametrize("path", [".", "", "code"])
 def test_git_of_the_current_folder_does_not_run(
@@ -216,7 +203,7 @@ def test_nothing_else_starts_processes() -> None:
     files = (ROOT / "devicefix").rglob("*.py")
     starting = {file.relative_to(ROOT / "devicefix").as_posix() for file in files if starts_processes(file)}
     assert {name for name in starting if not name.startswith("verify/")} == {
-        "files/commit.py", "files/discover.py", "migrate/branches.py", "runner/processes.py",
+        "files/discover.py", "migrate/branches.py", "runner/processes.py",
     }  # fmt: skip
 
 
