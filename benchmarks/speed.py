@@ -108,7 +108,8 @@ def seconds(command: list[str]) -> float:
     """Run a command, which may end with status 0 or 1, and return its processor time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     quiet = subprocess.DEVNULL
-    done = subprocess.run(command, cwd=ROOT, stdout=quiet, stderr=quiet, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=quiet, stderr=quiet, check=False)
     if done.returncode not in (0, 1):
         done.check_returncode()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import defined_as_device, passed_as_device
-
-_BY_NAME = "only the function's name suggests that it expects a device"
+from devicefix.rules.shared.device_numbers import defined_as_device
 
 
 class NumberAsDevice(Rule):
@@ -187,7 +185,6 @@ class NumberAsDevice(Rule):
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         yield from self._check(node.targets[0])
-        yield from self._check_passed(node.targets[0])
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         # The line of the assignment may hold no word that it is visited for.
@@ -203,14 +200,3 @@ class NumberAsDevice(Rule):
         code = self.context.source.code(name)
         message = f"`{code}` is the index of a GPU and is used as a device; without CUDA, use the CPU"
         yield self.finding(value, message, self.context.when_cuda(value, '"cpu"'))
-
-    def _check_passed(self, name: ast.expr) -> Iterator[Finding]:
-        """Check a variable that functions of other files seem to get as a device."""
-        value = passed_as_device(self.context, name)
-        if value is None or value in self._found:
-            return
-        self._found.add(value)
-        self.context.mark_handled(value)
-        code = self.context.source.code(name)
-        message = f"`{code}` is the index of a GPU and is passed on as a device; without CUDA, use the CPU"
-        yield self.finding(value, message, self.context.when_cuda(value, '"cpu"', _BY_NAME))

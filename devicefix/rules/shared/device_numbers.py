@@ -10,7 +10,6 @@ from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import NUMBERS
-from devicefix.facts.flow.sinks import argument_place
 from devicefix.facts.scopes import Scope
 from devicefix.rules.shared.functions import Functions
 
@@ -78,57 +77,6 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     ):
         return None
     return value
-
-
-def passed_as_device(context: Context, name: ast.expr) -> ast.expr | None:
-    """Return the number that a variable is bound to, if other files seem to take it for a device, else None.
-
-    They do so by the name of a function, or as a module of torch that is called: `model(batch, device)`. All uses
-    pass it on in that way, or take a device.
-
-    Args:
-        context: the context of the module.
-        name: the target of the assignment.
-    """
-    found = context.facts.tree.scope(name).lookup(name.id) if isinstance(name, ast.Name) else None
-    if not isinstance(name, ast.Name) or found is None or found[0].is_module or found[0].is_class:
-        return None
-    if len(found[1]) != 1 or name.id in context.facts.tree.declared_elsewhere:
-        return None
-    number = context.facts.once(_only_number, found[1])
-    if number is None or number.value is None:
-        return None
-    if context.facts.call(number.value, "torch.cuda.current_device"):
-        return None  # what this call becomes depends on its uses
-    reads = context.facts.reads_in(found[0], name.id)
-    others = [
-        read for read in reads if not (_is_device(context.facts, read) or _takes_either(context.facts, read))
-    ]
-    if not all(argument_place(context.facts, read) for read in others):  # before anybody else is asked
-        return None
-    if not _is_plain_number(context.facts, number) or context.facts.is_guarded(name):
-        return None
-    passed = [read for read in reads if _is_passed_on(context, read)]
-    return number.value if passed and set(others).issubset(passed) else None
-
-
-def _is_passed_on(context: Context, read: ast.expr) -> bool:
-    """Return whether a function of another file that a variable is passed to passes it on as a device."""
-    found = argument_place(context.facts, read)
-    call = context.facts.tree.parents.get(read)
-    call = context.facts.tree.parents.get(call) if isinstance(call, ast.keyword) else call
-    if found is None or not isinstance(call, ast.Call):
-        return False
-    function, place = found
-    if context.project.receives_device(function, place):
-        return True
-    variable = (
-        context.facts.tree.scope(call).lookup(call.func.id) if isinstance(call.func, ast.Name) else None
-    )
-    is_object = variable is not None and all(
-        binding.parameter or binding.value is not None for binding in variable[1]
-    )
-    return is_object and context.project.receives_device("forward", place)
 
 
 def _only_number(_facts: Facts, bindings: Sequence[Binding]) -> Binding | None:
