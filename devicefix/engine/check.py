@@ -60,7 +60,7 @@ def _holds_word(data: bytes, settings: Settings) -> bool:
     from devicefix.rules.registry import words, words_by_companions
 
     return holds_word(data, words(settings)) and any(  # most files hold none: one search is enough
-        holds_word(data, found) and (not companions or holds_word(data, companions))
+        any(word in data for word in found) and (not companions or any(word in data for word in companions))
         for companions, found in words_by_companions(settings).items()
     )
 

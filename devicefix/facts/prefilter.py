@@ -201,13 +201,13 @@ def imported_words(
         imports: the import statements.
         words: the words, in any case, which are the same for all modules.
     """
-    wanted = _to_line_ends(words)
+    wanted = [word.decode().lower() for word in words]
     for statement in imports:
         module = f"{statement.module or ''}." if isinstance(statement, ast.ImportFrom) else ""
         for alias in statement.names:
             full = f"{module}{alias.name}".lower()
             used = alias.asname or (alias.name if module else "*")
-            if used != "*" and wanted.search(full):
+            if used != "*" and any(word in full for word in wanted):
                 yield used.encode()
 
 

@@ -8,14 +8,15 @@ from os.path import join, normpath
 from devicefix.facts import moved_numbers
 from devicefix.facts.exports.export import of_bytes
 
-_NAME = re.compile(rb"\b[A-Za-z_]\w*")
-_ATTRIBUTE = re.compile(rb"\.(?:(?<=\b(self)\.))?([A-Za-z_]\w*)\b(?!\s*\()")
+# Few runs need these patterns: they are compiled when they are first used.
+_NAME = rb"\b[A-Za-z_]\w*"
+_ATTRIBUTE = rb"\.(?:(?<=\b(self)\.))?([A-Za-z_]\w*)\b(?!\s*\()"
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
-_IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
+_IMPORTED = rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)"
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
 _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
 _OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
-_SETATTR = re.compile(  # what is no literal may be any name: it is found as an empty one
+_SETATTR = (  # what is no literal may be any name: it is found as an empty one
     rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)(?:\.[\w.]*)?~,~(?:[\"'](\w+)[\"']~,)?".replace(
         b"~", rb"(?:\s|#[^\n]*\n|\\)*"
     )
@@ -30,24 +31,24 @@ _NUMBERED = tuple(
     )
 )
 # `"configs/base.yaml"`, and `config_path="configs", config_name="base"` of Hydra
-_END = re.compile(rb"\.(?:ya?ml|json|toml)[\"']")
-_BEFORE = re.compile(rb"[\"']([^\"'\n{}%*]+)\Z")
+_END = rb"\.(?:ya?ml|json|toml)[\"']"
+_BEFORE = rb"[\"']([^\"'\n{}%*]+)\Z"
 _LONGEST = 150  # characters of a path
-_HYDRA = re.compile(rb"hydra\.main\(([^()]*(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)[^()]*)*)\)")
+_HYDRA = rb"hydra\.main\(([^()]*(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)[^()]*)*)\)"
 # The last text of what is given: `config_path="config"`, `config_path=str(Path(__file__).parent / "config")`
-_OPTION = re.compile(rb"config_(path|name)\s*=\s*(?:(?!\bconfig_)[^=])*?[\"']([\w./-]+)[\"'][\s)]*(?=,|\Z)")
+_OPTION = rb"config_(path|name)\s*=\s*(?:(?!\bconfig_)[^=])*?[\"']([\w./-]+)[\"'][\s)]*(?=,|\Z)"
 
 
 @of_bytes(b".yaml", b".yml", b".json", b".toml", b"hydra.main")
 def named_configurations(data: bytes) -> frozenset[str]:
     """Return the paths of configuration files that a module names, without parsing it; `*` is any name."""
     found = set()
-    for end in _END.finditer(data):
-        before = _BEFORE.search(data[max(0, end.start() - _LONGEST) : end.start()])
+    for end in re.finditer(_END, data):
+        before = re.search(_BEFORE, data[max(0, end.start() - _LONGEST) : end.start()])
         if before is not None:
             found.add(before[1] + end[0][:-1])
-    for arguments in _HYDRA.findall(data) if b"hydra.main" in data else ():
-        given = dict(_OPTION.findall(arguments))
+    for arguments in re.findall(_HYDRA, data) if b"hydra.main" in data else ():
+        given = dict(re.findall(_OPTION, arguments))
         if given:  # the command line may choose another file of the folder: `--config-name train`
             name = given.get(b"name", b"*").removesuffix(b".yaml")
             found.add(join(given.get(b"path", b""), name + b".yaml"))
@@ -57,21 +58,21 @@ def named_configurations(data: bytes) -> frozenset[str]:
 @of_bytes()
 def attributes_read(data: bytes) -> frozenset[str]:
     """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
-    names = {own + b"." + name if own else name for own, name in set(_ATTRIBUTE.findall(data))}
+    names = {own + b"." + name if own else name for own, name in set(re.findall(_ATTRIBUTE, data))}
     return frozenset(map(bytes.decode, names))
 
 
 @of_bytes()
 def attributes_set(data: bytes) -> frozenset[str]:
     """Return the attributes that a module sets on what it imports; an empty name is any attribute."""
-    found = set(_SETATTR.findall(data))
+    found = set(re.findall(_SETATTR, data))
     for target in _SET.finditer(data):
         line, end = data.rfind(b"\n", 0, target.start()) + 1, target.start()
         start = max(line, data.rfind(b";", line, end) + 1, data.rfind(b":", line, end) + 1)
         owner = _OWNER.fullmatch(data, start, end)
         if owner is not None:
             found.add((owner[1], target[1]))
-    imported = set(_NAME.findall(b" ".join(_IMPORTED.findall(data)))) if found else set()
+    imported = set(re.findall(_NAME, b" ".join(re.findall(_IMPORTED, data)))) if found else set()
     return frozenset(name.decode() for base, name in found if base in imported)
 
 
