@@ -12,7 +12,6 @@ CAPTURABLE = tuple(_FACTS["capturable"])
 ACCELERATOR = tuple(_FACTS["accelerator"])
 CPU_LACKS = frozenset(_FACTS["cpu_lacks"])
 OF_MEMORY = frozenset(_FACTS["of_memory"])
-MEMORY_FIGURES = tuple(_FACTS["memory_figures"])
 RAISING = frozenset(_FACTS["raising"])
 INSTEAD: dict[str, str] = _FACTS["instead"]
 DISTRIBUTED: dict[str, str] = _FACTS["distributed"]
