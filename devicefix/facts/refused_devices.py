@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.parameters import Parameter
@@ -46,88 +46,55 @@ def _checked(facts: Facts) -> Iterator[ast.expr]:
 def is_refused(facts: Facts, use: ast.expr) -> bool:
     """Return whether a use of a device is in a check that may need it to be another one than the CPU."""
     compared = next((parent for _, parent in facts.tree.ancestors(use) if not _is_name_of(parent)), None)
-    if not isinstance(compared, ast.Compare):
-        return False
-    match facts.tree.statement(use):
+    return isinstance(compared, ast.Compare) and not all(
+        _allows_cpu(facts, use, test, truth) for test, truth in _needed(facts, facts.tree.statement(use))
+    )
+
+
+def _needed(facts: Facts, statement: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield the test of a statement with what it has to be for the program to go on."""
+    match statement:
         case ast.Assert(test=test):
-            needed = [(test, True)]
+            yield test, True
         case ast.If(test=test, body=body, orelse=orelse):
-            branches = ((body, False), (orelse, True))
-            needed = [
-                (test, truth)
-                for branch, truth in branches
-                if facts.guards.refusals.refuses(branch) or _lacks_what_it_needs(facts, branch)
-            ]
-        case _:
-            return False
-    return any(
-        missing_device(facts, test, truth)
-        or _needs_another(facts, use, test, truth)
-        or _excludes_cpu(facts, test, truth)
-        for test, truth in needed
-    )
+            for branch, truth in ((body, False), (orelse, True)):
+                if facts.guards.refusals.refuses(branch) or any(_is_missed(facts, each) for each in branch):
+                    yield test, truth
 
 
-def _lacks_what_it_needs(facts: Facts, branch: Sequence[ast.stmt]) -> bool:
-    """Return whether a branch sets an attribute to None that a method of the class can't do without."""
-    for statement in branch:
-        match statement:
-            case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Constant(value=None)
-            ):
-                owner = facts.tree.scope(statement).parent
-                for node in facts.tree.nodes_with(f"self.{name} is None", f"not self.{name}"):
-                    around = facts.tree.scope(node).parent
-                    if isinstance(node, ast.If) and around is owner and _asks_for(node.test, name):
-                        if facts.guards.refusals.refuses(node.body):
-                            return True
+def _is_missed(facts: Facts, statement: ast.stmt) -> bool:
+    """Return whether a statement sets an attribute to None that a method of the class can't do without."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Attribute(value=ast.Name(id="self")) as attribute], value=ast.Constant(value=None)
+        ):
+            name, owner = ast.unparse(attribute), facts.tree.scope(statement).parent
+            tests = f"{name} is None", f"not {name}"
+            checks = (node for node in facts.tree.nodes_with(*tests) if isinstance(node, ast.If))
+            return any(
+                ast.unparse(check.test) in tests and facts.guards.refusals.refuses(check.body)
+                for check in checks
+                if facts.tree.scope(check).parent is owner
+            )
     return False
 
 
-def _asks_for(test: ast.expr, name: str) -> bool:
-    """Return whether a test is `self.x is None` or `not self.x`."""
-    match test:
-        case ast.Compare(left=attribute, ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
-            return isinstance(attribute, ast.Attribute) and attribute.attr == name
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr=attr)):
-            return attr == name
-    return False
-
-
-def _excludes_cpu(facts: Facts, test: ast.expr, truth: bool) -> bool:
-    """Return whether a test is never true (or false, with `truth=False`) of the CPU: `device != "cpu"`."""
+def _allows_cpu(facts: Facts, use: ast.expr, test: ast.expr, truth: bool) -> bool:
+    """Return whether a test can be true (or false) where a device in it is the CPU."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _excludes_cpu(facts, operand, not truth)
+            return _allows_cpu(facts, use, operand, not truth)
         case ast.BoolOp(op=op, values=values):
-            some = any if isinstance(op, ast.And) is truth else all
-            return some(_excludes_cpu(facts, value, truth) for value in values)
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
-            excluded: list[ast.expr] = [left, right]
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
-            elements = right.elts if isinstance(right, ast.List | ast.Tuple | ast.Set) else []
-            excluded = [left, *elements]
-        case _:
-            return False
-    return isinstance(op, ast.NotEq | ast.NotIn) is truth and any(
-        cpu(facts, each) or device_type(facts, each) == "cpu" for each in excluded
-    )
-
-
-def _needs_another(facts: Facts, use: ast.expr, test: ast.expr, truth: bool) -> bool:
-    """Return whether a test may need a device to be something else than the CPU to be true (or false)."""
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _needs_another(facts, use, operand, not truth)
-        case ast.BoolOp(op=op, values=values):
-            some = any if isinstance(op, ast.And) is truth else all
-            return some(_needs_another(facts, use, value, truth) for value in values)
-    sides = _compared(test, truth)
+            every = all if isinstance(op, ast.And) is truth else any
+            return every(_allows_cpu(facts, use, value, truth) for value in values)
+    sides, equal = _compared(test, truth)
     others = [side for side in sides if use not in ast.walk(side)]
+    if len(others) == len(sides):
+        return True  # of something else
+    if not equal:
+        return not any(cpu(facts, other) or device_type(facts, other) == "cpu" for other in others)
     is_device = use in sides and facts.call(facts.value(use) or use, "torch.device")
-    return len(others) < len(sides) and not any(
-        _may_be_cpu(facts, other) or _is_of_tensor(other, is_device) for other in others
-    )
+    return any(_may_be_cpu(facts, other) or _is_of_tensor(other, is_device) for other in others)
 
 
 def _may_be_cpu(facts: Facts, node: ast.expr) -> bool:
@@ -174,26 +141,29 @@ def missing_device(facts: Facts, test: ast.expr, truth: bool) -> str:
         test: the test.
         truth: what the program needs it to be.
     """
-    match _compared(test, truth):
-        case [left, *elements] if not isinstance(left, ast.Call) or last_name(left.func) == "str":
-            pass
-        case _:
-            return ""
-    names = {device_type(facts, element) or backend_name(facts, element) for element in elements}
+    sides, equal = _compared(test, truth)
+    if not equal or (isinstance(sides[0], ast.Call) and last_name(sides[0].func) != "str"):
+        return ""
+    names = {device_type(facts, side) or backend_name(facts, side) for side in sides[1:]}
     if "cuda" in names and names <= _DEVICES:
         return "the CPU as a device"
     return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""
 
 
-def _compared(test: ast.expr, truth: bool) -> list[ast.expr]:
-    """Return a value and those of which it must be one for a test to be true (or false), or nothing."""
+def _compared(test: ast.expr, truth: bool) -> tuple[list[ast.expr], bool]:
+    """Return a value and those that it is compared with, and whether it must be one of them, or none.
+
+    That is so for the test to be true, or false with `truth=False`; nothing is compared in other tests.
+    """
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _compared(operand, not truth)
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
-            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else [right]
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
-            elements = [right]
-        case _:
-            return []
-    return [left, *elements] if isinstance(op, (ast.In, ast.Eq)) is truth else []
+        case ast.Compare(
+            left=left, ops=[ast.Eq() | ast.NotEq() | ast.In() | ast.NotIn() as op], comparators=[right]
+        ):
+            is_display = isinstance(op, ast.In | ast.NotIn) and isinstance(
+                right, ast.List | ast.Tuple | ast.Set
+            )
+            others = right.elts if is_display else [right]  # type: ignore[attr-defined]
+            return [left, *others], isinstance(op, ast.Eq | ast.In) is truth
+    return [], False

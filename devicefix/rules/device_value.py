@@ -9,7 +9,7 @@ from itertools import takewhile
 from devicefix.devices.arguments import name_fix
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.forwards import Use
-from devicefix.facts.named_devices import collapses, composed, is_passed_on, names_device
+from devicefix.facts.named_devices import collapses, composed
 from devicefix.facts.replaced import is_replaced
 from devicefix.facts.texts import text_of
 from devicefix.facts.torch_use import uses_torch
@@ -1217,11 +1217,9 @@ class DeviceValue(Rule):
             yield self._report(value, "the program adds an index to it, and a CPU has no index")
         elif Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
             yield self._report(value, self.devices.why_unsafe(value))
-        elif Use.REFUSED in use or (
-            Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value))
-        ):
+        elif Use.REFUSED in use or (Use.UNKNOWN in use and (Use.NAMED in use or self._is_of_library(value))):
             yield self._report(value, _REFUSED if Use.REFUSED in use else _UNSEEN)
-        elif Use.UNKNOWN in use and self._may_be_device(value) and is_passed_on(self.facts, value):
+        elif Use.UNKNOWN in use and self._may_be_device(value):
             message = f"`{self.context.source.code(value)}` may be used as a device, which may not exist"
             message = f"{message}; use it only if CUDA is available"
             yield self.finding(value, message, unless="because its uses are not known")

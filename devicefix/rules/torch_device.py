@@ -433,7 +433,7 @@ class TorchDevice(Rule):
         Without CUDA these ignore the device, as `torch.cuda.max_memory_allocated` does, or fail with any: then they
         have findings of their own.
         """
-        harmless = Use.NOTHING if self.devices.accelerator else Use.OF_CUDA
+        harmless = Use.NAMED if self.devices.accelerator else Use.NAMED | Use.OF_CUDA
         return not self.context.forwards.use_of(node) & ~harmless
 
     def _fix(self, node: ast.Call) -> Fix | None:

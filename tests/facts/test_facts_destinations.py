@@ -77,13 +77,35 @@ def test_a_value_that_becomes_a_device(code: str) -> None:
         ("def f(device='cuda'):\n    torch.cuda.set_device(device)", Use.OF_CUDA),
         ("launch('cuda')", Use.UNKNOWN),
         ("launch(backend='cuda')", Use.UNKNOWN),
-        ("torch.autocast(device_type='cuda')", Use.UNKNOWN),
+        ("torch.autocast(device_type='cuda')", Use.SHOWN),  # it disables itself
+        ("f(o['cuda'], getattr(o, 'x', o.get(1)))", Use.SHOWN),
+        ("o = {'cuda': 1}", Use.SHOWN),
+        ("q7 = o.replace('cuda', '')", Use.SHOWN),
+        ("add('--q7', choices=['cuda', 'cpu'])", Use.SHOWN),
         ("o = {'a': 'cuda', 'b': 'cpu'}\nx.to(o['b'])", Use.UNKNOWN),
         ("o = ('cuda', 'cpu')\nx.to(o[1])", Use.UNKNOWN),
     ],
 )
 def test_a_value_that_does_not_become_a_device(code: str, expected: Use) -> None:
-    assert use_of(f"import torch\n{code}\n") == expected
+    assert use_of(f"import torch\n{code}\n") & ~Use.NAMED == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "device = 'cuda'",
+        "o.my_device = r8 = 'cuda'",
+        "r8 = 'cuda'\nlaunch(device=1)\ndef f(device):\n    pass\nf(r8)",
+        "def get_device():\n    return 'cuda' or r8",
+        "devices = [f'{r8}', 'cuda']",
+        "o = {'device': 'cuda'}",
+        "o.get('device', 'cuda')",
+        "parser.add_argument('--device', default='cuda')",
+    ],
+)
+def test_a_holder_that_has_the_name_of_a_device(code: str) -> None:
+    assert Use.NAMED in use_of(code)
+    assert Use.NAMED not in use_of("q7 = 'cuda'\nlaunch(q7)")
 
 
 def test_only_what_another_file_may_read_is_shown_there(project: ProjectFolder) -> None:

@@ -12,13 +12,15 @@ from devicefix.facts.flow.forwards.library import (
     SEQUENCES,
     SHOWS,
     in_result,
+    offers_both,
     parameters_of_decorated,
+    searches,
     stored_as,
 )
 from devicefix.facts.flow.forwards.trail import Trail, Use
 from devicefix.facts.flow.kinds.objects import fields_of
 from devicefix.facts.flow.parameters import Function
-from devicefix.facts.flow.sinks import Place, load_location, maps_to_cuda, takes_device
+from devicefix.facts.flow.sinks import Place, load_location, maps_to_cuda, takes_device, turns_off
 from devicefix.facts.flow.steps import Layers, Variable, is_property, text_of_literal
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
@@ -48,7 +50,7 @@ class Calls(Trail, ABC):
             self._end()
         elif self._kept(call, last_name(function), place, layers):
             return
-        elif use := self._harmless(call, function, layers):
+        elif use := self._harmless(call, function, place, layers):
             self._end(use)
         elif functions := list(self.steps.functions(function)):
             for each in functions:
@@ -91,6 +93,10 @@ class Calls(Trail, ABC):
         around = in_result(name, place, layers)
         if around is not None:
             self._reach(call, around)
+        if around is not None and isinstance(place, int) and place:
+            self._call_it(text_of_literal(call.args[place - 1]), layers)  # the key, for its default
+        if place in ("default", "value") and offers_both(call):
+            self._end(Use.NAMED)
         stored = list(stored_as(call, name, place, layers))
         for key, inside in stored:
             self._key(key, inside)
@@ -129,8 +135,10 @@ class Calls(Trail, ABC):
             return True
         return self.others.receives_device(last_name(function), place)
 
-    def _harmless(self, call: ast.Call, function: ast.expr, layers: Layers) -> Use:
+    def _harmless(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> Use:
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
+        if searches(last_name(function), place) or turns_off(self.facts, function):
+            return self._as_name()
         if layers:
             location = load_location(self.facts, call)
             if isinstance(location, ast.IfExp):
@@ -203,6 +211,7 @@ class Calls(Trail, ABC):
 
     def _called(self, name: str, layers: Layers) -> None:
         """Follow the value of a function to the calls of its name."""
+        self._call_it(name, layers)
         self._leave(name)
         self._reach_place(("call", name), self.steps.calls(name), layers)
 

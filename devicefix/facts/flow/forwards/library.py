@@ -23,6 +23,17 @@ _SAME = {
 }  # fmt: skip
 _DEFAULTS = {"get", "pop", "setdefault", "getenv", "next"}
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig", "HParams"}
+# They search a text or a container for what they get, or look up an attribute of that name.
+_SEARCHES = {
+    "startswith", "endswith", "replace", "count", "index", "find", "hasattr", "delattr", "attrgetter",
+    "import_module", "__import__", "__contains__", "Choice",
+}  # fmt: skip
+_KEY = {"get": 0, "pop": 0, "setdefault": 0, "methodcaller": 0, "getattr": 1, "setattr": 1}
+
+
+def searches(name: str, place: Place) -> bool:
+    """Return whether a function only looks for an argument among others, or for what has it as its key."""
+    return name in _SEARCHES or place == "choices" or _KEY.get(name) == place
 
 
 def in_result(name: str, place: Place, layers: Layers) -> Layers | None:  # noqa: PLR0911 (one case a function)
@@ -70,3 +81,10 @@ def parameters_of_decorated(call: ast.Call, name: str, place: Place, layers: Lay
         yield from option_names(call)
     elif name == "parametrize" and place == 1 and layers:
         yield text_of_literal(call.args[0])
+
+
+def offers_both(call: ast.Call) -> bool:
+    """Return whether an argument of a call is a list of choices with `"cuda"` and `"cpu"`."""
+    arguments = (*call.args, *(keyword.value for keyword in call.keywords))
+    lists = (node.elts for node in arguments if isinstance(node, (ast.List, ast.Tuple)))
+    return any({"cuda", "cpu"} <= set(map(text_of_literal, elements)) for elements in lists)

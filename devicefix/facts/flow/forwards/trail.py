@@ -12,7 +12,7 @@ from itertools import islice
 
 from devicefix.facts.flow.steps import Layers, Steps, Variable
 from devicefix.facts.scopes import Scope
-from devicefix.facts.values import last_name
+from devicefix.facts.values import device_name, devices_name, last_name
 
 _READS = 400  # of one place, to follow a value through
 _BUDGET = 2 * _READS  # how many expressions and places to follow it through, so that the time is linear
@@ -32,6 +32,7 @@ class Use(Flag):
     NUMBERED = auto()  # it gets a number: `torch.device(name, 1)`
     REFUSED = auto()  # with it, the program ends without CUDA
     OF_CUDA = auto()  # a call with a fix of its own takes it: of torch.cuda, or one that loads
+    NAMED = auto()  # a variable, parameter, key or option holds it that has the name of a device
     UNKNOWN = auto()  # it leaves the module, or is used in a way that is not known
 
 
@@ -187,6 +188,7 @@ class Trail(ABC):
         if self.certain:
             self._hold(self.steps.name(scope, name), self.found.variables, layers)
             return
+        self._call_it(name, layers)
         if scope.is_class:
             self._attribute(name, layers)
         elif scope.is_module:
@@ -195,6 +197,7 @@ class Trail(ABC):
 
     def _attribute(self, name: str, layers: Layers, *, shared: bool = True) -> None:
         """Follow a value that is stored in an attribute, of any object of the module."""
+        self._call_it(name, layers)
         self._leave(name, shared)
         self._reach_place(("attribute", name), self.steps.attribute_reads(name), layers)
 
@@ -202,6 +205,15 @@ class Trail(ABC):
         """Follow a value that is stored under a key, or in an option."""
         self._reach_place(("key", key), self.steps.key_reads(key), layers)
         self._attribute(key, layers)
+
+    def _call_it(self, name: str, layers: Layers) -> None:
+        """Add what the name of a holder of the value, or of a container of it, says about it."""
+        if device_name(name) or (layers and devices_name(name)):
+            self._end(Use.NAMED)
+
+    def _as_name(self) -> Use:
+        """Return the use of a value by which something is found: what a variable finds by it is not known."""
+        return Use.SHOWN if isinstance(self._value, (ast.Constant, ast.JoinedStr)) else Use.UNKNOWN
 
     def _leave(self, name: str, shared: bool = True) -> None:
         """Follow a value to the other files, which may read it by a name if it is shared."""

@@ -55,6 +55,7 @@ class Walk(Calls):
             case ast.Set() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 self._reach(parent, ("", *layers))
             case ast.Dict(keys=keys, values=values) if values[place := self.tree.place(node)] is node:
+                self._call_it(text_of_literal(keys[place]), layers)
                 self._reach(parent, (text_of_literal(keys[place]), *layers))
             case ast.Starred():
                 self._starred(parent, layers)
@@ -98,6 +99,8 @@ class Walk(Calls):
                 self._compared(node)
             case ast.If() | ast.While() | ast.IfExp() | ast.UnaryOp() | ast.Assert():
                 self._end(Use.SHOWN)  # any name of a device is true
+            case ast.Dict():
+                self._end(self._as_name())
             case ast.Match():
                 self._matched(parent)
             case ast.Expr() if self.certain:
@@ -134,7 +137,9 @@ class Walk(Calls):
             self._end()
 
     def _subscript(self, node: ast.Subscript, layers: Layers, is_container: bool) -> None:
-        if not is_container or not layers:
+        if not is_container:
+            self._end(self._as_name())
+        elif not layers:
             self._end()
         elif isinstance(node.slice, ast.Slice):
             self._reach(node, ("", *layers[1:]))
