@@ -9,8 +9,9 @@ from itertools import takewhile
 from weakref import proxy
 
 from devicefix.facts.names import Names
-from devicefix.facts.refusals import PRINTING, TRIES, Refusals, continues, may_catch, suppresses
+from devicefix.facts.refusals import PRINTING, Refusals, continues, may_catch, suppresses
 from devicefix.facts.scopes import FUNCTIONS, dotted
+from devicefix.facts.tree import TRIES
 from devicefix.facts.values import last_name
 
 # What torch raises without CUDA, by `torch.cuda._lazy_init`: in builds without CUDA, and without a GPU.

@@ -11,6 +11,7 @@ from weakref import proxy
 
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import FUNCTIONS, dotted
+from devicefix.facts.tree import TRIES
 
 _EXITS = {
     "exit", "quit", "sys.exit", "os._exit", "os.abort", "builtins.exit", "builtins.quit", "pytest.exit",
@@ -21,7 +22,6 @@ PRINTING = {
     "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical",
     "write",
 }  # fmt: skip
-TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
 _LEAVING = (ast.Return, ast.Break, ast.Continue)
 _YIELDS = (ast.Yield, ast.YieldFrom)
 _CALLS = 4  # how many functions to follow that end the program by a call of the next

@@ -38,6 +38,7 @@ _FIELDS = {kind: _fields(kind) for kind in _KINDS}
 # Those of a statement, without the statements that are part of it, and these.
 _HEADER = {kind: tuple(name for name in names if name not in _BLOCKS) for kind, names in _FIELDS.items()}
 _INSIDE = {kind: tuple(name for name in names if name in _BLOCKS) for kind, names in _FIELDS.items()}
+TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # Python 3.11
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # The parts of expressions that bind names, open a scope, or mark what is inside them.
 _SPECIAL = {ast.NamedExpr, ast.comprehension, ast.Lambda, *COMPREHENSIONS, ast.JoinedStr}

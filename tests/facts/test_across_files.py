@@ -266,6 +266,30 @@ RUN = {
         },
         "[1.0, 1.0]",
     ),
+    "the number of a rank, which a file without a word of CUDA moves to": (
+        {
+            "step.py": """
+                import torch
+
+                def step(batch, where):
+                    return batch.to(where)
+            """,
+            "main.py": """
+                import os
+                import torch
+                from step import step
+
+                os.environ["LOCAL_RANK"] = "0"
+
+                def run(batch):
+                    device = int(os.environ["LOCAL_RANK"])
+                    return step(batch, where=device)
+
+                print(run(torch.ones(2)).tolist())
+            """,
+        },
+        "[1.0, 1.0]",
+    ),
 }  # fmt: skip
 CONVERT = """
     import torch
@@ -275,40 +299,6 @@ CONVERT = """
             return x.to(q7)
 """
 REPORTED = {
-    "a rank that a module gets as a device": {
-        "step.py": """
-            import os
-            import torch
-
-            def step(model, batch):
-                device = int(os.environ.get("LOCAL_RANK", 0))
-                return model(batch, device)
-        """,
-        "net.py": """
-            import torch
-
-            class Net(torch.nn.Module):
-                def forward(self, batch, place):
-                    return batch.to(place)
-        """,
-    },
-    "a rank that a function of another file gets as a device": {
-        "run.py": """
-            import os
-            import torch
-            from step import step
-
-            def run(model, batch):
-                device = int(os.environ["LOCAL_RANK"])
-                return step(model, batch, where=device)
-        """,
-        "step.py": """
-            import torch
-
-            def step(model, batch, where):
-                return model(batch.to(where))
-        """,
-    },
     "a rank, beside what another file passes": {
         "put.py": """
             import torch

@@ -91,8 +91,3 @@ def name_of(parent: ast.AST | None, node: ast.Lambda) -> str | None:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is node:
             return name
     return None
-
-
-def is_true(test: ast.expr) -> bool:
-    """Check whether a test is a true number, which no fix changes, unlike a string that names a device."""
-    return isinstance(test, ast.Constant) and isinstance(test.value, int) and bool(test.value)

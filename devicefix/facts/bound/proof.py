@@ -9,7 +9,8 @@ from functools import cached_property
 
 from devicefix.facts.bound.evaluation import Function, reads
 from devicefix.facts.bound.mentions import Mentions
-from devicefix.facts.bound.run import Goal, Owner, Read, Run, unbinds
+from devicefix.facts.bound.run import Goal, Read, Run, unbinds
+from devicefix.facts.flow.order import Body, Flow
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import COMPREHENSIONS, Scope
 
@@ -34,7 +35,8 @@ class Bound:
     ) -> None:
         self._facts = facts
         self._inserted = inserted
-        self._runs: dict[tuple[Owner, Goal], Run] = {}
+        self._runs: dict[tuple[Body, Goal], Run] = {}
+        self._flows: dict[Body, Flow] = {}
         self._mentions = Mentions(facts, is_circular)
 
     def name(self, name: str, site: ast.AST) -> bool:
@@ -55,7 +57,7 @@ class Bound:
             return self._is_bound(name, first) or (
                 statement is not None
                 and not self._is_unbound(name, first)
-                and self._run(owner, Read(name)).after.get(statement, False)
+                and self._run(owner, Read(name)).after(statement)
             )
         goals: list[Goal] = [name]
         if owner is None and name not in tree.root.bindings:
@@ -63,7 +65,7 @@ class Bound:
                 return True
             goals = [*self._stars]
         runs = [self._run(owner or tree.module, goal) for goal in goals]
-        reached = (run.first if statement is None else run.after.get(statement, False) for run in runs)
+        reached = (run.first if statement is None else run.after(statement) for run in runs)
         return bool(goals) and all(reached)
 
     def ran(self, statement: ast.stmt | None, site: ast.AST, owner: Function | None = None) -> bool:
@@ -88,7 +90,7 @@ class Bound:
             return True
         if isinstance(scope.node, ast.Lambda):
             return any(binding.parameter for binding in bindings)
-        assert isinstance(scope.node, Owner)
+        assert isinstance(scope.node, Body)
         return self._run(scope.node, name).reaches(site)
 
     def _is_unbound(self, name: str, site: ast.AST) -> bool:
@@ -115,10 +117,12 @@ class Bound:
         """The star imports."""
         return [node for node in self._facts.tree.imports if node.names[0].name == "*"]
 
-    def _run(self, owner: Owner, goal: Goal) -> Run:
+    def _run(self, owner: Body, goal: Goal) -> Run:
         key = owner, goal
         if key not in self._runs:
-            self._runs[key] = Run(self._facts, self._mentions, owner, goal)
+            if owner not in self._flows:
+                self._flows[owner] = Flow(owner, lambda manager: not self._mentions.is_passive(manager))
+            self._runs[key] = Run(self._facts, self._mentions, self._flows[owner], goal)
         return self._runs[key]
 
 

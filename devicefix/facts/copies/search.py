@@ -81,7 +81,7 @@ class _Search:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._changes = Changes(facts)
-        self._bodies: dict[ast.AST, tuple[Flow, dict[ast.AST, list[Point]]]] = {}
+        self._bodies: dict[Body, Flow] = {}
         self._known_names: dict[Flow, dict[str, list[tuple[Point, str, bool]]]] = {}
         self._known_uses: dict[tuple[Flow, str, bool, bool], dict[Point, Point]] = {}
         self._pending: dict[tuple[Function, Place], tuple[Copy, ast.AST]] = {}
@@ -89,10 +89,10 @@ class _Search:
     def all(self) -> Iterator[Held]:
         """Yield the copies that are kept or changed in place, and share memory that is in use on a CPU."""
         for statement in dict.fromkeys(self._statements()):
-            flow, points = self._body(self._facts.tree.scope(statement).node)
+            flow = self._body(self._facts.tree.scope(statement).node)
             if flow is not None:
                 for part in (statement, *getattr(statement, "cases", ())):
-                    for point in points.get(part, ()):
+                    for point in flow.by_node.get(part, ()):
                         yield from self._kept(flow, point)
                         yield from self._changed_at_once(flow, point)
         yield from self._passed()
@@ -270,23 +270,19 @@ class _Search:
         is_method = isinstance(tree.parents.get(function), ast.ClassDef)
         for call in tree.nodes_with_name(function.name):
             if isinstance(call, ast.Call) and last_name(call.func) == function.name:
-                flow, points = self._body(tree.scope(call).node)
+                flow = self._body(tree.scope(call).node)
                 if flow is not None and isinstance(call.func, ast.Attribute) is is_method:
-                    of_call = points.get(tree.statement(call), ())
+                    of_call = flow.by_node.get(tree.statement(call), ())
                     yield from ((flow, point, call) for point in of_call if call in point.nodes)
 
     # -- bodies ------------------------------------------------------------------------------------------
 
-    def _body(self, owner: ast.AST) -> tuple[Flow | None, dict[ast.AST, list[Point]]]:
-        """Return the flow of a function or module, and its points by their statements."""
+    def _body(self, owner: ast.AST) -> Flow | None:
+        """Return the flow of a function or module."""
         if not isinstance(owner, Body):
-            return None, {}
+            return None
         if owner not in self._bodies:
-            flow = Flow(owner)
-            points: dict[ast.AST, list[Point]] = {}
-            for point in flow.points:
-                points.setdefault(point.node, []).append(point)
-            self._bodies[owner] = flow, points
+            self._bodies[owner] = Flow(owner)
         return self._bodies[owner]
 
     def _given(self, flow: Flow) -> dict[str, list[tuple[Point, str, bool]]]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from devicefix.facts.scopes import FUNCTIONS, dotted
-from devicefix.facts.tree import children
+from devicefix.facts.tree import TRIES, children
 
 _VIEW_ATTRIBUTES = {"data", "T", "mT"}
 # What says nothing about the content of a collection or tensor.
@@ -18,6 +18,9 @@ _UNREAD = {
 }  # fmt: skip
 
 _LATER = (*FUNCTIONS, ast.ClassDef)
+_COMPOUND = (
+    *TRIES, ast.If, ast.While, ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Match,
+)  # fmt: skip
 
 Body = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -32,6 +35,7 @@ class Point:
     Attributes:
         binds: the targets that are bound afterwards.
         value: what these are bound to, or to parts of, where another point evaluates it.
+        unbinds: the name that an exception had, and which is gone afterwards.
         after: what may run next.
     """
 
@@ -40,6 +44,7 @@ class Point:
         self.parts = parts
         self.binds: tuple[ast.expr, ...] = ()
         self.value: ast.expr | None = None
+        self.unbinds = ""
         self.after: list[Point] = []
 
     @cached_property
@@ -132,19 +137,28 @@ class Point:
 
 
 class Flow:
-    """The points of one function's or module's own code; functions inside it are single points.
+    """The points of one function's or module's own code; functions and classes inside it are single points.
+
+    Args:
+        owner: the function, module or class.
+        swallows: whether a context manager may catch an error.
 
     Attributes:
-        points: all of them, in the order of the source.
+        points: all of them, in the order of the source; those of a `finally` twice, since errors run it, too.
+        entry: where the function or module begins.
         exit: where the function returns, or the module ends.
+        ends: the last points of the compound statements that may end.
     """
 
-    def __init__(self, owner: Body) -> None:
+    def __init__(self, owner: Body, swallows: Callable[[ast.expr], bool] = lambda _manager: False) -> None:
         self.owner = owner
         self.points: list[Point] = []
+        self.entry = Point(owner)
         self.exit = Point(owner)
+        self.ends: dict[ast.AST, Point] = {}
+        self._swallows = swallows
         self._loops: list[tuple[Point, list[Point]]] = []  # where `continue` goes, what `break` leaves
-        _connect(self._block(owner.body, []), self.exit)
+        _connect(self._block(owner.body, [self.entry]), self.exit)
 
     def reachable(
         self, start: Iterable[Point], among: Container[Point], *ends: Container[Point]
@@ -166,6 +180,14 @@ class Flow:
             yield point
             if not any(point in end for end in ends):
                 todo.extend(point.after)
+
+    @cached_property
+    def by_node(self) -> dict[ast.AST, list[Point]]:
+        """Return the points by their nodes."""
+        found: dict[ast.AST, list[Point]] = {}
+        for point in self.points:
+            found.setdefault(point.node, []).append(point)
+        return found
 
     @cached_property
     def readers(self) -> dict[str, list[Point]]:
@@ -207,6 +229,9 @@ class Flow:
     def _block(self, statements: Sequence[ast.stmt], before: list[Point]) -> list[Point]:
         for statement in statements:
             before = self._statement(statement, before)
+            if isinstance(statement, _COMPOUND) and before:
+                self.ends[statement] = self._add(statement, before)
+                before = [self.ends[statement]]
         return before
 
     def _statement(self, node: ast.stmt, before: list[Point]) -> list[Point]:
@@ -219,16 +244,14 @@ class Flow:
             case ast.For() | ast.AsyncFor():
                 return self._for(node, before)
             case ast.With() | ast.AsyncWith():
-                head = self._add(node, before, *(item.context_expr for item in node.items))
-                head.binds = tuple(item.optional_vars for item in node.items if item.optional_vars)
-                return self._block(node.body, [head])
-            case ast.Try():
-                return self._try(node, before)
+                return self._with(node, before)
             case ast.Match():
                 return self._match(node, before)
             case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
                 self._leave(node, before)
                 return []
+        if isinstance(node, TRIES):
+            return self._try(node, before)
         return [self._simple(node, before)]
 
     def _simple(self, node: ast.stmt, before: list[Point]) -> Point:
@@ -268,18 +291,19 @@ class Flow:
         return ends
 
     def _if(self, node: ast.If, before: list[Point]) -> list[Point]:
-        test = self._add(node, before, node.test)
-        ends = self._block(node.body, [test])
-        while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):  # there may be many `elif`
-            node = node.orelse[0]
-            test = self._add(node, [test], node.test)
+        ends: list[Point] = []
+        while True:
+            test = self._add(node, before, node.test)
             ends += self._block(node.body, [test])
-        return ends + self._block(node.orelse, [test])
+            before = [] if _is_true(node.test) else [test]
+            if len(node.orelse) != 1 or not isinstance(node.orelse[0], ast.If):
+                return ends + (self._block(node.orelse, before))
+            node = node.orelse[0]  # there may be many `elif`
 
     def _while(self, node: ast.While, before: list[Point]) -> list[Point]:
         head = self._add(node, before, node.test)
         left = self._looped(node.body, head, head)
-        if isinstance(node.test, ast.Constant) and node.test.value:
+        if _is_true(node.test):
             return left
         return [*left, *self._block(node.orelse, [head])]
 
@@ -300,14 +324,32 @@ class Flow:
         self._loops.pop()
         return left
 
+    def _with(self, node: ast.With | ast.AsyncWith, before: list[Point]) -> list[Point]:
+        first = len(self.points)
+        head = self._add(node, before, *(item.context_expr for item in node.items))
+        head.binds = tuple(item.optional_vars for item in node.items if item.optional_vars)
+        ends = self._block(node.body, [head])
+        swallows = any(self._swallows(item.context_expr) for item in node.items)
+        return [*ends, *self.points[first:]] if swallows else ends
+
     def _try(self, node: ast.Try, before: list[Point]) -> list[Point]:
         first = len(self.points)
         ends = self._block(node.body, before)
         raising = [self._add(node, [*before, *self.points[first:]])] if node.handlers else []
         ends = self._block(node.orelse, ends)
         for handler in node.handlers:
-            ends += self._block(handler.body, [self._add(handler, raising, handler.type)])
+            ends += self._handler(handler, raising)
+        if node.finalbody:
+            self._block(node.finalbody, [*before, *self.points[first:]])  # and then the error goes on
         return self._block(node.finalbody, ends)
+
+    def _handler(self, node: ast.ExceptHandler, raising: list[Point]) -> list[Point]:
+        ends = self._block(node.body, [self._add(node, raising, node.type)])
+        if node.name is None or not ends:
+            return ends
+        end = self._add(node, ends)
+        end.unbinds = node.name
+        return [end]
 
 
 def _captures(pattern: ast.pattern) -> Iterator[str]:
@@ -316,6 +358,11 @@ def _captures(pattern: ast.pattern) -> Iterator[str]:
         name = getattr(node, "rest" if isinstance(node, ast.MatchMapping) else "name", None)
         if isinstance(name, str):
             yield name
+
+
+def _is_true(test: ast.expr) -> bool:
+    """Return whether a test is a true number, which no fix changes, unlike a string that names a device."""
+    return isinstance(test, ast.Constant) and isinstance(test.value, int) and bool(test.value)
 
 
 def _connect(before: Iterable[Point], after: Point) -> None:

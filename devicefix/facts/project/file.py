@@ -23,7 +23,7 @@ _FOR_OTHERS = (
     b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(",
     b"AssertionError",
 )  # fmt: skip
-_WITH_NUMBER = (b"rank", b"gpu", b"cuda")
+_WITH_NUMBER = (b"rank", b"RANK", b"gpu", b"cuda")
 _DEFINED = re.compile(rb"(?:def|class)[ \t]+(\w+)")
 _BOUND = re.compile(rb"^(\w+)[ \t]*(?::[^\n=]*)?=", re.M)
 _UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)

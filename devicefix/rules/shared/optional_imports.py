@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from devicefix.facts import Binding, Facts, returns
-from devicefix.facts.refusals import TRIES
-from devicefix.facts.tree import walk
+from devicefix.facts.tree import TRIES, walk
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.library_facts import FAILING
 
