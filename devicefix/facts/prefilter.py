@@ -40,7 +40,7 @@ _NEED_CUDA = frozenset(
     diff_surfel_rasterization diffoctreerast diso exllamav2 fast_hadamard_transform fla flash_attn
     flash_attn_interface flash_mla flashinfer fused_ssim grouped_gemm gsplat kernels liger_kernel lightseq
     mamba_ssm megablocks MultiScaleDeformableAttention nerfacc numba nvdiffrast nvidia nvidia_smi
-    pointnet2_ops py3nvml pycuda pynvml q8_kernels quack ring_flash_attn sageattention simple_knn
+    pointnet2_ops py3nvml pycuda pynvml pynvrtc q8_kernels quack ring_flash_attn sageattention simple_knn
     spconv tensorrt tensorrt_llm tilelang tinycudann torch2trt torch_int torch_tensorrt torchsparse
     transformer_engine trifast triton unsloth vox2seq xformers
     """.split()
