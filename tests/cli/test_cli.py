@@ -360,9 +360,8 @@ def test_names_and_messages_stay_on_their_line(cli: Cli, tmp_path: Path) -> None
     assert first.startswith("a\\nb\\x1b[31m\\udcff.py:3:")
 
 
-@pytest.mark.parametrize("command", ["rule", "rules"])
-def test_rule_lists_every_rule(cli: Cli, command: str) -> None:
-    lines = cli(command).stdout.splitlines()
+def test_rule_lists_every_rule(cli: Cli) -> None:
+    lines = cli("rule").stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [[code, RULES[code].name] for code in sorted(RULES)]
 
 
@@ -370,7 +369,7 @@ def test_rule_lists_every_rule(cli: Cli, command: str) -> None:
 def test_rule_prints_the_documentation(cli: Cli, code: str) -> None:
     by_code, by_name = (cli("rule", word) for word in (code.lower(), RULES[code].name.upper()))
     assert by_code.exit_code == 0
-    assert by_code.stdout == by_name.stdout == cli("explain", code).stdout
+    assert by_code.stdout == by_name.stdout
     assert by_code.stdout.startswith(f"# {RULES[code].name} ({code})\n\n")
     assert "\n## What it does\n" in by_code.stdout
     assert by_code.stdout in cli("rule", "--all").stdout
