@@ -8,13 +8,12 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from devicefix.config import load
+from devicefix.config.folders import nearest_above
 from devicefix.config.pins import pins_in
 from devicefix.config.settings import Settings
-
-Value = TypeVar("Value")
 
 
 class Resolver(ABC):
@@ -113,27 +112,3 @@ class Nearest(Resolver):
                 self._made[file, pins] = replace(self._make(file), pinned_torch=pinned)
             self._settings[folder] = self._made[file, pins]
         return self._settings[folder]
-
-
-def nearest_above(
-    folder: str, known: dict[str, Value | None], find: Callable[[str], Value | None]
-) -> Value | None:
-    """Return what is found in a folder, or else in the nearest one above it.
-
-    Args:
-        folder: the folder, absolute.
-        known: what is nearest to the folders so far, to be extended.
-        find: returns what is in a folder, or None.
-    """
-    passed = []
-    found = None
-    for place in (folder, *map(str, Path(folder).parents)):
-        if place in known:
-            found = known[place]
-            break
-        passed.append(place)
-        found = find(place)
-        if found is not None:
-            break
-    known |= dict.fromkeys(passed, found)
-    return found
