@@ -127,18 +127,6 @@ HAZARDS = {
         w.sum().backward()
         grad.sum()
         """,
-    "tensor: the object itself is altered": """
-        x = torch.ones(3)
-        y = x.to(device)  # moved
-        y.requires_grad_()  # changed
-        x * 2
-        """,
-    "tensor: the object is given other memory": """
-        x = torch.ones(3)
-        y = x.to(device)  # moved
-        y.data = torch.zeros(3).to(device)  # changed
-        x * 2
-        """,
     "tensor: in another thread": """
         x = torch.ones(3)
         def work():

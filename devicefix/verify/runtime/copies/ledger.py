@@ -190,13 +190,11 @@ class Ledger:
         self._of[replica] = memory
         if memory.exposed:
             replica.digest = digest(replica.region, alias)
-        mine = self.show(alias, replica, counted)
+        self.show(alias, replica, counted)
         if source is not alias:
             other = self._handle(source)
             if other is None or other.replica is not parent:
-                other = self.show(source, parent, counted)
-            other.twins = mine.twins = other.twins or [id(source)]
-            mine.twins.append(id(alias))
+                self.show(source, parent, counted)
         return memory
 
     def take_along(self, tensor: torch.Tensor, here: str, there: str, move: Move) -> None:
@@ -245,10 +243,7 @@ class Ledger:
             version: its version before the call that reads it.
             changed: whether the call has changed it.
         """
-        replica, handle = self.replica(tensor, memory), self._handle(tensor)
-        if handle is not None and handle.altered is not None:
-            self.reports.hazard("tensor", *handle.altered)
-            handle.altered = None
+        replica = self.replica(tensor, memory)
         if version is not None and self._counted(tensor, memory):
             if memory.version is not None and version != memory.version:
                 self._changed_unseen(memory)
@@ -291,21 +286,9 @@ class Ledger:
         replica.digest = None
 
     def alter(self, tensor: torch.Tensor, memory: Memory) -> None:
-        """Mark the twins of a tensor whose attributes change: without the watch, theirs would change too."""
+        """Forget what memory a tensor shows if it has been given other memory."""
         handle = self._handle(tensor)
-        if handle is None:
-            return
-        for key in handle.twins:
-            tag = self.tags.get(key)
-            twin = tag.handle if tag is not None else None
-            if twin is None or twin is handle or twin.twins is not handle.twins or twin.altered is not None:
-                continue
-            move = between(twin.replica, handle.replica)
-            if move is not None:
-                twin.altered = (move, self._sites.current())
-                if address_of(tensor) != memory.address:  # the twin's memory may be unwatched now
-                    self.reports.hazard("tensor", *twin.altered)
-        if address_of(tensor) != memory.address:
+        if handle is not None and address_of(tensor) != memory.address:
             self.set_side(tensor, handle.replica.side)
 
     def _changed_unseen(self, memory: Memory) -> None:

@@ -226,23 +226,17 @@ class Memory:
         return self.root.exported or users > sum(replica.handles for replica in self.others)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Handle:
     """A tensor object that shows watched memory.
 
     Attributes:
         replica: the replica that it shows.
         counted: whether it shares its version counter with the first tensor of the memory.
-        twins: the ids of the tensors that would be one object without the watch.
-        altered: the move and the line by which a twin, and so this object too, changed; or None.
     """
 
-    __slots__ = ("altered", "counted", "replica", "twins")
-
-    def __init__(self, replica: Replica, counted: bool) -> None:
-        self.replica = replica
-        self.counted = counted
-        self.twins: list[int] = []
-        self.altered: tuple[Move, Site] | None = None
+    replica: Replica
+    counted: bool
 
 
 class Tag(weakref.ref):  # type: ignore[type-arg]
