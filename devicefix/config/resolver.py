@@ -12,7 +12,6 @@ from typing import Any
 
 from devicefix.config import load
 from devicefix.config.folders import nearest_above
-from devicefix.config.pins import pins_in
 from devicefix.config.settings import Settings
 
 
@@ -79,8 +78,7 @@ class Nearest(Resolver):
         self._make = make
         self._find_in = find_in
         self._files: dict[str, Path | None] = {}
-        self._pins: dict[str, frozenset[tuple[int, int]] | None] = {}
-        self._made: dict[tuple[Path | None, frozenset[tuple[int, int]]], Settings] = {}
+        self._made: dict[Path | None, Settings] = {}
         self._settings: dict[str, Settings] = {}
         start = os.path.abspath(start)
         self.root = self._within(start)
@@ -106,9 +104,7 @@ class Nearest(Resolver):
         """Return the settings of the files in a folder."""
         if folder not in self._settings:
             file = self.configuration(folder)
-            pins = nearest_above(folder, self._pins, pins_in) or frozenset()
-            if (file, pins) not in self._made:
-                pinned = min(pins) if len(pins) == 1 else None
-                self._made[file, pins] = replace(self._make(file), pinned_torch=pinned)
-            self._settings[folder] = self._made[file, pins]
+            if file not in self._made:
+                self._made[file] = self._make(file)
+            self._settings[folder] = self._made[file]
         return self._settings[folder]
