@@ -60,6 +60,14 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """A change of one node of the syntax tree. `rewrite/operations.py` has all kinds."""
+
+
+New = str | Operation | Callable[[str], str]  # new code, or what makes it from the old code
+
+
+@dataclass(frozen=True, slots=True)
 class Edit:
     """A replacement of the characters from `start` up to `end` of the source text.
 
@@ -68,19 +76,15 @@ class Edit:
     Attributes:
         start: The offset of the first character that is replaced.
         end: The offset after the last one.
-        new: The replacement, or a function that makes it from the old text, in which the edits inside this
-            one have been made.
-        guard: The test of the guard that a statement is put under.
-        under: The function that replaces `new` where the statement above is put under the same guard.
+        new: The replacement, or what makes it from the old code, in which the edits inside this one have been
+            made: an operation on the node that the code is of, or a function of the text.
         effect: What the edit does to statements.
         removal: What to do if the edit leaves an empty block.
     """
 
     start: int
     end: int
-    new: str | Callable[[str], str]
-    guard: str | None = None
-    under: Callable[[str], str] | None = None
+    new: New
     effect: Effect = Effect()
     removal: Removal | None = None
 

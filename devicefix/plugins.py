@@ -7,7 +7,7 @@ with every version.
 from devicefix.devices.context import Context
 from devicefix.devices.expression import DeviceExpr
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rewrite.calls import with_keyword
+from devicefix.rewrite.edits import with_keyword
 from devicefix.rules.base import Changed, Example, Rule
 
 __all__ = [

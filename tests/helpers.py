@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -17,7 +17,8 @@ from devicefix.cli import main
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project, ProjectFile
-from devicefix.model import Outcome, Replacement, Result
+from devicefix.model import Edit, Outcome, Replacement, Result
+from devicefix.rewrite import edits
 from devicefix.runner.run import check_text
 
 __all__ = [
@@ -127,6 +128,11 @@ class Git:
             self("init", "-q", "-b", "main", folder=folder)
         self("add", ".", folder=folder)
         self("commit", "-q", "-m", message, folder=folder)
+
+
+def apply(text: str, made: Iterable[Edit]) -> str:
+    """Return a text with edits made."""
+    return edits.replaced(text, edits.resolved(text, edits.joined(text, made)))
 
 
 def devicefix(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -19,10 +19,11 @@ from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
-from devicefix.model import Edit, Fix
+from devicefix.model import Edit, Fix, New
 from devicefix.rewrite import blocks
 from devicefix.rewrite.imports import without_import
 from devicefix.rewrite.lines import alone
+from devicefix.rewrite.operations import Chain, Conditional
 
 _WITHOUT_STATEMENTS = (ast.expr, ast.keyword, ast.arguments, ast.Assert)
 # The parents of an expression that accept `a if b else c` without parentheses.
@@ -108,7 +109,7 @@ class Context:
     def when_cuda(
         self,
         node: ast.expr,
-        otherwise: str | Callable[[str], str],
+        otherwise: New,
         why: str = "",
         *,
         of_cuda: bool = False,
@@ -117,7 +118,7 @@ class Context:
 
         Args:
             node: The expression. If the target is any accelerator, a device becomes the accelerator's.
-            otherwise: The code for a machine without CUDA, or a function that makes it from the expression's.
+            otherwise: The code for a machine without CUDA, or what makes it from the expression.
             why: Why the fix is not safe; empty if it is.
             of_cuda: Whether the expression needs CUDA whatever the target, as a checkpoint's device does.
         """
@@ -125,15 +126,8 @@ class Context:
         question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
         if isinstance(otherwise, str):
             otherwise = self.source.quoted(otherwise, self.source.code(node))
-        binds_weaker = isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr))
-        accepts_conditional = self._accepts_conditional(node)
-
-        def new(text: str) -> str:
-            text = accelerated[1](text) if accelerated else f"({text})" if binds_weaker else text
-            instead = otherwise if isinstance(otherwise, str) else otherwise(text)
-            text = f"{text} if {question.text} else {instead}"
-            return text if accepts_conditional else f"({text})"
-
+        choice = Conditional(question.text, otherwise, brackets=not self._accepts_conditional(node))
+        new = Chain((accelerated[1], choice)) if accelerated else choice
         fix = self.edit(node, new, question, why)
         if isinstance(otherwise, str) and not why and has_effects(self.facts, node):
             fix = replace(fix, why=SKIPS)
@@ -176,12 +170,12 @@ class Context:
             return fix
         return replace(fix, why=_OF_OTHERS)
 
-    def edit(self, node: ast.expr, new: str | Callable[[str], str], use: DeviceExpr, why: str = "") -> Fix:
+    def edit(self, node: ast.expr, new: New, use: DeviceExpr, why: str = "") -> Fix:
         """Return a fix that changes the code of a node.
 
         Args:
             node: The node.
-            new: The new code, or a function that makes it from the old code.
+            new: The new code, or an operation or function that makes it from the old code.
             use: The expression that the new code uses, for what it needs.
             why: Why the fix is not safe; empty if it is.
         """
@@ -240,7 +234,7 @@ class Context:
         """
         if self.devices.path.replace("\\", "/").endswith("__init__.py"):
             return ()
-        return without_import(self.source, self.facts.tree.module, name, gone)
+        return without_import(self.facts, name, gone)
 
     def _accepts_conditional(self, node: ast.expr) -> bool:
         """Return whether `a if b else c` can replace an expression without parentheses."""

@@ -21,6 +21,7 @@ from devicefix.facts.prefilter import (
     uses_torch,
 )
 from devicefix.model import Finding, Fix, Import, Refused, Safety
+from devicefix.rewrite.edits import is_too_deep, new_code
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -118,7 +119,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
         if code in options.enabled and (options.seen or not RULES[code].needs_run)
     ]
     found = sorted(_visit(context, settings, on), key=by_position)
-    fixable = _unless_comments_go(facts.source, _unless_deep(facts, found))
+    fixable = _unless_comments_go(facts.source, _unless_deep(facts.source, found))
     return _unless_around_stays(facts.source, fixable), context.devices
 
 
@@ -224,19 +225,21 @@ def _changes(context: Context, fix: Fix) -> Iterator[tuple[str, str]]:
     """Yield what each edit of a fix replaces, and the new text."""
     for edit in fix.edits:
         old = context.source.text[edit.start : edit.end]
-        yield old, edit.new if isinstance(edit.new, str) else edit.new(old)
+        yield old, new_code(edit.new, old)
 
 
 def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
-    for old, new in _changes(context, fix) if fix is not None else ():
+    for edit in fix.edits if fix is not None else ():
+        old = context.source.text[edit.start : edit.end]
         read: set[str] = {
             name for owner, name in _ATTRIBUTE.findall(old) if not _is_library(context.facts, owner)
         }
-        for name in sorted(read):
+        found = [name for name in sorted(read) if context.project.is_patched(context.devices.path, name)]
+        new = new_code(edit.new, old) if found else ""  # LibCST takes long to import
+        for name in found:
             if _asks_more(old, new) or not re.search(rf"\.{name}\b", new):
-                if context.project.is_patched(context.devices.path, name):
-                    return name
+                return name
     return None
 
 
@@ -271,27 +274,11 @@ def _stays_compiled(context: Context, node: ast.AST, fix: Fix) -> bool:
     return True
 
 
-def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
+def _unless_deep(source: Source, findings: list[Finding]) -> list[Finding]:
     """Return the findings without the fixes that would change code that is nested too deeply."""
-    from devicefix.rewrite.parsing import may_be_too_deep, too_deep
-
-    text = facts.source.text
-    changed = {
-        (edit.start, edit.end)
-        for finding in findings
-        if finding.fix
-        for edit in finding.fix.edits
-        if callable(edit.new)
-    }
-    if not any(may_be_too_deep(text[start:end]) for start, end in changed):
-        return findings
-    deep = list(map(facts.source.span, too_deep(facts.tree.module)))
-    hopeless = {
-        (start, end) for start, end in changed if any(start <= first and last <= end for first, last in deep)
-    }
     return [
         finding.unfixed("because the code is nested too deeply")
-        if finding.fix and any((edit.start, edit.end) in hopeless for edit in finding.fix.edits)
+        if finding.fix and any(is_too_deep(source.text, edit) for edit in finding.fix.edits)
         else finding
         for finding in findings
     ]

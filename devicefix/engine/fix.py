@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.files.text import Source
 from devicefix.model import Edit, Finding, Fix, Result, Safety, SelfCheckError, Span
+from devicefix.rewrite.edits import Change, Shift, joined, replaced, resolved
 
 _LINE_END = re.compile("\r\n|\r|\n")
 ROUNDS = 10  # of fixes that make others possible; three have been seen
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from devicefix.config.settings import Settings
     from devicefix.devices.choose import Devices
     from devicefix.facts.project import Project
-    from devicefix.rewrite.edits import Change
 
 
 def fix_until_stable(
@@ -243,7 +243,6 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> tuple[byte
     Raises:
         Exception: one of the fixes is wrong, or they don't go together.
     """
-    from devicefix.rewrite.edits import joined, replaced, resolved
     from devicefix.rewrite.selfcheck import check, check_names
     from devicefix.rewrite.wrapping import wrapped
 
@@ -286,26 +285,15 @@ def _failure(
     )
 
 
-class _Moved:
-    """Where the parts of a text are after changes.
-
-    Args:
-        changes: what is replaced, in order; they neither nest nor overlap.
-    """
-
-    def __init__(self, changes: Sequence[Change]) -> None:
-        self._starts = [start for start, _, _ in changes]
-        self._ends = [end for _, end, _ in changes]
-        self._sizes = [len(text) for _, _, text in changes]
-        grown = (len(text) - (end - start) for start, end, text in changes)
-        self._shifts = list(accumulate(grown, initial=0))
+class _Moved(Shift):
+    """Where the parts of a text are after changes."""
 
     def made(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Return the parts of the new text that edits of these parts of the old one have made."""
         found: set[int] = set()
         for start, end in spans:
-            first = bisect_right(self._ends, start) if start < end else bisect_left(self._ends, start)
-            last = bisect_left(self._starts, end) if start < end else bisect_right(self._starts, end)
+            first = bisect_right(self.ends, start) if start < end else bisect_left(self.ends, start)
+            last = bisect_left(self.starts, end) if start < end else bisect_right(self.starts, end)
             found.update(range(first, last))
         return tuple(self._new(index) for index in sorted(found))
 
@@ -314,18 +302,17 @@ class _Moved:
         return tuple((self._start(start), max(self._start(start), self._end(end))) for start, end in spans)
 
     def _new(self, index: int) -> Span:
-        start = self._starts[index] + self._shifts[index]
-        return start, start + self._sizes[index]
+        return self.starts[index] + self.sums[index], self.ends[index] + self.sums[index + 1]
 
     def _start(self, offset: int) -> int:
-        index = bisect_right(self._ends, offset)
-        inside = index < len(self._starts) and self._starts[index] < offset
-        return self._new(index)[0] if inside else offset + self._shifts[index]
+        index = bisect_right(self.ends, offset)
+        inside = index < len(self.starts) and self.starts[index] < offset
+        return self._new(index)[0] if inside else offset + self.sums[index]
 
     def _end(self, offset: int) -> int:
-        index = bisect_left(self._ends, offset)
-        inside = index < len(self._starts) and self._starts[index] < offset
-        return self._new(index)[1] if inside else offset + self._shifts[index]
+        index = bisect_left(self.ends, offset)
+        inside = index < len(self.starts) and self.starts[index] < offset
+        return self._new(index)[1] if inside else offset + self.sums[index]
 
 
 class _Taken:

@@ -143,7 +143,7 @@ class Source:
             )
         return self._known_columns[line]
 
-    def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> tuple[int, int]:
+    def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> tuple[int, int]:
         """Return the offsets of a node's first character and of the one after its last."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)

@@ -1,16 +1,13 @@
 """Edits of whole statements: put one under a guard, take a guard away, drop a branch, remove or replace one.
 
-What changes is parsed by LibCST, one statement at a time. An indented one is parsed under a header line, so
-that comments, strings and continuation lines keep their text, and move with the block that they are in. What
-goes away whole is not parsed: its lines are cut.
+What changes is an operation, which LibCST carries out. What goes away whole is not parsed: its lines are cut.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from devicefix.facts import Facts, Scope
 from devicefix.files.notebook.markers import CELL_END
@@ -25,12 +22,7 @@ from devicefix.rewrite.lines import (
     next_line,
     part_of_line,
 )
-from devicefix.rewrite.parsing import comments_in, parse_expression, parse_module
-
-if TYPE_CHECKING:
-    import libcst as cst
-
-    _Lines = tuple[Sequence[cst.BaseStatement], Sequence[cst.EmptyLine]]  # and comments after the last one
+from devicefix.rewrite.operations import BecomeElse, Conditional, Guard, KeepBranch
 
 _AT_CELL_END = re.compile(rf"(?:\s|#[^\r\n]*[\r\n])*{CELL_END}")
 _WITHOUT_VALUE = (
@@ -41,7 +33,6 @@ _PURE = (
     ast.expr_context, ast.boolop, ast.cmpop, ast.unaryop,
 )  # fmt: skip
 _USUAL_INDENT = "    "
-_FIRST_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
 
 
 # -- under a guard -----------------------------------------------------------------------------------------
@@ -62,26 +53,9 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     start, end = source.span(statement)
     if not alone(source, statement) or _is_shown(source, statement):
         assert isinstance(statement, ast.Expr)
-        return Edit(start, end, lambda text: f"{text} if {test} else None")
-    indent = indent_of(facts, statement)
-
-    def guarded(parsed: cst.BaseStatement) -> _Lines:
-        import libcst as cst
-
-        return [cst.If(parse_expression(test)[1], cst.IndentedBlock([parsed], indent=indent))], []
-
-    in_libcst = _on_statement(source, start, guarded)
-
-    def new(text: str) -> str:
-        if "\n" in text or "\r" in text:
-            return in_libcst(text)
-        return f"if {test}:{source.newline}{source.indentation(start)}{indent}{text}"  # nothing else moves
-
-    def under(text: str) -> str:
-        body = _FIRST_LINE.sub("", new(text), count=1)
-        return body.removeprefix(source.indentation(start))
-
-    return Edit(start, end, new, guard=test, under=under, effect=Effect(added=("If",), deeper=True))
+        return Edit(start, end, Conditional(test, "None"))
+    operation = Guard(source.indentation(start), source.newline, test, indent_of(facts, statement))
+    return Edit(start, end, operation, effect=Effect(added=("If",), deeper=True))
 
 
 def guarded_below(facts: Facts, statement: ast.stmt, test: str, code: str) -> Edit:
@@ -199,76 +173,20 @@ def _unwrapped(source: Source, node: ast.If, branch: Sequence[ast.stmt]) -> Edit
         removed.append((else_start(source, node), end))
     shown = not node.col_offset and _has_value(branch[-1]) and _ends_cell(source, node)
 
-    def unwrapped(parsed: cst.BaseStatement) -> _Lines:
-        import libcst as cst
-
-        assert isinstance(parsed, cst.If)
-        clause: cst.If | cst.Else = parsed
-        comments = comments_in(parsed.test)
-        if branch is node.orelse:
-            assert isinstance(parsed.orelse, cst.Else)
-            clause = parsed.orelse
-            comments = [comment for line in clause.leading_lines for comment in comments_in(line)]
-        else:
-            comments += comments_in(parsed.whitespace_before_test) + comments_in(parsed.whitespace_after_test)
-        return _on_their_own(clause.body, comments, silent=shown)
-
-    return Edit(start, end, _on_statement(source, start, unwrapped), effect=Effect(removed=tuple(removed)))
-
-
-def _on_their_own(suite: cst.BaseSuite, comments: list[cst.Comment], silent: bool) -> _Lines:
-    """Return the statements of a block, and its comments, for the block around it.
-
-    Args:
-        suite: The block.
-        comments: Comments to put above the statements.
-        silent: Whether to keep a notebook from showing the value of the last statement.
-    """
-    import libcst as cst
-
-    if isinstance(suite, cst.SimpleStatementSuite):
-        body: list[cst.BaseStatement] = [
-            cst.SimpleStatementLine(suite.body, trailing_whitespace=suite.trailing_whitespace)
-        ]
-        footer: Sequence[cst.EmptyLine] = ()
-    else:
-        assert isinstance(suite, cst.IndentedBlock)
-        body, footer = [*suite.body], suite.footer
-        comments = comments + comments_in(suite.header)
-    above = [cst.EmptyLine(comment=comment) for comment in comments]
-    first = body[0]
-    lines = [*first.leading_lines]  # type: ignore[attr-defined]
-    while lines and lines[0].comment is None:
-        del lines[0]
-    if lines:  # the block may begin with a comment at the beginning of its line
-        lines[0] = lines[0].with_changes(indent=True, whitespace=cst.SimpleWhitespace(""))
-    body[0] = first.with_changes(leading_lines=[*above, *lines])
-    if silent and isinstance(body[-1], cst.SimpleStatementLine):
-        *before, last = body[-1].body
-        body[-1] = body[-1].with_changes(body=[*before, last.with_changes(semicolon=cst.Semicolon())])
-    return body, footer
+    operation = KeepBranch(source.indentation(start), source.newline, branch is node.orelse, shown)
+    return Edit(start, end, operation, effect=Effect(removed=tuple(removed)))
 
 
 def _as_else(source: Source, node: ast.If) -> Edit:
     """Return the edit that makes the last `elif` of an `if` its `else`, and takes away the old one."""
     start, _ = source.span(node)
-    end = end_of(source, node)
-
-    def as_else(parsed: cst.BaseStatement) -> _Lines:
-        import libcst as cst
-
-        assert isinstance(parsed, cst.If) and isinstance(parsed.orelse, cst.If)
-        clause = parsed.orelse
-        comments = comments_in(clause.test)
-        comments += comments_in(clause.whitespace_before_test) + comments_in(clause.whitespace_after_test)
-        lines = [*clause.leading_lines, *(cst.EmptyLine(comment=comment) for comment in comments)]
-        return [parsed.with_changes(orelse=cst.Else(clause.body, leading_lines=lines))], []
-
     return Edit(
         start,
-        end,
-        _on_statement(source, start, as_else, after_if=True),
-        effect=Effect(removed=((start, start + len("elif")), (else_start(source, node), end))),
+        end_of(source, node),
+        BecomeElse(source.indentation(start), source.newline),
+        effect=Effect(
+            removed=((start, start + len("elif")), (else_start(source, node), end_of(source, node)))
+        ),
     )
 
 
@@ -344,43 +262,3 @@ def _has_value(statement: ast.stmt) -> bool:
 
 def _ends_cell(source: Source, statement: ast.stmt) -> bool:
     return _AT_CELL_END.match(source.text, source.span(statement)[1]) is not None
-
-
-# -- LibCST ------------------------------------------------------------------------------------------------
-
-
-def _on_statement(
-    source: Source,
-    start: int,
-    change: Callable[[cst.BaseStatement], _Lines],
-    *,
-    after_if: bool = False,
-) -> Callable[[str], str]:
-    """Return a function from text to text that parses a statement, changes it and writes it out again.
-
-    Args:
-        source: The text of the module.
-        start: Where the statement starts.
-        change: A function that returns the statements that replace it, and lines of comment after them.
-        after_if: Whether the statement is an `elif`. It is then the second clause of what `change` gets.
-    """
-    indentation, newline = source.indentation(start), source.newline
-    header = f"if 1:{newline}" if indentation else ""
-    before = f"{header}{indentation}" + (f"if 1: pass{newline}{indentation}" if after_if else "")
-
-    def rewrite(text: str) -> str:
-        import libcst as cst
-
-        module = parse_module(f"{before}{text}{newline}")
-        if not header:
-            body, footer = change(module.body[0])
-            module = module.with_changes(body=body, footer=[*footer, *module.footer])
-        else:
-            outer = cst.ensure_type(module.body[0], cst.If)
-            block = cst.ensure_type(outer.body, cst.IndentedBlock)
-            body, footer = change(block.body[0])
-            block = block.with_changes(body=body, footer=[*footer, *block.footer])
-            module = module.with_changes(body=[outer.with_changes(body=block)])
-        return module.code.removeprefix(before).removesuffix(newline)
-
-    return rewrite

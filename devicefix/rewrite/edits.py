@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import accumulate
 
 from devicefix.files.text import without_old_names
-from devicefix.model import Edit, Effect
+from devicefix.model import Edit, Effect, New, Operation
+from devicefix.rewrite.operations import AddKeyword, Guard, KeepFirst, Placed, StatementOperation
+from devicefix.rewrite.parsing import may_be_too_deep
 
 # The rest of a line, perhaps an empty line, and the start of the next one.
 _NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n){1,2}(?P<indentation>[ \t]*)")
@@ -20,13 +25,26 @@ class ConflictError(Exception):
     """Two edits overlap, and neither is inside the other."""
 
 
-def apply(text: str, edits: Iterable[Edit]) -> str:
-    """Return a text with edits made: inner ones first, outer ones on the result.
+class Shift:
+    """The offsets of the old text in the new one."""
 
-    Raises:
-        ConflictError: Two edits cross, or replace the same characters.
-    """
-    return replaced(text, resolved(text, joined(text, edits)))
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.starts = [start for start, _, _ in changes]
+        self.ends = [end for _, end, _ in changes]
+        self.sums = [0, *accumulate(len(text) - (end - start) for start, end, text in changes)]
+
+    def __call__(self, offset: int) -> int:
+        """Return the new offset of code that starts at an old one."""
+        return offset + self.sums[bisect_right(self.ends, offset)]
+
+    def has_end(self, old: int | None, new: int | None) -> bool:
+        """Return whether code that ended at one offset may end at the other, with or without an insertion."""
+        if old is None or new is None:
+            return old is new
+        return new - old in (
+            self.sums[bisect_left(self.starts, old)],
+            self.sums[bisect_right(self.ends, old)],
+        )
 
 
 def replaced(text: str, changes: Iterable[Change]) -> str:
@@ -63,29 +81,73 @@ def resolved(text: str, edits: Sequence[Edit]) -> list[Change]:
         edit = edits[index]
         if found and edit.start < found[-1][1]:
             raise ConflictError
-        inner, index = _nested(text, edits, index + 1, edit.start, edit.end)
-        found.append((edit.start, edit.end, _new_text(edit, inner)))
+        code, operations, index = _made(text, edits, index)
+        found.append((edit.start, edit.end, carried_out(code, operations)))
     return found
 
 
-def _nested(text: str, edits: Sequence[Edit], index: int, start: int, end: int) -> tuple[str, int]:
-    """Return a part of the text with the edits inside it made, and the index of the edit after them."""
-    parts = []
-    at = start
-    while index < len(edits) and edits[index].start < end:
-        edit = edits[index]
-        if edit.start < at or edit.end > end or (edit.start, edit.end) == (start, end):
+def _made(text: str, edits: Sequence[Edit], index: int) -> tuple[str, list[Placed], int]:
+    """Make an edit and those inside it.
+
+    Returns:
+        The code, the operations that are still to be carried out on it, and the index of the next edit.
+        An operation on an expression waits for the one around it, since one parse serves both.
+    """
+    edit = edits[index]
+    code, waiting, at = "", [], edit.start
+    index += 1
+    while index < len(edits) and edits[index].start < edit.end:
+        inner = edits[index]
+        if inner.start < at or inner.end > edit.end or (inner.start, inner.end) == (edit.start, edit.end):
             raise ConflictError
-        parts.append(text[at : edit.start])
-        inner, index = _nested(text, edits, index + 1, edit.start, edit.end)
-        parts.append(_new_text(edit, inner))
-        at = edit.end
-    parts.append(text[at:end])
-    return "".join(parts), index
+        part, operations, index = _made(text, edits, index)
+        code += text[at : inner.start]
+        if isinstance(edit.new, Operation):
+            waiting += [each.moved(len(code)) for each in operations]
+            operations = []
+        code += carried_out(part, operations)
+        at = inner.end
+    code += text[at : edit.end]
+    if isinstance(edit.new, Operation):
+        waiting.append(Placed(edit.new, 0, len(code)))
+        if not isinstance(edit.new, (StatementOperation, KeepFirst)):
+            return code, waiting, index
+        return carried_out(code, waiting), [], index
+    return new_code(edit.new, code), [], index
 
 
-def _new_text(edit: Edit, old: str) -> str:
-    return edit.new if isinstance(edit.new, str) else without_old_names(edit.new)(old)
+def new_code(new: New, old: str) -> str:
+    """Return the code that takes the place of old code."""
+    if isinstance(new, str):
+        return new
+    if isinstance(new, Operation):
+        return carried_out(old, [Placed(new, 0, len(old))])
+    return without_old_names(new)(old)
+
+
+def carried_out(text: str, operations: Sequence[Placed]) -> str:
+    """Return the code of a node after operations on it, and on expressions inside; the last is on itself."""
+    if not operations:
+        return text
+    from devicefix.rewrite.transformer import transformed  # LibCST takes long to import
+
+    return without_old_names(lambda code: transformed(code, operations))(text)
+
+
+def is_too_deep(text: str, edit: Edit) -> bool:
+    """Return whether an edit would change code that is nested too deeply for LibCST."""
+    old = text[edit.start : edit.end]
+    try:
+        if may_be_too_deep(old):
+            new_code(edit.new, old)
+    except RecursionError:
+        return True
+    return False
+
+
+def with_keyword(name: str, value: str) -> Callable[[str], str]:
+    """Return a function that gives the code of a call one more keyword argument, before `**kwargs`."""
+    return partial(new_code, AddKeyword(name, value))
 
 
 def _place(edit: Edit) -> tuple[int, bool, int]:
@@ -98,15 +160,14 @@ def _share_guards(text: str, edits: list[Edit]) -> list[Edit]:
     shared: list[Edit] = []
     above: Edit | None = None
     for edit in edits:
-        if edit.guard is None:
-            shared.append(edit)
-            continue
-        if above is not None and above.guard == edit.guard and _follows(text, above, edit):
-            assert edit.under is not None
-            shared.append(replace(edit, new=edit.under, effect=Effect(deeper=edit.effect.deeper)))
-        else:
-            shared.append(edit)
-        above = edit
+        if isinstance(edit.new, Guard):
+            joins = above is not None and edit.new == above.new and _follows(text, above, edit)
+            above = edit
+            if joins:
+                new = replace(edit.new, joins=True)
+                shared.append(replace(edit, new=new, effect=Effect(deeper=True)))
+                continue
+        shared.append(edit)
     return shared
 
 

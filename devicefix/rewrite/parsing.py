@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def parse_module(text: str) -> cst.Module:
     """
     import libcst as cst
 
-    if may_be_too_deep(text) and any(too_deep(ast.parse(text))):
+    if may_be_too_deep(text) and _is_too_deep(ast.parse(text)):
         raise RecursionError("nested too deeply for LibCST")
     try:
         return cst.parse_module(text)
@@ -32,21 +31,24 @@ def parse_module(text: str) -> cst.Module:
         raise RecursionError from problem  # thousands of strings in a row
 
 
-def parse_expression(text: str) -> tuple[cst.Module, cst.BaseExpression]:
+def parse_expression(text: str) -> cst.BaseExpression:
     """Parse an expression, which may span lines.
-
-    Returns:
-        A module with the line ends of the expression, and the expression.
 
     Raises:
         RecursionError: It is nested so deeply that LibCST could end the process.
     """
     import libcst as cst
 
-    module = parse_module(f"({text}\n)")  # in parentheses it may span lines
-    statement = cst.ensure_type(module.body[0], cst.SimpleStatementLine)
-    expression = cst.ensure_type(statement.body[0], cst.Expr).value
-    return module, expression.with_changes(lpar=expression.lpar[1:], rpar=expression.rpar[:-1])
+    line = cst.ensure_type(parse_module(text.join(brackets(text))).body[0], cst.SimpleStatementLine)
+    expression = cst.ensure_type(line.body[0], cst.Expr).value
+    if any(brackets(text)):
+        expression = expression.with_changes(lpar=expression.lpar[1:], rpar=expression.rpar[:-1])
+    return expression
+
+
+def brackets(text: str) -> tuple[str, str]:
+    """Return the brackets in which an expression may be parsed as a statement; Python allows 200 at most."""
+    return ("(", ")") if any(mark in text for mark in ("\n", "\r", ":=")) else ("", "")
 
 
 def may_be_too_deep(text: str) -> bool:
@@ -54,15 +56,15 @@ def may_be_too_deep(text: str) -> bool:
     return len(text) > _MAX_DEPTH and len(_LEVEL.findall(text)) > _MAX_DEPTH
 
 
-def too_deep(module: ast.Module) -> Iterator[ast.expr]:
-    """Yield the expressions of a module that are nested too deeply for LibCST. Each `and` is a level."""
-    nodes = list(ast.walk(module))
+def _is_too_deep(module: ast.Module) -> bool:
+    """Return whether a module is nested too deeply for LibCST. Each `and` is a level."""
     heights: dict[ast.AST, int] = {}
-    for node in reversed(nodes):
+    for node in reversed(list(ast.walk(module))):
         inside = max(map(heights.__getitem__, ast.iter_child_nodes(node)), default=0)
         heights[node] = inside + (len(node.values) if isinstance(node, ast.BoolOp) else 1)
         if isinstance(node, ast.expr) and heights[node] > _MAX_DEPTH:
-            yield node
+            return True
+    return False
 
 
 def comments_in(node: cst.CSTNode) -> list[cst.Comment]:

@@ -27,7 +27,7 @@ from devicefix.facts.bound import Bound
 from devicefix.facts.names import Names
 from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Edit, Effect, SelfCheckError, Span
-from devicefix.rewrite.edits import Change, joined, replaced, resolved
+from devicefix.rewrite.edits import Change, Shift, joined, replaced, resolved
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
@@ -65,7 +65,7 @@ def check(
     if new.text != replaced(source.text, changes):
         raise SelfCheckError("differs outside of the fixes")
     effects = _Effects(edits)
-    shift = _Shift(changes)
+    shift = Shift(changes)
     for old, found in zip_longest(_statements(source, module, effects), _statements(new, rewritten)):
         if old is None or found is None:
             raise SelfCheckError("has lost or gained a statement")
@@ -102,28 +102,6 @@ class _Spans:
         index = bisect_right(self.ends, offset)
         found = index < len(self.starts) and self.starts[index] <= offset
         return (self.starts[index], self.ends[index]) if found else None
-
-
-class _Shift:
-    """The offsets of the old text in the new one."""
-
-    def __init__(self, changes: Sequence[Change]) -> None:
-        self.starts = [start for start, _, _ in changes]
-        self.ends = [end for _, end, _ in changes]
-        self.sums = [0, *accumulate(len(text) - (end - start) for start, end, text in changes)]
-
-    def __call__(self, offset: int) -> int:
-        """Return the new offset of code that starts at an old one."""
-        return offset + self.sums[bisect_right(self.ends, offset)]
-
-    def has_end(self, old: int | None, new: int | None) -> bool:
-        """Return whether code that ended at one offset may end at the other, with or without an insertion."""
-        if old is None or new is None:
-            return old is new
-        return new - old in (
-            self.sums[bisect_left(self.starts, old)],
-            self.sums[bisect_right(self.ends, old)],
-        )
 
 
 class _Effects:
@@ -220,7 +198,7 @@ def _start(source: Source, node: ast.AST) -> int:
     return source.span(node.pattern if isinstance(node, ast.match_case) else node)[0]  # type: ignore[arg-type]
 
 
-def _is_kept(old: _Statement, new: _Statement, shift: _Shift, effects: _Effects) -> bool:
+def _is_kept(old: _Statement, new: _Statement, shift: Shift, effects: _Effects) -> bool:
     """Return whether a statement of the new text is the expected one.
 
     Args:
@@ -277,7 +255,7 @@ def check_names(
     Raises:
         SelfCheckError: A name may be unbound where it is read.
     """
-    shift = _Shift(changes)
+    shift = Shift(changes)
     fresh: list[tuple[Span, set[str]]] = []
     for start, end, text in changes:
         names = set(_NAME.findall(text)).difference(_NAME.findall(source.text[start:end]))

@@ -10,7 +10,7 @@ from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.sinks import load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
 from devicefix.model import Finding, Fix
-from devicefix.rewrite.calls import with_keyword
+from devicefix.rewrite.edits import with_keyword
 from devicefix.rules.base import Example, Rule
 
 _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"

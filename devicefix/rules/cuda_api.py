@@ -10,7 +10,7 @@ from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rewrite.calls import moved
+from devicefix.rewrite.operations import Move
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.functions import Functions
@@ -469,7 +469,7 @@ class CudaApi(Rule):
         ):
             return None
         use = target_device(self.context, node, target)
-        return self.context.edit(node, moved(use.text), use) if use is not None else None
+        return self.context.edit(node, Move(use.text), use) if use is not None else None
 
     def _value(self, node: ast.expr) -> bool:
         """Return whether a device is used as one, and not compared, printed, or part of another."""

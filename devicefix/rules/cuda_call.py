@@ -16,8 +16,8 @@ from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.blocks import guarded_below
-from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rewrite.lines import alone
+from devicefix.rewrite.operations import KeepReceiver, Move
 from devicefix.rules.base import Example, Rule
 
 _SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
@@ -737,7 +737,7 @@ def move(context: Context, node: ast.Call) -> Fix | None:
         if fix is not None or target is None or storage:
             return fix
         use = runtime_device(context, node, target)
-    return None if use is None else context.edit(node, moved(use.text), use)
+    return None if use is None else context.edit(node, Move(use.text), use)
 
 
 def _kept(context: Context, node: ast.Call) -> Fix | None:
@@ -756,7 +756,7 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     code = context.source.code(receiver)
     if len(code) > _LONGEST_RECEIVER or "\n" in code or "\r" in code:
         return None
-    return context.when_cuda(node, receiver_of, of_cuda=True)
+    return context.when_cuda(node, KeepReceiver(), of_cuda=True)
 
 
 def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix | None:
@@ -783,7 +783,7 @@ def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix
         return None
     question = context.devices.available(node, of_cuda=True)
     below = guarded_below(context.facts, statement, question.text, f"{name} = {name}.cuda{arguments}")
-    shortened = context.edit(node, receiver_of, question)
+    shortened = context.edit(node, KeepReceiver(), question)
     return replace(shortened, edits=(*shortened.edits, below))
 
 

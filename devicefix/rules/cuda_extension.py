@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.devices.expression import DeviceExpr
 from devicefix.model import Finding, Fix
+from devicefix.rewrite.operations import Conditional
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries
 
@@ -282,4 +283,4 @@ class CudaExtension(Rule):
             f"{torch.text}.utils.cpp_extension.CUDA_HOME or {torch.text}.version.hip or {question.text}"
         )
         new = DeviceExpr(condition, torch.needs | question.needs)
-        return self.context.edit(extensions, lambda text: f"{text} if {condition} else []", new)
+        return self.context.edit(extensions, Conditional(condition, "[]"), new)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.facts import Binding, Facts, dotted
 from devicefix.model import Edit, Finding, Fix
+from devicefix.rewrite.operations import AddKeyword, KeepReceiver
 from devicefix.rules.base import Example, Rule
 
 MESSAGE = "memory cannot be pinned without CUDA"
@@ -252,16 +253,14 @@ class PinMemory(Rule):
         code = self.context.source.code(node)
         if not code.endswith(_CALL) or "\n" in code or len(code) > _SHORT:
             return None
-        return self.context.when_cuda(node, lambda text: text.removesuffix(_CALL))
+        return self.context.when_cuda(node, KeepReceiver())
 
     def _pinned_when_made(self, node: ast.Call, receiver: ast.expr) -> Fix:
-        from devicefix.rewrite.calls import with_keyword
-
         use = self.devices.available(node)
         start, end = self.context.source.span(node)
         inner_start, inner_end = self.context.source.span(receiver)
         edits = (
-            Edit(inner_start, inner_end, with_keyword("pin_memory", use.text)),
+            Edit(inner_start, inner_end, AddKeyword("pin_memory", use.text)),
             Edit(inner_end, end, ""),
         )
         return Fix(edits if start == inner_start else (), needs=use.needs)

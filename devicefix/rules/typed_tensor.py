@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.copies.moves import is_moved
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
-from devicefix.rewrite.calls import with_function, with_keyword
+from devicefix.rewrite.operations import AddKeyword, Chain, ReplaceFunction
 from devicefix.rules.base import Example, Rule
 
 # The dtypes of the legacy types: https://docs.pytorch.org/docs/stable/tensors.html.
@@ -321,12 +321,8 @@ class TypedTensor(Rule):
         return isinstance(node, (ast.List, ast.ListComp))
 
 
-def _maker(function: str, dtype: str, device: str) -> Callable[[str], str]:
-    def new(text: str) -> str:
-        text = with_function(text, function)
-        return with_keyword("device", device)(with_keyword("dtype", dtype)(text))
-
-    return new
+def _maker(function: str, dtype: str, device: str) -> Chain:
+    return Chain((ReplaceFunction(function), AddKeyword("dtype", dtype), AddKeyword("device", device)))
 
 
 def _size(node: ast.expr) -> bool:

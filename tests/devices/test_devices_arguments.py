@@ -6,6 +6,7 @@ import ast
 
 import pytest
 from contexts import call, context_of, expression
+from helpers import apply
 
 from devicefix.devices.arguments import (
     device_argument,
@@ -16,7 +17,6 @@ from devicefix.devices.arguments import (
     target_device,
 )
 from devicefix.devices.context import Context
-from devicefix.rewrite.edits import apply
 
 AVAILABLE = "torch.cuda.is_available()"
 

@@ -7,11 +7,11 @@ import pickle
 
 import pytest
 from contexts import context_of, expression
+from helpers import apply
 
 from devicefix.devices.context import Context
 from devicefix.devices.expression import DeviceExpr
 from devicefix.model import Definition, Finding, Fix, Import, Safety
-from devicefix.rewrite.edits import apply
 
 IF_CUDA = "if torch.cuda.is_available()"
 

@@ -6,13 +6,13 @@ import ast
 
 import pytest
 from contexts import context_of, expression
+from helpers import apply
 
 from devicefix.devices.context import Context
 from devicefix.devices.define import Definitions
 from devicefix.devices.known import KnownDevices
 from devicefix.facts.bound import Bound
 from devicefix.model import Definition, Import, Need
-from devicefix.rewrite.edits import apply
 from devicefix.rewrite.placement import Layout
 
 

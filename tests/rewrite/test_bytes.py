@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from helpers import Cli, CliResult, Git, devicefix
 
-from devicefix.rewrite.calls import with_keyword
+from devicefix.rewrite.edits import with_keyword
 from devicefix.rewrite.parsing import parse_expression
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from helpers import apply
 
 from devicefix.model import Edit, Effect, Removal
-from devicefix.rewrite.edits import ConflictError, apply, joined, replaced, resolved
+from devicefix.rewrite.edits import ConflictError, joined, replaced, resolved
+from devicefix.rewrite.operations import Guard
 
 TEXT = "f(a, b)\ng(c)\n"
 
@@ -46,29 +48,22 @@ def test_edits_that_cross_are_refused(edits: list[Edit]) -> None:
         made(TEXT, *edits)
 
 
-def guard(text: str, code: str, test: str = "ok") -> Edit:
+def guard(text: str, code: str, test: str = "ok", newline: str = "\n") -> Edit:
     start = text.index(code)
     effect = Effect(added=("If",), deeper=True)
-    return Edit(
-        start,
-        start + len(code),
-        lambda old: f"if {test}:\n    {old}",
-        guard=test,
-        under=lambda old: f"    {old}",
-        effect=effect,
-    )
+    return Edit(start, start + len(code), Guard("", newline, test, "    "), effect=effect)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_neighbours_share_a_guard(newline: str) -> None:
     text = f"a(){newline}b()  # why{newline}c(){newline}"
-    edits = joined(text, [guard(text, code) for code in ("c()", "a()", "b()")])
+    edits = joined(text, [guard(text, code, newline=newline) for code in ("c()", "a()", "b()")])
     assert [edit.effect for edit in edits] == [
         Effect(("If",), deeper=True),
         Effect(deeper=True),
         Effect(deeper=True),
     ]
-    expected = f"if ok:\n    a(){newline}    b()  # why{newline}    c(){newline}"
+    expected = f"if ok:{newline}    a(){newline}    b()  # why{newline}    c(){newline}"
     assert replaced(text, resolved(text, edits)) == expected
 
 

@@ -10,16 +10,17 @@ from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner
+from helpers import apply
 
 from devicefix.cli import main
 from devicefix.config.settings import Settings
+from devicefix.engine import fix
 from devicefix.engine.file import check_file
 from devicefix.facts.bound import Bound
 from devicefix.facts.project import Project, ProjectFile
 from devicefix.files.text import Source
 from devicefix.model import Edit, Effect, SelfCheckError
-from devicefix.rewrite import edits as rewriting
-from devicefix.rewrite.edits import Change, apply, joined, replaced, resolved
+from devicefix.rewrite.edits import Change, joined, replaced, resolved
 from devicefix.rewrite.selfcheck import check, check_names, loses_comment
 
 BEFORE = """\
@@ -385,7 +386,7 @@ def rewrite(text: str) -> bytes | None:
 
 def plant(monkeypatch: pytest.MonkeyPatch, sign: str, old: str, new: str) -> None:
     """Make changes of code with a sign in it lead to a fault elsewhere."""
-    right = rewriting.replaced
+    right = replaced
 
     def wrong(text: str, changes: Iterable[Change]) -> str:
         changes = list(changes)
@@ -393,7 +394,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, sign: str, old: str, new: str) -> Non
         result = right(text, changes)
         return result.replace(old, new) if faulty else result
 
-    monkeypatch.setattr(rewriting, "replaced", wrong)
+    monkeypatch.setattr(fix, "replaced", wrong)
 
 
 def test_the_message_names_the_fixes_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +411,7 @@ def test_an_error_in_a_fix_is_reported_alike(monkeypatch: pytest.MonkeyPatch) ->
     def fails(_text: str, _changes: Iterable[Change]) -> str:
         raise KeyError("x")
 
-    monkeypatch.setattr(rewriting, "replaced", fails)
+    monkeypatch.setattr(fix, "replaced", fails)
     with pytest.raises(SelfCheckError, match=r"fails with KeyError: 'x'"):
         rewrite("import torch\n\nx = y.cuda()\n")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 import pytest
+from helpers import apply
 
 from devicefix.config.settings import RuleOptions
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
 from devicefix.facts.project import Project
-from devicefix.rewrite.edits import apply
 
 
 def without(text: str, name: str = "Variable", path: str = "module.py", newline: str = "\n") -> str:

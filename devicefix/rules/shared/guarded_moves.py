@@ -14,7 +14,7 @@ from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts import ASKS, Binding, Facts, dotted
 from devicefix.model import Edit, Fix
 from devicefix.rewrite.blocks import can_unwrap, unwrap
-from devicefix.rewrite.calls import first_choice, moved
+from devicefix.rewrite.operations import KeepFirst, Move
 from devicefix.rules.shared.guarded_names import GuardedNames
 
 
@@ -54,7 +54,7 @@ class GuardedMoves:
         use = self._device(node, node.test)
         if use is None:
             return None
-        choice = Edit(*self.context.source.span(node), first_choice)
+        choice = Edit(*self.context.source.span(node), KeepFirst())
         return Fix((self._moved(node.body, use), choice), needs=use.needs)
 
     def _moves(self, node: ast.If) -> list[ast.Call]:
@@ -152,7 +152,7 @@ class GuardedMoves:
 
     def _moved(self, call: ast.Call, use: DeviceExpr) -> Edit:
         """Return the edit that replaces `.cuda()` by `.to(device)`."""
-        return Edit(*self.context.source.span(call), moved(use.text))
+        return Edit(*self.context.source.span(call), Move(use.text))
 
 
 def _if_all_guarded(facts: Facts, bindings: Sequence[Binding]) -> Counter[ast.AST | None] | None:

@@ -10,13 +10,8 @@ from random import Random
 
 import pytest
 
-from devicefix.rewrite.calls import (
-    first_choice,
-    moved,
-    receiver_of,
-    with_function,
-    with_keyword,
-)
+from devicefix.rewrite.edits import new_code
+from devicefix.rewrite.operations import AddKeyword, KeepFirst, KeepReceiver, Move, ReplaceFunction
 from devicefix.rewrite.parsing import parse_expression
 
 
@@ -43,7 +38,7 @@ from devicefix.rewrite.parsing import parse_expression
     ],
 )
 def test_moved(before: str, after: str) -> None:
-    assert moved("device")(before) == after
+    assert new_code(Move("device"), before) == after
 
 
 @pytest.mark.parametrize(
@@ -66,11 +61,11 @@ def test_moved(before: str, after: str) -> None:
     ],
 )
 def test_with_keyword(before: str, after: str) -> None:
-    assert with_keyword("k", "v")(before) == after
+    assert new_code(AddKeyword("k", "v"), before) == after
 
 
 def test_receiver_of() -> None:
-    assert receiver_of("a.b[0](\n  1)  .cuda(0)") == "a.b[0](\n  1)"
+    assert new_code(KeepReceiver(), "a.b[0](\n  1)  .cuda(0)") == "a.b[0](\n  1)"
 
 
 @pytest.mark.parametrize(
@@ -87,13 +82,13 @@ def test_receiver_of() -> None:
     ],
 )
 def test_the_first_choice_keeps_the_comments_of_the_rest(before: str, after: str) -> None:
-    assert first_choice(before) == after
+    assert new_code(KeepFirst(), before) == after
 
 
 def test_every_other_character_stays() -> None:
     text = "f (a , # one\r\n\t*b,\r\n\t# two\r\n\tc = d,)"
-    assert with_function(text, "f") == text
-    assert with_function("(a).b  (c)", "g") == "g  (c)"
+    assert new_code(ReplaceFunction("f"), text) == text
+    assert new_code(ReplaceFunction("g"), "(a).b  (c)") == "g  (c)"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -104,12 +99,12 @@ def test_a_new_call_differs_only_in_what_changes(seed: int) -> None:
         text = random_call(random)
         old = parsed(text)
         keywords = [f"{keyword.arg}={ast.dump(keyword.value)}" for keyword in old.keywords]
-        new = parsed(with_keyword("k", "v")(text))
+        new = parsed(new_code(AddKeyword("k", "v"), text))
         with_new = [f"{keyword.arg}={ast.dump(keyword.value)}" for keyword in new.keywords]
         assert [*map(ast.dump, new.args)] == [*map(ast.dump, old.args)]
         assert sorted(with_new) == sorted([*keywords, f"k={ast.dump(ast.Name('v', ast.Load()))}"])
-        assert COMMENT.findall(with_keyword("k", "v")(text)) == COMMENT.findall(text)
-        moving = parsed(moved("there")(text))
+        assert COMMENT.findall(new_code(AddKeyword("k", "v"), text)) == COMMENT.findall(text)
+        moving = parsed(new_code(Move("there"), text))
         assert isinstance(moving.func, ast.Attribute) and moving.func.attr == "to"
         given = [*moving.args[:1], *(each.value for each in moving.keywords if each.arg == "device")]
         assert any(isinstance(each, ast.Name) and each.id == "there" for each in given)
@@ -154,7 +149,7 @@ def test_what_is_nested_too_deeply_is_refused() -> None:
 
 def test_libcst_is_not_imported_with_the_module() -> None:
     code = (
-        "import sys, devicefix.rewrite.calls, devicefix.rewrite.blocks, devicefix.rewrite.selfcheck\n"
+        "import sys, devicefix.rewrite.edits, devicefix.rewrite.blocks, devicefix.rewrite.selfcheck\n"
         "print('libcst' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
