@@ -54,7 +54,7 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     if not alone(source, statement) or _is_shown(source, statement):
         assert isinstance(statement, ast.Expr)
         return Edit(start, end, Conditional(test, "None"))
-    operation = Guard(source.indentation(start), source.newline, test, indent_of(facts, statement))
+    operation = Guard(_counted_indentation(source, start), source.newline, test, indent_of(facts, statement))
     return Edit(start, end, operation, effect=Effect(added=("If",), deeper=True))
 
 
@@ -172,22 +172,16 @@ def _unwrapped(source: Source, node: ast.If, branch: Sequence[ast.stmt]) -> Edit
     if branch is node.body and node.orelse:
         removed.append((else_start(source, node), end))
     shown = not node.col_offset and _has_value(branch[-1]) and _ends_cell(source, node)
-
-    operation = KeepBranch(source.indentation(start), source.newline, branch is node.orelse, shown)
+    operation = KeepBranch(_counted_indentation(source, start), source.newline, branch is node.orelse, shown)
     return Edit(start, end, operation, effect=Effect(removed=tuple(removed)))
 
 
 def _as_else(source: Source, node: ast.If) -> Edit:
     """Return the edit that makes the last `elif` of an `if` its `else`, and takes away the old one."""
-    start, _ = source.span(node)
-    return Edit(
-        start,
-        end_of(source, node),
-        BecomeElse(source.indentation(start), source.newline),
-        effect=Effect(
-            removed=((start, start + len("elif")), (else_start(source, node), end_of(source, node)))
-        ),
-    )
+    (start, _), end = source.span(node), end_of(source, node)
+    removed = (start, start + len("elif")), (else_start(source, node), end)
+    operation = BecomeElse(_counted_indentation(source, start), source.newline)
+    return Edit(start, end, operation, effect=Effect(removed=removed))
 
 
 # -- what goes away whole ----------------------------------------------------------------------------------
