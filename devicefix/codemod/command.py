@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from devicefix.config.values import TARGETS, Origin, read_codes
 from devicefix.model import Finding
 from devicefix.rules import known_codes
 from devicefix.runner.run import check_text
+
+_Statement = libcst.SimpleStatementLine | libcst.BaseCompoundStatement
 
 
 class DeviceAgnostic(CodemodCommand):
@@ -87,7 +90,7 @@ class DeviceAgnostic(CodemodCommand):
             self.warn(_line(path, finding))
         if outcome.result.output is None:
             return tree
-        return libcst.parse_module(outcome.result.output)
+        return _rewritten(tree, outcome.result.output, outcome.result.origins)
 
     def _settings(self, path: str) -> Settings:
         return Nearest(self._made, Path(path).parent).root
@@ -97,6 +100,53 @@ class DeviceAgnostic(CodemodCommand):
         settings = load.load(file, known_codes) if file else Settings()
         settings = load.with_values(settings, self._values, Origin(Path(), known_codes))
         return replace(settings, fix=True)
+
+
+def _rewritten(tree: libcst.Module, output: bytes, origins: Sequence[int]) -> libcst.Module:
+    """Return the tree of the new code. Only the statements that change are parsed; the others are kept.
+
+    Args:
+        tree: the tree of the old code.
+        output: the new code.
+        origins: for each line of the new code, from 0, the line of the old code that it corresponds to.
+    """
+    new = [""] * (max(origins) + 1)  # for each line of the old code
+    for origin, line in zip(origins, _lines(output.decode(tree.encoding)), strict=False):
+        new[origin] += line
+    start = len(tree.header)
+    parts = new[:start]
+    kept: dict[str, _Statement] = {}
+    for statement in tree.body:
+        code, name = tree.code_for_node(statement), f"kept_{start}"
+        if isinstance(statement, libcst.BaseCompoundStatement):  # the first block sets the indentation
+            name = f"if {name}:{tree.default_newline}{tree.default_indent}pass"
+        name += tree.default_newline
+        end = start + len(_lines(code))
+        before, same, after = "".join(new[start:end]).partition(code)
+        if before[-1:] in ("", "\n", "\r"):  # else it is in a new block
+            kept[name] = statement
+            same = same and name
+        parts += [before, same, after]
+        start = end
+    changed = libcst.parse_module("".join([*parts, *new[start:]]), tree.config_for_parsing)
+    body = []
+    for statement in changed.body:
+        above = statement.leading_lines
+        old = kept.get(changed.code_for_node(statement.with_changes(leading_lines=())))
+        if old and above:
+            old = old.with_changes(leading_lines=[*above, *old.leading_lines])
+        body.append(old or statement)
+    made = tree.with_changes(
+        header=changed.header,
+        body=body,
+        footer=changed.footer,
+        has_trailing_newline=changed.has_trailing_newline,
+    )
+    return made if made.bytes == output else libcst.parse_module(output)
+
+
+def _lines(code: str) -> list[str]:
+    return io.StringIO(code, newline="").readlines()
 
 
 def _codes(words: str) -> tuple[str, ...]:

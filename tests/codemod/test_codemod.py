@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import libcst
+import pytest
 from helpers import Cli
 from libcst.codemod import CodemodContext, CodemodTest
 
@@ -72,6 +73,27 @@ def test_the_transform_keeps_the_rest() -> None:
     tied = libcst.parse_module("import torch\r\nx = torch.ones(1).cuda() # 1\r\n")
     code = DeviceAgnostic(context).transform_module(tied).code
     assert code.startswith("import torch\r\n") and code.endswith("x = torch.ones(1).to(device) # 1\r\n")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["", "\n", "\n# end"])
+def test_statements_that_do_not_change_are_the_same_nodes(newline: str, end: str) -> None:
+    code = (
+        "# -*- coding: latin-1 -*-\n# \xe9\nimport torch\n\n\ndef first():\n\tpass\n\t# last\n\n# above\n"
+        "x = torch.ones(1).cuda()\n# above\ny = 1; z = 2\n"
+        f"if torch.cuda.is_available():\n\tx.cuda()\n# above\nkept_4 = 3{end}"
+    )
+    tree = libcst.parse_module(code.replace("\n", newline).encode("latin-1"))
+    # `transform_module` copies the tree first.
+    made = DeviceAgnostic(CodemodContext(filename="module.py")).transform_module_impl(tree)
+    assert made.deep_equals(libcst.parse_module(made.bytes))
+    torch, first, x, both, guarded, last = tree.body
+    new_torch, device, new_first, new_x, new_both, new_guarded, new_last = made.body
+    assert new_torch is torch and new_first is first and new_both is both
+    assert not {new_x, new_guarded} & {x, guarded}
+    assert "device = torch.device" in made.code_for_node(device)
+    assert (new_last is last) == bool(end)  # without a line end it is parsed again
+    assert made.encoding == tree.encoding
 
 
 class TestWithLibcst(CodemodTest):
