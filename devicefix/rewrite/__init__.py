@@ -1,1 +1,1 @@
-"""Apply edits (with LibCST if statements move), and prove that nothing else changed."""
+"""Carry out fixes with one LibCST transformer, and prove that nothing else changed."""

@@ -478,8 +478,11 @@ def test_slow_modules_are_imported_only_when_needed(tmp_path: Path) -> None:
         "def loaded(*names): return [name for name in names if name in sys.modules]\n"
         "assert not loaded('torch', 'libcst', 'rich', 'asyncio')\n"
         "assert not loaded('devicefix.config.ignore', 'pathspec', 'devicefix.engine.check')\n"
-        "devicefix.cli.main(['rewrite', sys.argv[1]], standalone_mode=False)\n"
+        "devicefix.cli.main(['check', '--no-cache', '--exit-zero', sys.argv[1]], standalone_mode=False)\n"
         "assert loaded('devicefix.engine.check')\n"
+        "assert not loaded('torch', 'libcst')\n"
+        "devicefix.cli.main(['rewrite', sys.argv[1]], standalone_mode=False)\n"
+        "assert loaded('libcst')\n"
         "assert not loaded('torch')\n"
     )
     done = subprocess.run(
