@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from devicefix.facts.prefilter import (
 )
 from devicefix.model import Finding, Fix, Import, Refused, Safety
 from devicefix.rewrite.edits import is_too_deep, new_code
+from devicefix.rewrite.selfcheck import loses_comment
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -118,9 +120,8 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
         for code in ORDER
         if code in options.enabled and (options.seen or not RULES[code].needs_run)
     ]
-    found = sorted(_visit(context, settings, on), key=by_position)
-    fixable = _unless_comments_go(facts.source, _unless_deep(facts.source, found))
-    return _unless_around_stays(facts.source, fixable), context.devices
+    found = [_unless_impossible(facts.source, finding) for finding in _visit(context, settings, on)]
+    return _unless_around_stays(facts.source, sorted(found, key=by_position)), context.devices
 
 
 @lru_cache(maxsize=8)
@@ -170,7 +171,8 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
             sound = sound.unfixed("because TorchScript compiles this code: choose the device in the caller")
         stops.note(node, sound)
-        if sound.fix and (line := stops.before(node)) is not None and _asks(context, sound.fix):
+        line = stops.before(node) if sound.fix else None
+        if line is not None and any(starmap(_asks_more, _changes(context, sound.fix))):
             sound = sound.unfixed(f"because line {line} stops the program without CUDA")
         fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
@@ -212,18 +214,13 @@ def _unless_refused(finding: Finding) -> Finding:
     return finding
 
 
-def _asks(context: Context, fix: Fix) -> bool:
-    """Return whether a fix asks for CUDA at its place."""
-    return any(_asks_more(old, new) for old, new in _changes(context, fix))
-
-
 def _asks_more(old: str, new: str) -> bool:
     return new.count("is_available") > old.count("is_available")
 
 
-def _changes(context: Context, fix: Fix) -> Iterator[tuple[str, str]]:
+def _changes(context: Context, fix: Fix | None) -> Iterator[tuple[str, str]]:
     """Yield what each edit of a fix replaces, and the new text."""
-    for edit in fix.edits:
+    for edit in fix.edits if fix else ():
         old = context.source.text[edit.start : edit.end]
         yield old, new_code(edit.new, old)
 
@@ -274,33 +271,14 @@ def _stays_compiled(context: Context, node: ast.AST, fix: Fix) -> bool:
     return True
 
 
-def _unless_deep(source: Source, findings: list[Finding]) -> list[Finding]:
-    """Return the findings without the fixes that would change code that is nested too deeply."""
-    return [
-        finding.unfixed("because the code is nested too deeply")
-        if finding.fix and any(is_too_deep(source.text, edit) for edit in finding.fix.edits)
-        else finding
-        for finding in findings
-    ]
-
-
-def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding]:
-    """Drop the fixes that would lose a comment inside an expression."""
-    if not any(
-        "#" in source.text[edit.start : edit.end]
-        for finding in findings
-        if finding.fix
-        for edit in finding.fix.edits
-    ):
-        return findings
-    from devicefix.rewrite.selfcheck import loses_comment
-
-    return [
-        finding.unfixed("because a comment inside it would be lost: move the comment first")
-        if finding.fix and loses_comment(source, finding.fix.edits)
-        else finding
-        for finding in findings
-    ]
+def _unless_impossible(source: Source, finding: Finding) -> Finding:
+    """Return a finding without its fix if its code is nested too deeply, or a comment in it would be lost."""
+    edits = finding.fix.edits if finding.fix else ()
+    if any(is_too_deep(source.text, edit) for edit in edits):
+        return finding.unfixed("because the code is nested too deeply")
+    if loses_comment(source, edits):
+        return finding.unfixed("because a comment inside it would be lost: move the comment first")
+    return finding
 
 
 def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Finding]:

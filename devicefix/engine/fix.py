@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, starmap
 from typing import TYPE_CHECKING
 
 from devicefix.files.text import Source
@@ -56,7 +56,8 @@ def fix_until_stable(
             return _with_resolved(result, findings, first, source)
         fixed += _at_origin(after.fixed, source, origins)
         origins = [origins[line] for line in after.origins]
-        made = [*map(_Moved(after.changes).spans, made), *after.made]
+        shift = Shift(after.changes)
+        made = [*(tuple(starmap(shift.span, spans)) for spans in made), *after.made]
         output = after.output
     # The fixes undo each other: the first round is as good as any.
     moved = replace(settings, fix=False, evidence=settings.evidence.moved(path, first.origins))
@@ -173,9 +174,9 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
         raise SelfCheckError(_failure(devices, settings, chosen, problem)) from problem
     kept = [(finding, fix) for finding, fix in chosen if fix.edits or taken.hold(source, finding)]
     result.fixed = [finding for finding, _ in kept]
-    moved = _Moved(result.changes)
+    shift = Shift(result.changes)
     result.made = [
-        moved.made([(edit.start, edit.end) for edit in fix.edits] or [_span(source, finding)])
+        shift.made([(edit.start, edit.end) for edit in fix.edits] or [_span(source, finding)])
         for finding, fix in kept
     ]
     return result
@@ -285,70 +286,37 @@ def _failure(
     )
 
 
-class _Moved(Shift):
-    """Where the parts of a text are after changes."""
-
-    def made(self, spans: Iterable[Span]) -> tuple[Span, ...]:
-        """Return the parts of the new text that edits of these parts of the old one have made."""
-        found: set[int] = set()
-        for start, end in spans:
-            first = bisect_right(self.ends, start) if start < end else bisect_left(self.ends, start)
-            last = bisect_left(self.starts, end) if start < end else bisect_right(self.starts, end)
-            found.update(range(first, last))
-        return tuple(self._new(index) for index in sorted(found))
-
-    def spans(self, spans: Iterable[Span]) -> tuple[Span, ...]:
-        """Return where parts of the old text are in the new one."""
-        return tuple((self._start(start), max(self._start(start), self._end(end))) for start, end in spans)
-
-    def _new(self, index: int) -> Span:
-        return self.starts[index] + self.sums[index], self.ends[index] + self.sums[index + 1]
-
-    def _start(self, offset: int) -> int:
-        index = bisect_right(self.ends, offset)
-        inside = index < len(self.starts) and self.starts[index] < offset
-        return self._new(index)[0] if inside else offset + self.sums[index]
-
-    def _end(self, offset: int) -> int:
-        index = bisect_left(self.ends, offset)
-        inside = index < len(self.starts) and self.starts[index] < offset
-        return self._new(index)[1] if inside else offset + self.sums[index]
-
-
 class _Taken:
-    """Edits that can be applied together."""
+    """The parts of a text that edits replace which can be applied together."""
 
     def __init__(self) -> None:
-        self._ends: list[tuple[int, int, Edit]] = []  # the starts and ends of edits, sorted
-        self._reach: list[tuple[int, int]] = []  # starts, each with the largest end up to it
+        self._ends: list[tuple[int, Span]] = []  # each part at its start and at its end, sorted
+        self._reach: list[Span] = []  # starts, each with the largest end up to it
 
     def add(self, edits: Iterable[Edit]) -> None:
         """Add edits, none of which crosses one of these."""
         for edit in edits:
             for place in (edit.start, edit.end):
-                insort(
-                    self._ends, (place, len(self._ends), edit)
-                )  # the number keeps edits from being compared
+                insort(self._ends, (place, (edit.start, edit.end)))
 
     def cross(self, edit: Edit) -> bool:
         """Return whether an edit crosses one of these, which then starts or ends inside it."""
         first, last = bisect_left(self._ends, (edit.start,)), bisect_left(self._ends, (edit.end + 1,))
-        return any(_cross(edit, other) for _, _, other in self._ends[first:last])
+        return any(_cross((edit.start, edit.end), other) for _, other in self._ends[first:last])
 
     def hold(self, source: Source, finding: Finding) -> bool:
         """Return whether one of these resolves a finding that has no edit itself."""
         if not self._reach:
-            starts, ends = zip(*sorted((edit.start, edit.end) for _, _, edit in self._ends), strict=True)
+            starts, ends = zip(*sorted(part for _, part in self._ends), strict=True)
             self._reach = list(zip(starts, accumulate(ends, max), strict=True))
         start, end = _span(source, finding)
         before = bisect_left(self._reach, (start + 1,))
         return before > 0 and end <= self._reach[before - 1][1]
 
 
-def _cross(one: Edit, other: Edit) -> bool:
-    """Return whether two edits overlap, and neither is strictly inside the other."""
-    if one.end <= other.start or other.end <= one.start:
-        return False
-    inside = one.start <= other.start and other.end <= one.end
-    around = other.start <= one.start and one.end <= other.end
-    return inside == around
+def _cross(one: Span, other: Span) -> bool:
+    """Return whether two parts overlap, and neither is strictly inside the other."""
+    (start, end), (first, last) = one, other
+    inside = start <= first and last <= end
+    around = first <= start and end <= last
+    return start < last and first < end and inside == around

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import accumulate
 
 from devicefix.files.text import without_old_names
-from devicefix.model import Edit, Effect, New, Operation
+from devicefix.model import Edit, Effect, New, Operation, Span
 from devicefix.rewrite.operations import AddKeyword, Guard, KeepFirst, Placed, StatementOperation
 from devicefix.rewrite.parsing import may_be_too_deep
 
@@ -29,21 +29,34 @@ class Shift:
     """The offsets of the old text in the new one."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
-        self.starts = [start for start, _, _ in changes]
-        self.ends = [end for _, end, _ in changes]
-        self.sums = [0, *accumulate(len(text) - (end - start) for start, end, text in changes)]
+        self._starts = [start for start, _, _ in changes]
+        self._ends = [end for _, end, _ in changes]
+        self._sums = [0, *accumulate(len(text) - (end - start) for start, end, text in changes)]
 
-    def __call__(self, offset: int) -> int:
-        """Return the new offset of code that starts at an old one."""
-        return offset + self.sums[bisect_right(self.ends, offset)]
+    def start(self, offset: int) -> int:
+        """Return the new offset of code that starts at an old one: behind what is inserted there."""
+        index = bisect_right(self._ends, offset)
+        return min([offset, *self._starts[index : index + 1]]) + self._sums[index]
 
-    def has_end(self, old: int | None, new: int | None) -> bool:
-        """Return whether code that ended at one offset may end at the other, with or without an insertion."""
-        if old is None or new is None:
-            return old is new
-        return new - old in (
-            self.sums[bisect_left(self.starts, old)],
-            self.sums[bisect_right(self.ends, old)],
+    def end(self, offset: int) -> int:
+        """Return the new offset of the end of code that ended at an old one: before what is inserted."""
+        index = bisect_left(self._starts, offset)
+        return max([offset, *self._ends[max(index - 1, 0) : index]]) + self._sums[index]
+
+    def span(self, start: int, end: int) -> Span:
+        """Return where a part of the old text is in the new one."""
+        return self.start(start), max(self.start(start), self.end(end))
+
+    def made(self, spans: Iterable[Span]) -> tuple[Span, ...]:
+        """Return the parts of the new text that edits of these parts of the old one have made."""
+        found: set[int] = set()
+        for start, end in spans:
+            first = bisect_right(self._ends, start) if start < end else bisect_left(self._ends, start)
+            last = bisect_left(self._starts, end) if start < end else bisect_right(self._starts, end)
+            found.update(range(first, last))
+        return tuple(
+            (self._starts[index] + self._sums[index], self._ends[index] + self._sums[index + 1])
+            for index in sorted(found)
         )
 
 

@@ -212,14 +212,15 @@ def _is_kept(old: _Statement, new: _Statement, shift: Shift, effects: _Effects) 
     if old.head is None or new.head is None:
         return True
     moves = effects.moved.around(old.start) is not None
-    if not moves and not (new.start == shift(old.start) and shift.has_end(old.end, new.end)):
+    ends = {None} if old.end is None else {shift.start(old.end), shift.end(old.end)}
+    if not moves and not (new.start == shift.start(old.start) and new.end in ends):
         return False
     if old.head == new.head:
         return True
     before, after = list(_tokens(old.start, old.head)), list(_tokens(new.start, new.head))
     kept = [(at, token) for at, token in before if not effects.replaced.overlap(at, at + len(token))]
     if not moves:
-        return {(shift(at), token) for at, token in kept} <= set(after)
+        return {(shift.start(at), token) for at, token in kept} <= set(after)
     wanted, found = (Counter(token for _, token in tokens) for tokens in (kept, after))
     return wanted == found if kept == before else wanted <= found
 
@@ -260,7 +261,7 @@ def check_names(
     for start, end, text in changes:
         names = set(_NAME.findall(text)).difference(_NAME.findall(source.text[start:end]))
         if names:
-            first = shift(end) - len(text)
+            first = shift.start(end) - len(text)
             fresh.append(((first, first + len(text)), names))
     if not fresh:
         return

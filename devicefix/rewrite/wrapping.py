@@ -17,6 +17,7 @@ from devicefix.rewrite.edits import Change
 _AT_LEAST, _AT_MOST = 88, 110
 _SHORT = 100  # lines
 _WORTH_A_LINE = 12  # characters
+_WITH_VALUE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)
 
 
 def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Change]:
@@ -89,6 +90,7 @@ class _Line:
     def __init__(self, source: Source, tree: Tree, number: int, limit: int) -> None:
         self._source = source
         self._nodes = list(tree.nodes_at([number]))  # no fix is inside an f-string
+        self._arguments = [each for node in self._nodes for each in self._arguments_of(node)]
         self._limit = limit
         self._start = source.line_starts[number - 1]
         self._end = source.line_end(self._start)
@@ -132,7 +134,7 @@ class _Line:
         done, _ = self._columns[-1]
         before = self._source.text[self._start : argument.start]
         indentation = self._below(argument.opening)
-        rest = self._end - argument.end if self._is_last(argument) else 0
+        rest = 0 if self._next(argument) else self._end - argument.end  # which goes with the last one
         if before.rstrip(" ").endswith(",") and self._fits(
             len(indentation) + argument.end - argument.start + more, rest
         ):
@@ -149,18 +151,17 @@ class _Line:
         """Return whether a line is short enough; the rest of the old line may be behind its end."""
         return width <= self._limit and width + rest <= _AT_MOST
 
-    def _is_last(self, argument: _Argument) -> bool:
-        """Return whether no other argument of a call follows, so that the rest of the line goes with it."""
-        others = (each for node in self._nodes for each in self._arguments(node))
-        return not any(each.opening == argument.opening and each.start >= argument.end for each in others)
+    def _next(self, argument: _Argument) -> _Argument | None:
+        """Return the argument of the same call that follows another."""
+        others = (each for each in self._arguments if each.opening == argument.opening)
+        return min((each for each in others if each.start >= argument.end), default=None)
 
     def _break_behind(self, argument: _Argument) -> Iterator[Change]:
         """Yield the line break in front of the next argument, where the line is still too long."""
         if self._column(self._end) <= self._limit:
             return
-        arguments = (each for node in self._nodes for each in self._arguments(node))
-        behind = (each for each in arguments if each.opening == argument.opening)
-        start = min((each.start for each in behind if each.start >= argument.end), default=self._end)
+        following = self._next(argument)
+        start = following.start if following else self._end
         between = self._source.text[argument.end : start]
         if self._end - start >= _WORTH_A_LINE and between.strip() == ",":
             gap = argument.end + len(between.rstrip())
@@ -209,13 +210,8 @@ class _Line:
         )
         if isinstance(root, ast.IfExp):
             if root.col_offset == 0:  # without parentheses around the whole
-                is_value = any(
-                    isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return))
-                    and node.value is not None
-                    and self._source.span(node.value) == (start, end)
-                    for node in self._nodes
-                )
-                if not is_value:
+                values = [each.value for each in self._nodes if isinstance(each, _WITH_VALUE) and each.value]
+                if (start, end) not in map(self._source.span, values):
                     return None
                 new = f"({new})"
             calls = [(1, len(new) - 1)]
@@ -241,10 +237,10 @@ class _Line:
 
     def _around(self, first: int, last: int) -> _Argument | None:
         """Return the innermost argument, or parameter with its default, around a part of the text."""
-        arguments = (each for node in self._nodes for each in self._arguments(node))
-        return max((each for each in arguments if each.start <= first and last <= each.end), default=None)
+        around = (each for each in self._arguments if each.start <= first and last <= each.end)
+        return max(around, default=None)
 
-    def _arguments(self, node: ast.AST) -> Iterator[_Argument]:
+    def _arguments_of(self, node: ast.AST) -> Iterator[_Argument]:
         """Yield the arguments of a call, or the parameters of a function that have defaults."""
         source = self._source
         if isinstance(node, ast.Call):
