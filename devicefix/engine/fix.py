@@ -7,12 +7,12 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, starmap
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from devicefix.files.text import Source
 from devicefix.model import Edit, Finding, Fix, Result, Safety, SelfCheckError, Span
-from devicefix.rewrite.edits import Change, Shift, joined, replaced, resolved
+from devicefix.rewrite.edits import Change, Shift, Spans, joined, replaced, resolved
 
 _LINE_END = re.compile("\r\n|\r|\n")
 ROUNDS = 10  # of fixes that make others possible; three have been seen
@@ -172,7 +172,9 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
         return result
     except Exception as problem:
         raise SelfCheckError(_failure(devices, settings, chosen, problem)) from problem
-    kept = [(finding, fix) for finding, fix in chosen if fix.edits or taken.hold(source, finding)]
+    parts = Spans((edit.start, edit.end) for _, fix in chosen for edit in fix.edits)
+    # A finding without edits is resolved by an edit around it.
+    kept = [(finding, fix) for finding, fix in chosen if fix.edits or parts.hold(*_span(source, finding))]
     result.fixed = [finding for finding, _ in kept]
     shift = Shift(result.changes)
     result.made = [
@@ -291,7 +293,6 @@ class _Taken:
 
     def __init__(self) -> None:
         self._ends: list[tuple[int, Span]] = []  # each part at its start and at its end, sorted
-        self._reach: list[Span] = []  # starts, each with the largest end up to it
 
     def add(self, edits: Iterable[Edit]) -> None:
         """Add edits, none of which crosses one of these."""
@@ -303,15 +304,6 @@ class _Taken:
         """Return whether an edit crosses one of these, which then starts or ends inside it."""
         first, last = bisect_left(self._ends, (edit.start,)), bisect_left(self._ends, (edit.end + 1,))
         return any(_cross((edit.start, edit.end), other) for _, other in self._ends[first:last])
-
-    def hold(self, source: Source, finding: Finding) -> bool:
-        """Return whether one of these resolves a finding that has no edit itself."""
-        if not self._reach:
-            starts, ends = zip(*sorted(part for _, part in self._ends), strict=True)
-            self._reach = list(zip(starts, accumulate(ends, max), strict=True))
-        start, end = _span(source, finding)
-        before = bisect_left(self._reach, (start + 1,))
-        return before > 0 and end <= self._reach[before - 1][1]
 
 
 def _cross(one: Span, other: Span) -> bool:

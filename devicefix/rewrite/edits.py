@@ -25,6 +25,33 @@ class ConflictError(Exception):
     """Two edits overlap, and neither is inside the other."""
 
 
+class Spans:
+    """Parts of a text, without those that are inside others."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if not self.ends or self.ends[-1] <= start:
+                self.starts.append(start)
+                self.ends.append(end)
+
+    def overlap(self, start: int, end: int) -> bool:
+        """Return whether one of the parts has a character in a span, or is empty and inside it."""
+        return bisect_right(self.ends, start) < bisect_left(self.starts, end)
+
+    def hold(self, start: int, end: int) -> bool:
+        """Return whether one of the parts is around a span."""
+        around = self.around(start)
+        return around is not None and end <= around[1]
+
+    def around(self, offset: int) -> Span | None:
+        """Return the part that the character at an offset is in."""
+        index = bisect_right(self.ends, offset)
+        found = index < len(self.starts) and self.starts[index] <= offset
+        return (self.starts[index], self.ends[index]) if found else None
+
+
 class Shift:
     """The offsets of the old text in the new one."""
 

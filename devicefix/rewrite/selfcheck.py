@@ -18,7 +18,7 @@ import re
 import tokenize
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from devicefix.facts.bound import Bound
 from devicefix.facts.names import Names
 from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Edit, Effect, SelfCheckError, Span
-from devicefix.rewrite.edits import Change, Shift, joined, replaced, resolved
+from devicefix.rewrite.edits import Change, Shift, Spans, joined, replaced, resolved
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
@@ -79,29 +79,7 @@ def check(
     return new, rewritten
 
 
-# -- offsets and effects ---------------------------------------------------------------------------------
-
-
-class _Spans:
-    """Parts of a text, without those that are inside others."""
-
-    def __init__(self, spans: Iterable[Span]) -> None:
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-            if not self.ends or self.ends[-1] <= start:
-                self.starts.append(start)
-                self.ends.append(end)
-
-    def overlap(self, start: int, end: int) -> bool:
-        """Return whether one of the parts has a character in a span, or is empty and inside it."""
-        return bisect_right(self.ends, start) < bisect_left(self.starts, end)
-
-    def around(self, offset: int) -> Span | None:
-        """Return the part that the character at an offset is in."""
-        index = bisect_right(self.ends, offset)
-        found = index < len(self.starts) and self.starts[index] <= offset
-        return (self.starts[index], self.ends[index]) if found else None
+# -- effects ---------------------------------------------------------------------------------------------
 
 
 class _Effects:
@@ -118,9 +96,9 @@ class _Effects:
 
     def __init__(self, edits: Sequence[Edit]) -> None:
         with_effect = [edit for edit in edits if edit.effect != Effect()]
-        self.replaced = _Spans((edit.start, edit.end) for edit in edits if edit.effect == Effect())
-        self.removed = _Spans(span for edit in with_effect for span in edit.effect.removed)
-        self.moved = _Spans((edit.start, edit.end) for edit in with_effect)
+        self.replaced = Spans((edit.start, edit.end) for edit in edits if edit.effect == Effect())
+        self.removed = Spans(span for edit in with_effect for span in edit.effect.removed)
+        self.moved = Spans((edit.start, edit.end) for edit in with_effect)
         self.deeper = {edit.start for edit in with_effect if edit.effect.deeper}
         self.added = [
             (edit.start, kind, inside)
