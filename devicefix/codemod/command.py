@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +89,7 @@ class DeviceAgnostic(CodemodCommand):
             self.warn(_line(path, finding))
         if outcome.result.output is None:
             return tree
-        return _rewritten(tree, outcome.result.output, outcome.result.origins)
+        return _rewritten(tree, outcome.result.output)
 
     def _settings(self, path: str) -> Settings:
         return Nearest(self._made, Path(path).parent).root
@@ -102,51 +101,35 @@ class DeviceAgnostic(CodemodCommand):
         return replace(settings, fix=True)
 
 
-def _rewritten(tree: libcst.Module, output: bytes, origins: Sequence[int]) -> libcst.Module:
-    """Return the tree of the new code. Only the statements that change are parsed; the others are kept.
+def _rewritten(tree: libcst.Module, output: bytes) -> libcst.Module:
+    """Return the tree of new code. Statements that do not change are kept, and not parsed again.
 
     Args:
         tree: the tree of the old code.
         output: the new code.
-        origins: for each line of the new code, from 0, the line of the old code that it corresponds to.
     """
-    new = [""] * (max(origins) + 1)  # for each line of the old code
-    for origin, line in zip(origins, _lines(output.decode(tree.encoding)), strict=False):
-        new[origin] += line
-    start = len(tree.header)
-    parts = new[:start]
+    text, at = output.decode(tree.encoding), 0
     kept: dict[str, _Statement] = {}
-    for statement in tree.body:
-        code, name = tree.code_for_node(statement), f"kept_{start}"
+    parts = []  # the new code, with a short statement in the place of each one that is kept
+    for number, statement in enumerate(tree.body):
+        code, short = tree.code_for_node(statement), f"kept_{number}{tree.default_newline}"
+        start = text.find(code, at)
+        if start < 0 or text[max(start - 1, 0) : start] not in ("", "\n", "\r"):
+            continue
         if isinstance(statement, libcst.BaseCompoundStatement):  # the first block sets the indentation
-            name = f"if {name}:{tree.default_newline}{tree.default_indent}pass"
-        name += tree.default_newline
-        end = start + len(_lines(code))
-        before, same, after = "".join(new[start:end]).partition(code)
-        if before[-1:] in ("", "\n", "\r"):  # else it is in a new block
-            kept[name] = statement
-            same = same and name
-        parts += [before, same, after]
-        start = end
-    changed = libcst.parse_module("".join([*parts, *new[start:]]), tree.config_for_parsing)
+            short = f"if 1:{tree.default_newline}{tree.default_indent}{short}"
+        kept[short] = statement
+        parts += [text[at:start], short]
+        at = start + len(code)
+    changed = libcst.parse_module("".join([*parts, text[at:]]), tree.config_for_parsing)
     body = []
-    for statement in changed.body:
-        above = statement.leading_lines
-        old = kept.get(changed.code_for_node(statement.with_changes(leading_lines=())))
-        if old and above:
-            old = old.with_changes(leading_lines=[*above, *old.leading_lines])
-        body.append(old or statement)
-    made = tree.with_changes(
-        header=changed.header,
-        body=body,
-        footer=changed.footer,
-        has_trailing_newline=changed.has_trailing_newline,
-    )
+    for new in changed.body:
+        old = kept.get(changed.code_for_node(new.with_changes(leading_lines=())), new)
+        if old is not new and new.leading_lines:
+            old = old.with_changes(leading_lines=[*new.leading_lines, *old.leading_lines])
+        body.append(old)
+    made = changed.with_changes(body=body, encoding=tree.encoding, default_indent=tree.default_indent)
     return made if made.bytes == output else libcst.parse_module(output)
-
-
-def _lines(code: str) -> list[str]:
-    return io.StringIO(code, newline="").readlines()
 
 
 def _codes(words: str) -> tuple[str, ...]:

@@ -94,6 +94,10 @@ class _Line:
         self._limit = limit
         self._start = source.line_starts[number - 1]
         self._end = source.line_end(self._start)
+        self._newline = source.newline
+        self._indentation = source.indentation(self._start)
+        # That of arguments which all start on a new line.
+        self._hanging = self._indentation + ("\t" if self._indentation.endswith("\t") else "    ")
         self._columns = [(self._start, 0)]  # of the new text: where parts of the old one start in it
 
     def with_breaks(self, changes: Sequence[Change]) -> Iterator[Change]:
@@ -114,7 +118,7 @@ class _Line:
                     new = self._with_break_inside(change) or new
                     if new is change[2] and len(changes) == 1:
                         new = self._with_lines(change) or new
-            broken = self._source.newline in new
+            broken = self._newline in new
             self._columns.append((end, self._width(new) if broken else self._column(start) + len(new)))
             yield start, end, new
             if change is changes[-1] and argument is not None and in_front is not None:
@@ -127,7 +131,7 @@ class _Line:
 
     def _width(self, text: str) -> int:
         """Return the width of the last line of a text."""
-        return len(text.rpartition(self._source.newline)[2])
+        return len(text.rpartition(self._newline)[2])
 
     def _break(self, argument: _Argument, more: int) -> Change | None:
         """Return the line break for an argument that grows, None where none is possible or helps."""
@@ -139,13 +143,12 @@ class _Line:
             len(indentation) + argument.end - argument.start + more, rest
         ):
             gap = self._start + len(before.rstrip(" "))
-            return (gap, argument.start, self._source.newline + indentation) if gap >= done else None
+            return (gap, argument.start, self._newline + indentation) if gap >= done else None
         behind = argument.opening + 1
-        hanging = self._hanging()
         if not argument.of_call or behind < done:
             return None
-        fits = self._fits(len(hanging) + argument.end - behind + more, rest)
-        return (behind, behind, self._source.newline + hanging) if fits else None
+        fits = self._fits(len(self._hanging) + argument.end - behind + more, rest)
+        return (behind, behind, self._newline + self._hanging) if fits else None
 
     def _fits(self, width: int, rest: int) -> bool:
         """Return whether a line is short enough; the rest of the old line may be behind its end."""
@@ -165,7 +168,7 @@ class _Line:
         between = self._source.text[argument.end : start]
         if self._end - start >= _WORTH_A_LINE and between.strip() == ",":
             gap = argument.end + len(between.rstrip())
-            yield gap, start, self._source.newline + " " * self._column(argument.start)
+            yield gap, start, self._newline + " " * self._column(argument.start)
 
     def _with_break_inside(self, change: Change) -> str | None:
         """Return the new text of a call that gets one more argument, with a line break if one helps."""
@@ -176,18 +179,15 @@ class _Line:
         call = next((node for node in calls if self._source.span(node) == (start, end)), None)
         if call is None or not new.startswith(", ", common) or not new.endswith(old[common:]):
             return None
-        newline, indentation, hanging = (
-            self._source.newline,
-            self._below(self._opening(call)),
-            self._hanging(),
-        )
+        opening = self._opening(call)
+        indentation = self._below(opening)
         argument = new[common + 2 :]
         rest = self._end - end
         if self._fits(len(indentation) + len(argument), rest):
-            return f"{new[: common + 1]}{newline}{indentation}{argument}"
-        behind = self._opening(call) + 1 - start
-        fits = self._fits(len(hanging) + len(new) - behind, rest)
-        return f"{new[:behind]}{newline}{hanging}{new[behind:]}" if fits else None
+            return f"{new[: common + 1]}{self._newline}{indentation}{argument}"
+        behind = opening + 1 - start
+        fits = self._fits(len(self._hanging) + len(new) - behind, rest)
+        return f"{new[:behind]}{self._newline}{self._hanging}{new[behind:]}" if fits else None
 
     def _with_lines(self, change: Change) -> str | None:
         """Return the new text of an expression on several lines, None where that does not help.
@@ -203,11 +203,7 @@ class _Line:
             return None
         if not new.isascii():
             return None
-        newline, indentation, hanging = (
-            self._source.newline,
-            self._source.indentation(self._start),
-            self._hanging(),
-        )
+        newline, indentation, hanging = self._newline, self._indentation, self._hanging
         if isinstance(root, ast.IfExp):
             if root.col_offset == 0:  # without parentheses around the whole
                 values = [each.value for each in self._nodes if isinstance(each, _WITH_VALUE) and each.value]
@@ -266,13 +262,8 @@ class _Line:
 
     def _below(self, opening: int) -> str:
         """Return the indentation below the first argument, or that of the line if that is on one above."""
-        before = self._source.indentation(self._start)
-        return before if opening < self._start else before + " " * (self._column(opening) + 1 - len(before))
-
-    def _hanging(self) -> str:
-        """Return the indentation of arguments that all start on a new line."""
-        before = self._source.indentation(self._start)
-        return before + ("\t" if before.endswith("\t") else "    ")
+        more = self._column(opening) + 1 - len(self._indentation) if opening >= self._start else 0
+        return self._indentation + " " * more
 
 
 def _calls(node: ast.expr) -> Iterator[tuple[int, int]]:
