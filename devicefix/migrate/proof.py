@@ -14,7 +14,7 @@ from devicefix.files.kinds import NOTEBOOK
 from devicefix.migrate.commands import command_of, shown
 from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
 from devicefix.model import Outcome
-from devicefix.runner.run import Sources, check_files, read_sources
+from devicefix.runner.run import check_files, checker
 from devicefix.verify import session
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runs import Task, Tick
@@ -209,14 +209,13 @@ class Prover:
         return check_files(self._files, self._resolver)
 
     @cached_property
-    def _sources(self) -> Sources:
-        return read_sources(self._files, self._resolver)
+    def _check(self) -> Callable[[str, Resolver], Outcome]:
+        return checker(self._files, self._resolver)
 
     def _rewritten(self, evidence: Evidence) -> list[Outcome]:
         """Return the files, rewritten with evidence, which changes only the files that it is on."""
         resolver, files = self._resolver.changed(evidence=evidence), evidence.files
-        check = self._sources.check if files else None
-        return [check(each.path, resolver) if check and each.path in files else each for each in self.safe]
+        return [self._check(each.path, resolver) if each.path in files else each for each in self.safe]
 
     def _run(self, number: int, attempt: Attempt, compare: bool) -> Report:
         """Run a command; if it fails, run it again after the earlier ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -90,59 +90,16 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
     return outcomes
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The files of a program, each of which can be checked when it is asked for.
-
-    Attributes:
-        files: those in which there may be something to find.
-        failed: the outcomes of those that cannot be checked.
-        check: checks one of the files with the facts of its project, perhaps with other settings.
-    """
-
-    files: list[str]
-    failed: list[Outcome]
-    check: Callable[..., Outcome]
-
-
-def read_sources(files: list[Path], resolver: Resolver) -> Sources:
-    """Read the files of a program, to check some of them later.
-
-    Args:
-        files: as for `check_files`.
-        resolver: as for `check_files`.
-
-    Raises:
-        ConfigError: the configuration of a file is invalid.
-    """
+def checker(files: list[Path], resolver: Resolver) -> Callable[[str, Resolver], Outcome]:
+    """Read the files of a program, and return a function that checks one of them with other settings."""
     tasks = _tasks(files, resolver)
     contents = {path: _sent(task) for path, task in tasks.items()}
     projects = {path: project for project, group in _projects(tasks, contents, {}) for path in group}
 
-    def check(path: str, other: Resolver | None = None) -> Outcome:
-        task = tasks[path] if other is None else Task(path, other.of(path))
-        return _checked(projects[path], task).outcome or Outcome(path, Result(path))
+    def check(path: str, other: Resolver) -> Outcome:
+        return _checked(projects[path], Task(path, other.of(path))).outcome or Outcome(path, Result(path))
 
-    found, failed = [], []
-    for path, task in tasks.items():
-        content = contents[path]
-        problem = _why_not(path, content)
-        if problem:
-            failed.append(Outcome(path, Result(path), error=problem))
-        elif _matters(content, task, projects[path]):
-            found.append(path)
-    return Sources(found, failed, check)
-
-
-def _matters(content: Content | OSError, task: Task, project: Project) -> bool:
-    """Return whether there may be something to find in a file; a problem shows when it is checked."""
-    from devicefix.engine.file import File
-
-    assert not isinstance(content, OSError)
-    try:
-        return File(content[0], task.path, task.settings).matters(project)
-    except Exception:
-        return True
+    return check
 
 
 def check_text(
@@ -303,13 +260,6 @@ def _checked(project: Project | str, task: Task, sent: Content | OSError | None 
         return _failed(path, internal_error(problem))
     outcome = _outcome(data, result) if result.findings else None
     return Record(*version, outcome, project.answers, learned=learned)
-
-
-def _why_not(path: str, content: Content | OSError) -> str:
-    """Return why a file cannot be checked; empty if it can."""
-    if kind_of(path) is Kind.OTHER:
-        return _OTHER
-    return content.strerror or str(content) if isinstance(content, OSError) else ""
 
 
 def _seen(record: Record | None, file: ProjectFile | None, content: Content | OSError) -> Record:
