@@ -134,11 +134,11 @@ def test_a_file_that_changes_during_the_run_is_not_written(run: Cli, monkeypatch
     assert names() == {"a.py", "b.py"}
 
 
-def test_many_files_that_change_during_the_run_are_one_error(
+def test_files_that_change_during_the_run_are_errors_of_their_own(
     run: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with two runs at once: nothing is lost, and the message can be read."""
-    made = tied(*(f"{number:02}.py" for number in range(40)))
+    """As with two runs at once: nothing is lost."""
+    made = tied(*(f"{number:02}.py" for number in range(20)))
     write_each = writing.write_each
 
     def late(changes: list[Change], onerror: Callable[[str, OSError], None]) -> None:
@@ -149,8 +149,8 @@ def test_many_files_that_change_during_the_run_are_one_error(
     monkeypatch.setattr(writing, "write_each", late)
     done = run("rewrite", "-i", "-q")
     assert done.exit_code == 2
-    assert done.stderr == ("39 files (01.py, 02.py, 03.py, …): error: changed in the meantime\n")
-    assert [file.read_text() for file in made] == [FIXED] + ["mine\n"] * 39
+    assert done.stderr.splitlines() == [f"{file.name}: error: changed in the meantime" for file in made[1:]]
+    assert [file.read_text() for file in made] == [FIXED] + ["mine\n"] * 19
 
 
 def test_a_file_that_changes_during_fsync_is_not_written(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
