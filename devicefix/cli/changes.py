@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.errors import CommandError, print_error, print_warning, some
+from devicefix.cli.errors import CommandError, print_errors, print_warning, some
 from devicefix.config.printable import printable_lines
 from devicefix.files import write as files
 from devicefix.report.diff import coloured, unified
@@ -57,14 +57,14 @@ def _subject(paths: list[str]) -> str:
 
 def write_changes(changes: list[files.Change]) -> set[str]:
     """Write the changes, print errors for files that cannot be written, and return those files."""
-    unwritten: set[str] = set()
+    errors: dict[str, str] = {}
 
     def onerror(path: str, error: OSError) -> None:
-        print_error(path, error.strerror or str(error))
-        unwritten.add(path)
+        errors[path] = error.strerror or str(error)
 
     files.write_each(changes, onerror)
-    return unwritten
+    print_errors(errors)
+    return set(errors)
 
 
 def print_changes(outcomes: Iterable[Outcome], folder: Path | None) -> None:

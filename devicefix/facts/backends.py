@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.flow.sinks import Place
+from devicefix.facts.flow.parameters import Place, arguments_of
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.values import backend_name, last_name
@@ -46,15 +46,9 @@ def backend_values(facts: Facts) -> list[ast.expr]:
         value
         for node in facts.tree.nodes_with(*_WORDS)
         if isinstance(node, ast.Call)
-        for place, value in _arguments(node)
+        for place, value in arguments_of(node)
         if takes_backend(facts, node.func, place)
     ]
-
-
-def _arguments(call: ast.Call) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the arguments of a call, each with its position or keyword."""
-    yield from enumerate(call.args)
-    yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None)
 
 
 def compared_backends(facts: Facts) -> Iterator[tuple[str, str]]:

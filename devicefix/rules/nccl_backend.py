@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts import with_defaults
 from devicefix.facts.backends import takes_backend
 from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import captures
 from devicefix.facts.texts import text_of
@@ -502,15 +503,8 @@ class NcclBackend(Rule):
 
     def _is_of_group(self, node: ast.expr) -> bool:
         """Return whether a node is the backend that a function takes to make a process group."""
-        parent = self.facts.tree.parents.get(node)
-        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-        if not isinstance(call, ast.Call):
-            return False
-        if isinstance(parent, ast.keyword):
-            place: str | int | None = parent.arg
-        else:
-            place = call.args.index(node) if node in call.args else None
-        return place is not None and (
+        call, place = argument_at(self.facts.tree, node) or (None, None)
+        return (call is not None and place is not None) and (
             takes_backend(self.facts, call.func, place)
             or self.context.project.receives_backend(last_name(call.func), place)
         )

@@ -286,3 +286,17 @@ def test_a_rule_that_is_off_is_not_replaced_by_another(code: str, rule: str) -> 
 def test_no_fix_is_safe_by_a_name_or_beside_the_cpu(code: str) -> None:
     (finding,) = analyze(f"import torch\n{code}\n").findings
     assert finding.safety is Safety.UNSAFE
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "f = lambda: 'cuda'\nx.to(f())",
+        "def f():\n    return 'cuda'\nclass C:\n    q7: str = field(default_factory=f)\nx.to(o.q7)",
+        "def f(n):\n    return 'cuda'\nfor q7 in map(f, ns):\n    x.to(q7)",
+        "def f():\n    return 'cuda'\ndef g(make):\n    x.to(make())\ng(f)",
+        "o = {'a': lambda: 'cuda'}\nx.to(o['a']())",
+    ],
+)
+def test_what_a_function_returns_is_followed_with_the_function(code: str) -> None:
+    assert Use.DEVICE in use_of(f"import torch\n{code}\n")

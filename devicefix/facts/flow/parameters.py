@@ -1,13 +1,15 @@
-"""The parameters of the functions of a module, as their calls see them."""
+"""The arguments of calls, and the parameters of the functions of a module, as their calls see them."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from devicefix.facts.tree import Tree
 from devicefix.facts.values import last_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Place = int | str  # the position of an argument, or its keyword
 # The name by which a function is called, and a parameter: its name, and its position, -1 if it has none.
 Parameter = tuple[str, tuple[str, int]]
 
@@ -33,3 +35,25 @@ def described(tree: Tree, function: Function, name: str) -> Parameter:
     """Return a parameter as the calls of its function see it."""
     names = [parameter.arg for parameter in positional(tree, function)]
     return called(tree, function), (name, names.index(name) if name in names else -1)
+
+
+def arguments_of(call: ast.Call) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield the arguments of a call, each with its position or keyword."""
+    yield from enumerate(call.args)
+    yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None)
+
+
+def argument_at(tree: Tree, node: ast.expr) -> tuple[ast.Call, Place | None] | None:
+    """Return the call that gets an expression as an argument, None if it is none.
+
+    The place there is its position or keyword, None for `**node`, and where `*arguments` come before.
+    """
+    parent = tree.parents.get(node)
+    match parent, tree.parents.get(parent):
+        case ast.keyword(arg=name), ast.Call() as call:
+            return call, name
+        case ast.Call(args=arguments), _ if node in arguments:
+            before = arguments[: arguments.index(node)]
+            starred = any(isinstance(each, ast.Starred) for each in before)
+            return parent, None if starred else len(before)
+    return None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.parameters import Place, arguments_of
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.values import cuda_device, device_name, last_name
-
-Place = int | str  # the position of an argument, or its keyword
 
 # The positions of devices. Moving to a device, making one or loading to one fails without CUDA.
 _POSITIONS = {
@@ -50,22 +49,6 @@ def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
     return isinstance(function, ast.Attribute) and _METHODS.get(function.attr) == place
 
 
-def argument_place(facts: Facts, node: ast.expr) -> tuple[str, int | str] | None:
-    """Return the function, not of torch, that gets a value as an argument, and its position or keyword."""
-    parent = facts.tree.parents.get(node)
-    call: ast.AST | None = parent
-    place: int | str | None = None
-    if isinstance(parent, ast.keyword):
-        call, place = facts.tree.parents.get(parent), parent.arg
-    if not isinstance(call, ast.Call) or (facts.resolve(call.func) or "").startswith("torch."):
-        return None
-    if place is None and node in call.args:
-        before = call.args[: call.args.index(node)]
-        place = None if any(isinstance(each, ast.Starred) for each in before) else len(before)
-    function = last_name(call.func)
-    return (function, place) if function and place is not None else None
-
-
 def turns_off(facts: Facts, function: ast.expr) -> bool:
     """Return whether a function, or both of a choice, take a device and disable themselves without CUDA."""
     value = facts.value(function) if isinstance(function, ast.Name) else None
@@ -102,7 +85,13 @@ def _is_on_cuda(facts: Facts, value: ast.expr) -> bool:
 
 def device_values(facts: Facts) -> list[ast.expr]:
     """Return the expressions that the module passes on as devices."""
-    return list(_arguments(facts))
+    return [
+        value
+        for node in facts.tree.nodes_with(".to(", "device", "map_location")
+        if isinstance(node, ast.Call)
+        for place, value in arguments_of(node)
+        if takes_device(facts, node.func, place)
+    ]
 
 
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
@@ -129,18 +118,6 @@ def is_of_tensor(facts: Facts, value: ast.expr) -> bool:
     if not isinstance(value, ast.Attribute) or value.attr != "device":
         return False
     return facts.kinds.of(value.value).are({Kind.TENSOR})
-
-
-def _arguments(facts: Facts) -> Iterator[ast.expr]:
-    """Yield the arguments of the module's calls that are devices."""
-    for node in facts.tree.nodes_with(".to(", "device", "map_location"):
-        if isinstance(node, ast.Call):
-            for position, value in enumerate(node.args):
-                if takes_device(facts, node.func, position):
-                    yield value
-            for keyword in node.keywords:
-                if keyword.arg is not None and takes_device(facts, node.func, keyword.arg):
-                    yield keyword.value
 
 
 def _name_of(value: ast.expr) -> str:

@@ -12,8 +12,8 @@ from functools import cached_property
 
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
 from devicefix.facts.flow.kinds.objects import fields_of, names_of_fields
-from devicefix.facts.flow.parameters import Function, positional
-from devicefix.facts.flow.sinks import Place, is_of_tensor
+from devicefix.facts.flow.parameters import Function, Place, positional
+from devicefix.facts.flow.sinks import is_of_tensor
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
 from devicefix.facts.values import last_name
@@ -48,10 +48,12 @@ class Steps:
 
     Args:
         facts: the facts of the module, with what the other files show.
+        zero: whether the values are numbers that are 0 without CUDA.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, *, zero: bool = False) -> None:
         self.facts = facts
+        self.zero = zero
         self.tree = facts.tree
         self._variables: dict[tuple[object, str], Variable] = {}
 
@@ -136,9 +138,13 @@ class Steps:
             return None
         node = bindings[0].node if len(bindings) == 1 else None
         if isinstance(node, ast.ClassDef):
-            created = self._bindings_in(node, "__init__")
-            node = created[0].node if len(created) == 1 else None
+            node = self._constructor(node)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+
+    def _constructor(self, node: ast.ClassDef) -> ast.FunctionDef | None:
+        created = self._bindings_in(node, "__init__")
+        function = created[0].node if len(created) == 1 else None
+        return function if isinstance(function, ast.FunctionDef) else None
 
     def _bindings_in(self, owner: ast.ClassDef | None, name: str) -> Sequence[Binding]:
         scope = self.tree.scopes.get(owner) if owner is not None else None
@@ -152,8 +158,10 @@ class Steps:
             case ast.Name(id=name):
                 found = self.tree.scope(called).lookup(name)
                 for binding in found[1] if found is not None else ():
-                    if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         yield binding.node
+                    elif isinstance(binding.node, ast.ClassDef):
+                        yield self._constructor(binding.node) or binding.node
                     elif isinstance(binding.value, ast.Lambda):
                         yield binding.value
                     elif isinstance(binding.value, ast.Name) and hops:

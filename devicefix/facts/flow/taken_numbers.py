@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.forwards import Followed, Forwards
 from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.parameters import Place, argument_at
 from devicefix.facts.flow.reaching import blocks_around, position
 from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.module import Facts
@@ -184,11 +185,8 @@ def _is_lost(facts: Facts, use: ast.expr) -> bool:
     match parent:
         case ast.List(elts=[_]) if isinstance(facts.tree.parents.get(parent), ast.keyword):
             return _is_lost(facts, parent)
-        case ast.Call(args=arguments) if use in arguments:
-            return not _is_known(facts, parent, arguments.index(use))
-        case ast.keyword(arg=str(name)):
-            call = facts.tree.parents.get(parent)
-            return not (isinstance(call, ast.Call) and _is_known(facts, call, name))
+        case ast.Call() | ast.keyword() if (found := argument_at(facts.tree, use)) is not None:
+            return not _is_known(facts, *found)
         case ast.Compare() | ast.If() | ast.IfExp() | ast.While() | ast.Assert() | ast.UnaryOp():
             return False
         case ast.Attribute() | ast.FormattedValue() | ast.BoolOp() | ast.Expr():
@@ -196,39 +194,32 @@ def _is_lost(facts: Facts, use: ast.expr) -> bool:
     return not (isinstance(parent, ast.expr) and cuda_string(parent))
 
 
-def _is_known(facts: Facts, call: ast.Call, place: int | str) -> bool:
+def _is_known(facts: Facts, call: ast.Call, place: Place | None) -> bool:
     """Return whether a function takes a device, or only shows its arguments."""
     name = facts.resolve(call.func) or dotted(call.func) or ""
     if name.startswith(_OF_DEVICES) or last_name(call.func) in _SHOWING:
         return True
     known = isinstance(place, int) or name.startswith("torch.") or last_name(call.func) in ("to", "to_empty")
-    return known and takes_device(facts, call.func, place)
+    return place is not None and known and takes_device(facts, call.func, place)
 
 
 def _takers(facts: Facts, _: Scope) -> list[ast.expr]:
     """Return the uses of any text, of which nothing is known, that take the number of a device."""
-    return [node for node in _texts(facts) if not facts.is_guarded(node) and _may_be_text(facts, node)]
+    texts = (text for node in facts.tree.nodes_with(*_WORDS) for text in _texts(facts, node))
+    return [text for text in texts if not facts.is_guarded(text) and _may_be_text(facts, text)]
 
 
-def _texts(facts: Facts) -> Iterator[ast.expr]:
-    """Yield the expressions that are used as the name of a device with a number."""
-    for node in facts.tree.nodes_with(*_WORDS):
-        match node:
-            case ast.Compare(left=left, comparators=[right]) if _compares_number(node):
-                yield from (each for each in (left, right) if not isinstance(each, ast.Constant))
-            case ast.Call(
-                func=ast.Attribute(value=text, attr=method), args=[ast.Constant(value=str(part)), *_]
-            ):
-                named = ":" in part or "cuda" in part
-                if (
-                    named
-                    and (method in (*_STARTS, *_PARTS, *_WITHOUT))
-                    and _method_takes(facts, node, method)
-                ):
-                    yield text
-            case ast.Call(func=ast.Name(id="int"), args=[ast.Subscript(value=text, slice=index)]):
-                if _is_number_part(index):
-                    yield text
+def _texts(facts: Facts, node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the texts that an expression uses as the name of a device with a number."""
+    match node:
+        case ast.Compare(left=left, comparators=[right]) if _compares_number(node):
+            yield from (each for each in (left, right) if not isinstance(each, ast.Constant))
+        case ast.Call(func=ast.Attribute(value=text, attr=method), args=[ast.Constant(value=str(part)), *_]):
+            if (":" in part or "cuda" in part) and _method_takes(facts, node, method):
+                yield text
+        case ast.Call(func=ast.Name(id="int"), args=[ast.Subscript(value=text, slice=index)]):
+            if _is_number_part(index):
+                yield text
 
 
 def _is_number_part(index: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
-from devicefix.facts.flow.sinks import argument_place
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
@@ -199,13 +199,11 @@ class Functions:
 
     def _is_compared(self, node: ast.expr) -> bool:
         """Return whether a function of another file gets a value and compares it with an int."""
-        place = argument_place(self.facts, node)
-        around = (parent for _, parent in self.facts.tree.ancestors(node))
-        call = next((parent for parent in around if isinstance(parent, ast.Call)), None)
+        call, place = argument_at(self.facts.tree, node) or (None, None)
         function = self.facts.resolve(call.func) if call is not None else None
         if place is None or function is None:
             return False
-        return self.context.project.compares(self.devices.path, function, place[1])
+        return self.context.project.compares(self.devices.path, function, place)
 
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""

@@ -13,6 +13,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
 from devicefix.facts.exports.imports import modules_of
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
@@ -373,13 +374,10 @@ def refusing_function(context: Context, device: ast.expr) -> str | None:
 def passed_to(context: Context, device: ast.expr) -> Iterator[tuple[str, int | str]]:
     """Yield the imported functions that get a device, by their full names, each with the place of the argument."""
     for use in _uses(context, device):
-        parent = context.facts.tree.parents.get(use)
-        call = context.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-        if isinstance(call, ast.Call) and call.func is not use:
-            place = parent.arg if isinstance(parent, ast.keyword) else call.args.index(use)
-            name = context.facts.resolve(call.func)
-            if name is not None and place is not None:
-                yield name, place
+        call, place = argument_at(context.facts.tree, use) or (None, None)
+        name = context.facts.resolve(call.func) if call is not None else None
+        if name is not None and place is not None:
+            yield name, place
 
 
 def _uses(context: Context, device: ast.expr) -> Iterator[ast.expr]:

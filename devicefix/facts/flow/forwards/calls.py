@@ -8,19 +8,20 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.forwards.library import (
     ADDS,
+    CALLED,
     KEEPS,
     SEQUENCES,
     SHOWS,
+    decorated_with,
     in_result,
     offers_both,
-    parameters_of_decorated,
     searches,
     stored_as,
 )
 from devicefix.facts.flow.forwards.trail import Trail, Use
 from devicefix.facts.flow.kinds.objects import fields_of
-from devicefix.facts.flow.parameters import Function
-from devicefix.facts.flow.sinks import Place, load_location, maps_to_cuda, takes_device, turns_off
+from devicefix.facts.flow.parameters import Function, Place
+from devicefix.facts.flow.sinks import load_location, maps_to_cuda, takes_device, turns_off
 from devicefix.facts.flow.steps import Layers, Variable, is_property, text_of_literal
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
@@ -63,6 +64,9 @@ class Calls(Trail, ABC):
     def _certain_argument(self, call: ast.Call, place: Place | None, layers: Layers) -> None:
         """Follow an argument of the function that a call certainly reaches, or of an object that keeps it."""
         self._end()
+        item = self.tree.parents.get(call)
+        if isinstance(item, ast.withitem) and item.optional_vars and last_name(call.func) == "nullcontext":
+            self._store(item.optional_vars, layers)
         if layers or place is None or self._value is None:
             return
         function = self.steps.function(call.func)
@@ -74,7 +78,7 @@ class Calls(Trail, ABC):
         for variable in held:
             self._hold(variable, self.found.parameters)
         self.found.passed.update([self._value] if held else [])
-        for read in () if self.zero else self._reads_of_field(call, place):
+        for read in () if self.steps.zero else self._reads_of_field(call, place):
             self._reach(read, ())
 
     def _option(self, name: str) -> Variable:
@@ -91,24 +95,24 @@ class Calls(Trail, ABC):
     def _kept(self, call: ast.Call, name: str, place: Place, layers: Layers) -> bool:
         """Follow the argument of a function that returns or stores it; return whether it is one."""
         around = in_result(name, place, layers)
+        stored = list(stored_as(call, name, place, layers))
+        decorated = list(decorated_with(call, name, place, layers))
         if around is not None:
             self._reach(call, around)
-        if around is not None and isinstance(place, int) and place:
-            self._call_it(text_of_literal(call.args[place - 1]), layers)  # the key, for its default
-        if place in ("default", "value") and offers_both(call):
-            self._end(Use.NAMED)
-        stored = list(stored_as(call, name, place, layers))
+            if isinstance(place, int) and place:
+                self._name_holder(text_of_literal(call.args[place - 1]), layers)  # the key, for its default
         for key, inside in stored:
             self._key(key, inside)
-        parameters = list(parameters_of_decorated(call, name, place, layers))
-        for parameter in parameters:
-            self._decorated(call, parameter, layers[1:])
+        for parameter, inside in decorated:
+            self._decorated(call, parameter, inside)
+        if place in ("default", "value") and offers_both(call):
+            self._end(Use.NAMED)
         if name in ("map", "filter") and isinstance(place, int) and place and layers:
             self._argument(call, call.args[0], place - 1, layers[1:])
         elif name in ADDS and isinstance(call.func, ast.Attribute):
             self._store(call.func.value, ("", *layers))
         else:
-            return around is not None or bool(stored or parameters)
+            return around is not None or bool(stored or decorated)
         return True
 
     def _delegates(self, call: ast.Call, functions: Sequence[Function | ast.ClassDef]) -> bool:
@@ -124,7 +128,7 @@ class Calls(Trail, ABC):
             if len(call.args) + len(call.keywords) > 1 and self.facts.call(call, "torch.device"):
                 self._end(Use.NUMBERED)
             return
-        if layers and layers[0] and not layers[0].isdigit():
+        if layers and layers[0] not in ("", CALLED) and not layers[0].isdigit():
             self._key(layers[0], layers[1:])
         self._end(Use.SHOWN if last_name(function) in SHOWS else Use.UNKNOWN)
 
@@ -161,19 +165,15 @@ class Calls(Trail, ABC):
     def _parameter(self, function: Function | ast.ClassDef, place: Place, layers: Layers) -> None:
         """Follow a value into the parameter of a function, or of the constructor of a class."""
         if isinstance(function, ast.ClassDef):
-            self._constructor(function, place, layers)
+            self._field(fields_of(function), place, layers)
         elif (found := self.steps.parameter(function, place)) is not None:
             scope, name, around = found
             self._name(scope, name, (*around, *layers))
         else:
             self._end()
 
-    def _constructor(self, node: ast.ClassDef, place: Place, layers: Layers) -> None:
-        for statement in node.body:
-            if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
-                self._parameter(statement, place, layers)
-                return
-        fields = fields_of(node)
+    def _field(self, fields: Sequence[str], place: Place, layers: Layers) -> None:
+        """Follow a value into a field of a class without a constructor of its own."""
         if isinstance(place, str):
             self._attribute(place, layers)
         elif place < len(fields):
@@ -188,55 +188,28 @@ class Calls(Trail, ABC):
         if self.certain:
             self._certainly_returned(function, layers)
         elif isinstance(function, ast.Lambda):
-            self._result_of(function, layers)
+            self._reach(function, (CALLED, *layers))
         elif not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._end()
         elif is_property(function):
             self._attribute(function.name, layers)
         else:
             self._end(Use(self.others.use_of_result(function.name)) & Use.DEVICE)
-            self._called(function.name, layers)
-            for read in self.tree.reads(function.name):
-                self._made_by_factory(self.tree.parents.get(read), layers)
+            name = function.name
+            self._name_holder(name, layers)
+            self._leave(name)
+            self._reach_place(("call", name), self.steps.calls(name), layers)
+            self._reach_place(("function", name), self.tree.reads(name), (CALLED, *layers))
 
     def _certainly_returned(self, function: ast.AST, layers: Layers) -> None:
         self._end()
-        calls = [] if self.zero and layers else list(self.steps.calls_of(function))
+        calls = [] if self.steps.zero and layers else list(self.steps.calls_of(function))
         if calls and self._value is not None and not layers:
             self.found.passed.add(self._value)
         for call in calls:
             self._reach(call, layers)
-        for result in () if self.zero or layers else self.steps.results(function):
+        for result in () if self.steps.zero or layers else self.steps.results(function):
             self._reach(result, ())
-
-    def _called(self, name: str, layers: Layers) -> None:
-        """Follow the value of a function to the calls of its name."""
-        self._call_it(name, layers)
-        self._leave(name)
-        self._reach_place(("call", name), self.steps.calls(name), layers)
-
-    def _made_by_factory(self, keyword: ast.AST | None, layers: Layers) -> bool:
-        """Follow a value that a factory returns to the field that gets it; return whether there is one."""
-        if not isinstance(keyword, ast.keyword) or keyword.arg not in ("default_factory", "factory"):
-            return False
-        call = self.tree.parents.get(keyword)
-        assert isinstance(call, ast.Call)
-        self._reach(call, layers)
-        return True
-
-    def _result_of(self, function: ast.Lambda, layers: Layers) -> None:
-        """Follow the value of a lambda to its calls."""
-        parent = self.tree.parents.get(function)
-        if self._made_by_factory(parent, layers):
-            return
-        if isinstance(parent, ast.Call) and parent.func is function:
-            self._reach(parent, layers)
-        elif isinstance(parent, ast.Call) and last_name(parent.func) == "map":
-            self._reach(parent, ("", *layers))
-        elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-            self._called(parent.targets[0].id, layers)
-        else:
-            self._end()
 
 
 def _applied(call: ast.Call, place: Place | None) -> tuple[ast.expr, Place | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.flow.sinks import Place
+from devicefix.facts.flow.parameters import Place
 from devicefix.facts.flow.steps import Layers, text_of_literal
 from devicefix.facts.names import option_names
 
@@ -13,8 +13,9 @@ SHOWS = {
     "print", "debug", "info", "warning", "error", "critical", "exception", "log", "write", "echo", "len",
     "bool", "repr", "type", "isinstance", "hasattr", "startswith", "endswith",
 }  # fmt: skip
-# They return the elements of their argument, in its order.
-SEQUENCES = {"list", "tuple", "iter", "reversed", "sorted", "enumerate", "zip"}
+CALLED = "()"  # around what a function returns, where the function itself is the value
+# They return the elements of their arguments.
+SEQUENCES = {"list", "tuple", "set", "iter", "reversed", "sorted", "enumerate", "zip"}
 ADDS = {"append", "add", "insert", "appendleft"}
 KEEPS = ("SimpleNamespace", "Namespace", "replace", "_replace")  # what keeps its arguments as attributes
 _SAME = {
@@ -44,7 +45,7 @@ def in_result(name: str, place: Place, layers: Layers) -> Layers | None:  # noqa
         place: the position or the keyword of the argument.
         layers: the containers around the value in the argument.
     """
-    if name in _SAME and place in (0, "default", "default_factory", "factory"):
+    if name in _SAME and place in (0, "default"):
         return layers
     if (name in _DEFAULTS and place == 1) or (name == "getattr" and place == 2):
         return layers
@@ -54,6 +55,8 @@ def in_result(name: str, place: Place, layers: Layers) -> Layers | None:  # noqa
         return ()
     if not layers:
         return None
+    if layers[0] == CALLED:
+        return _of_called(name, place, layers[1:])
     if name in ("next", "choice", "max", "min") and place == 0:
         return layers[1:]
     if name == "zip" and isinstance(place, int):
@@ -61,6 +64,13 @@ def in_result(name: str, place: Place, layers: Layers) -> Layers | None:  # noqa
     if name == "enumerate" and place == 0:
         return ("", "1", *layers[1:])
     return layers if name in _OBJECTS and place == 0 else None
+
+
+def _of_called(name: str, place: Place, layers: Layers) -> Layers | None:
+    """Return the containers around what a function returns in the result of one that gets it and calls it."""
+    if name in _SAME and place in ("default_factory", "factory"):
+        return layers
+    return ("", *layers) if name == "map" and place == 0 else None
 
 
 def stored_as(call: ast.Call, name: str, place: Place, layers: Layers) -> Iterator[tuple[str, Layers]]:
@@ -75,12 +85,12 @@ def stored_as(call: ast.Call, name: str, place: Place, layers: Layers) -> Iterat
         yield from ((option, layers) for option in option_names(call))
 
 
-def parameters_of_decorated(call: ast.Call, name: str, place: Place, layers: Layers) -> Iterator[str]:
-    """Yield the parameters that get an argument of a decorator."""
+def decorated_with(call: ast.Call, name: str, place: Place, layers: Layers) -> Iterator[tuple[str, Layers]]:
+    """Yield the parameters that get an argument of a decorator, each with the containers there."""
     if name == "option" and place == "default":
-        yield from option_names(call)
+        yield from ((option, layers) for option in option_names(call))
     elif name == "parametrize" and place == 1 and layers:
-        yield text_of_literal(call.args[0])
+        yield text_of_literal(call.args[0]), layers[1:]
 
 
 def offers_both(call: ast.Call) -> bool:

@@ -56,6 +56,9 @@ class Followed:
     parameters: list[Variable] = field(default_factory=list)
 
 
+Known = dict[tuple[object, Layers], Use]
+
+
 class Trail(ABC):
     """The way of one value.
 
@@ -67,28 +70,17 @@ class Trail(ABC):
         steps: the steps of the values of the module.
         known: what becomes of a value in a place that many may be stored in, by what is around it there.
         certain: whether to take only the steps that certainly lead on.
-        zero: whether the value is a number that is 0 without CUDA, followed only as such: not where it is
-            evaluated only with CUDA, not through `n or 1`, and not through the attributes of any object.
         nested: whether it is a part of another trail.
     """
 
-    def __init__(
-        self,
-        steps: Steps,
-        known: dict[tuple[object, Layers], Use],
-        *,
-        certain: bool = False,
-        zero: bool = False,
-        nested: bool = False,
-    ) -> None:
+    def __init__(self, steps: Steps, known: Known, *, certain: bool = False, nested: bool = False) -> None:
         self.steps = steps
         self.facts = steps.facts
         self.tree = steps.tree
         self.others = steps.facts.others
-        self.known = known
         self.certain = certain
-        self.zero = zero
         self.found = Followed()
+        self._known = known
         self._nested = nested
         self._seen: set[tuple[object, Layers]] = set()
         self._todo: list[tuple[ast.expr, Layers, ast.expr | None]] = []
@@ -125,18 +117,18 @@ class Trail(ABC):
         if len(layers) > _DEPTH:
             self._end()
         elif (node, layers) not in self._seen:
-            if self.zero and self._seen and self.facts.is_guarded(node):
+            if self.steps.zero and self._seen and self.facts.is_guarded(node):
                 return
             self._seen.add((node, layers))
             self._todo.append((node, layers, self._value if layers else node))
 
     def _reach_place(self, place: object, reads: Iterable[ast.expr], layers: Layers) -> None:
         """Follow the value on from a place that many values may be stored in, such as an attribute."""
-        if (place, layers) not in self.known and not self._nested:
-            trail = type(self)(self.steps, self.known, nested=True)
-            self.known[place, layers] = trail.follow(reads, layers).use
-        if (place, layers) in self.known:
-            self._end(self.known[place, layers])
+        if (place, layers) not in self._known and not self._nested:
+            trail = type(self)(self.steps, self._known, nested=True)
+            self._known[place, layers] = trail.follow(reads, layers).use
+        if (place, layers) in self._known:
+            self._end(self._known[place, layers])
         elif (place, layers) not in self._seen:
             self._seen.add((place, layers))
             for node in islice(reads, _READS):
@@ -179,16 +171,16 @@ class Trail(ABC):
         known = place.isdigit() and not any(isinstance(target, ast.Starred) for target in targets)
         if self.certain and not known:
             self._end()
-            return
-        for target in targets[int(place) :][:1] if known else targets:
-            self._store(target, layers[1:])
+        if layers or not self.certain:
+            for target in targets[int(place) :][:1] if known else targets:
+                self._store(target, layers[1:])
 
     def _name(self, scope: Scope, name: str, layers: Layers) -> None:
         """Follow a value that a name of a scope is bound to."""
         if self.certain:
             self._hold(self.steps.name(scope, name), self.found.variables, layers)
             return
-        self._call_it(name, layers)
+        self._name_holder(name, layers)
         if scope.is_class:
             self._attribute(name, layers)
         elif scope.is_module:
@@ -197,7 +189,7 @@ class Trail(ABC):
 
     def _attribute(self, name: str, layers: Layers, *, shared: bool = True) -> None:
         """Follow a value that is stored in an attribute, of any object of the module."""
-        self._call_it(name, layers)
+        self._name_holder(name, layers)
         self._leave(name, shared)
         self._reach_place(("attribute", name), self.steps.attribute_reads(name), layers)
 
@@ -206,7 +198,7 @@ class Trail(ABC):
         self._reach_place(("key", key), self.steps.key_reads(key), layers)
         self._attribute(key, layers)
 
-    def _call_it(self, name: str, layers: Layers) -> None:
+    def _name_holder(self, name: str, layers: Layers) -> None:
         """Add what the name of a holder of the value, or of a container of it, says about it."""
         if device_name(name) or (layers and devices_name(name)):
             self._end(Use.NAMED)

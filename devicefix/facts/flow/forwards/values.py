@@ -6,20 +6,20 @@ import ast
 
 from devicefix.facts.flow.binding import bound_by
 from devicefix.facts.flow.forwards.calls import Calls
-from devicefix.facts.flow.forwards.library import SHOWS
-from devicefix.facts.flow.forwards.trail import Followed, Use
-from devicefix.facts.flow.parameters import Function
-from devicefix.facts.flow.sinks import Place
+from devicefix.facts.flow.forwards.library import CALLED, SHOWS
+from devicefix.facts.flow.forwards.trail import Followed, Known, Use
+from devicefix.facts.flow.parameters import Function, Place, argument_at
 from devicefix.facts.flow.steps import Layers, Steps, text_of_literal
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import captures
 
-# The parents of an expression through which its value certainly goes on, or ends for certain.
+# The parents of an expression through which its value certainly goes on, or ends for certain; and those that
+# put it among others, whose elements a loop or an assignment may take again.
 _CERTAIN = (
     ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.BoolOp, ast.Await, ast.List, ast.Tuple, ast.For,
     ast.AsyncFor, ast.comprehension, ast.keyword, ast.Call, ast.Return, ast.arguments, ast.Match, ast.Expr,
 )  # fmt: skip
-_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+_AMONG_OTHERS = (ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 class Walk(Calls):
@@ -32,9 +32,11 @@ class Walk(Calls):
 
     def _step(self, node: ast.expr, layers: Layers) -> None:  # noqa: C901, PLR0912 (one case a kind of node)
         parent = self.tree.parents.get(node)
+        if self.certain and not isinstance(parent, _CERTAIN):
+            self._end()
+            if not (isinstance(parent, _AMONG_OTHERS) or (layers and isinstance(parent, ast.Attribute))):
+                return
         match parent:
-            case _ if self.certain and not isinstance(parent, _CERTAIN):
-                self._end()
             case ast.Assign(targets=targets):
                 for target in targets:
                     self._store(target, layers)
@@ -55,7 +57,7 @@ class Walk(Calls):
             case ast.Set() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 self._reach(parent, ("", *layers))
             case ast.Dict(keys=keys, values=values) if values[place := self.tree.place(node)] is node:
-                self._call_it(text_of_literal(keys[place]), layers)
+                self._name_holder(text_of_literal(keys[place]), layers)
                 self._reach(parent, (text_of_literal(keys[place]), *layers))
             case ast.Starred():
                 self._starred(parent, layers)
@@ -67,10 +69,10 @@ class Walk(Calls):
                 self._subscript(parent, layers, value is node)
             case ast.Attribute(attr=name):
                 self._attribute_of(parent, name, layers)
-            case ast.keyword(arg=name):
-                self._keyword(self.tree.parents[parent], name, layers)
-            case ast.Call(args=arguments) if node in arguments:
-                self._argument(parent, parent.func, position_of(parent, node), layers)
+            case ast.Call(func=function) if function is node and layers[:1] == (CALLED,):
+                self._reach(parent, layers[1:])
+            case ast.keyword() | ast.Call() if (found := argument_at(self.tree, node)) is not None:
+                self._passed(*found, layers, by_keyword=isinstance(parent, ast.keyword))
             case _:
                 self._outside(node, parent, layers)
 
@@ -79,7 +81,7 @@ class Walk(Calls):
         is_last = node is parent.values[-1]
         if not is_last:
             self._end()
-        if is_last or not (self.zero and isinstance(parent.op, ast.Or)):
+        if is_last or not (self.steps.zero and isinstance(parent.op, ast.Or)):
             self._reach(parent, layers)
 
     def _outside(self, node: ast.expr, parent: ast.AST | None, layers: Layers) -> None:  # noqa: C901
@@ -127,14 +129,11 @@ class Walk(Calls):
         if not names:
             self._end(Use.UNKNOWN if captures(match) else Use.SHOWN)
 
-    def _keyword(self, call: ast.AST, name: str | None, layers: Layers) -> None:
-        """Follow an argument by its keyword, or the options in `f(**options)`."""
-        if name is None and layers:
-            name, layers = layers[0], layers[1:]
-        if isinstance(call, ast.Call) and name:
-            self._argument(call, call.func, name, layers)
-        else:
-            self._end()
+    def _passed(self, call: ast.Call, place: Place | None, layers: Layers, *, by_keyword: bool) -> None:
+        """Follow an argument, or the options in `f(**options)`."""
+        if place is None and by_keyword and layers:
+            place, layers = layers[0] or None, layers[1:]
+        self._argument(call, call.func, place, layers)
 
     def _subscript(self, node: ast.Subscript, layers: Layers, is_container: bool) -> None:
         if not is_container:
@@ -173,10 +172,10 @@ class Walk(Calls):
 
     def _starred(self, node: ast.Starred, layers: Layers) -> None:
         parent = self.tree.parents.get(node)
-        if isinstance(parent, ast.Call) and layers and layers[0].isdigit():
-            position = position_of(parent, node)
-            place = None if position is None else position + int(layers[0])
-            self._argument(parent, parent.func, place, layers[1:])
+        call, position = argument_at(self.tree, node) or (None, None)
+        if call is not None and layers and layers[0].isdigit():
+            place = position + int(layers[0]) if isinstance(position, int) else None
+            self._argument(call, call.func, place, layers[1:])
         elif isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
             self._reach(parent, ("", *layers[1:]))
         else:
@@ -188,19 +187,20 @@ class Forwards(Steps):
 
     Args:
         facts: the facts of the module, with what the other files show.
-        zero: whether the values are numbers that are 0 without CUDA; see `Trail`.
+        zero: whether the values are numbers that are 0 without CUDA, and certainly followed only as such:
+            not where they are evaluated only with CUDA, not through `n or 1`, and not through the attributes
+            of any object.
     """
 
     def __init__(self, facts: Facts, zero: bool = False) -> None:
-        super().__init__(facts)
-        self._zero = zero
-        self._known: dict[tuple[object, Layers], Use] = {}
+        super().__init__(facts, zero=zero)
+        self._known: Known = {}
         self._followed: dict[ast.expr, Followed] = {}
 
     def of(self, value: ast.expr) -> Followed:
         """Return where the value of an expression certainly goes."""
         if value not in self._followed:
-            walk = Walk(self, self._known, certain=True, zero=self._zero)
+            walk = Walk(self, self._known, certain=True)
             self._followed[value] = walk.follow([value])
         return self._followed[value]
 
@@ -211,12 +211,6 @@ class Forwards(Steps):
     def use_of_parameter(self, function: Function, place: Place) -> Use:
         """Return what the value that a function gets for a parameter may be used for."""
         return Walk(self, self._known).to_parameter(function, place)
-
-
-def position_of(call: ast.Call, node: ast.expr) -> int | None:
-    """Return the position of an argument, None behind `*arguments`."""
-    position = call.args.index(node)
-    return None if any(isinstance(before, ast.Starred) for before in call.args[:position]) else position
 
 
 def _has_star(_facts: Facts, elements: list[ast.expr]) -> bool:
