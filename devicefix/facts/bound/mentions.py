@@ -52,7 +52,7 @@ class Mentions:
         """Return whether a definition may call what it defines, or a method of it."""
         if isinstance(node, ast.ClassDef) and (node.keywords or self._bases_may_call(node)):
             return True
-        return not all(map(self.is_passive, node.decorator_list))
+        return not all(map(self._is_passive, node.decorator_list))
 
     def _bases_may_call(self, node: ast.ClassDef) -> bool:
         """Return whether a base class of the module sees its subclasses as they are made."""
@@ -64,7 +64,11 @@ class Mentions:
                     return True
         return False
 
-    def is_passive(self, node: ast.expr) -> bool:
+    def may_swallow(self, manager: ast.expr) -> bool:
+        """Return whether a context manager may catch an error."""
+        return not self._is_passive(manager)
+
+    def _is_passive(self, node: ast.expr) -> bool:
         """Return whether a decorator calls nothing, or a context manager lets every error through."""
         function = node.func if isinstance(node, ast.Call) else node
         if isinstance(function, ast.Attribute) and function.attr in OF_PROPERTIES:
