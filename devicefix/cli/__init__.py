@@ -25,22 +25,11 @@ from devicefix.config.version import __version__
 # The last collection of garbage would take a twentieth of the time, for memory that ends with the process.
 atexit.register(gc.freeze)
 
-# The module of each command, imported when the command is called.
-COMMANDS = {
-    "check": "devicefix.cli.check",
-    "clean": "devicefix.cli.clean",
-    "config": "devicefix.cli.config",
-    "migrate": "devicefix.cli.migrate",
-    "playground": "devicefix.cli.playground",
-    "report": "devicefix.cli.report",
-    "rewrite": "devicefix.cli.rewrite",
-    "rule": "devicefix.cli.rules",
-    "run": "devicefix.cli.run",
-    "server": "devicefix.cli.server",
-    "verify": "devicefix.cli.verify",
-    "version": "devicefix.cli.version",
-}
-ALIASES = {"explain": "rule", "rules": "rule"}  # former names, which the help does not list
+# Each is in a module of its name, which is imported when the command is called.
+COMMANDS = (
+    "check", "clean", "config", "migrate", "playground", "report", "rewrite", "rule", "run", "server",
+    "verify", "version",
+)  # fmt: skip
 
 EPILOG = """\
 Exit status: 0 if no findings remain, 1 if findings remain, 2 if an error occurs.
@@ -61,14 +50,13 @@ class Program(click.Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        return sorted(COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with a name, None if there is none."""
-        name = ALIASES.get(cmd_name, cmd_name)
-        if name not in COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[name]), name)
+        command: click.Command = getattr(import_module(f"devicefix.cli.{cmd_name}"), cmd_name)
         return command
 
     def resolve_command(
@@ -76,8 +64,7 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first argument names, or suggest one with a similar name."""
         name = args[0]
-        known = name in COMMANDS or name in ALIASES
-        if not known and not name.startswith("-") and not ctx.resilient_parsing:
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"unknown command {name!r}{nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.errors import CommandError, print_errors, print_warning, some
+from devicefix.cli.errors import CommandError, print_error, print_warning, some
 from devicefix.config.printable import printable_lines
 from devicefix.files import write as files
 from devicefix.report.diff import coloured, unified
@@ -57,14 +57,14 @@ def _subject(paths: list[str]) -> str:
 
 def write_changes(changes: list[files.Change]) -> set[str]:
     """Write the changes, print errors for files that cannot be written, and return those files."""
-    errors: dict[str, str] = {}
+    unwritten: set[str] = set()
 
     def onerror(path: str, error: OSError) -> None:
-        errors[path] = error.strerror or str(error)
+        print_error(path, error.strerror or str(error))
+        unwritten.add(path)
 
     files.write_each(changes, onerror)
-    print_errors(errors)
-    return set(errors)
+    return unwritten
 
 
 def print_changes(outcomes: Iterable[Outcome], folder: Path | None) -> None:

@@ -18,12 +18,13 @@ def clean(ctx: click.Context) -> None:
 
     failed = False
     for folder in caches.find(os.curdir):
+        shown = printable_path(folder)
         try:
             gone = caches.remove(folder)
         except OSError as error:
             print_error(folder, error.strerror or str(error))
             failed = True
-            continue
-        kept = "" if gone else ", except for files that devicefix did not write"
-        click.echo(f"Removed the cache {printable_path(folder)}{kept}", err=True)
+        else:
+            what = f"Removed the cache {shown}" if gone else f"{shown}: kept, since it holds other files"
+            click.echo(what, err=True)
     ctx.exit(ERROR if failed else 0)

@@ -21,7 +21,7 @@ from devicefix.cli.options import (
     text_or_json,
     unsafe_option,
 )
-from devicefix.cli.rules import show_markdown
+from devicefix.cli.rule import show_markdown
 from devicefix.config import load
 from devicefix.config.load import Document
 from devicefix.config.printable import printable, printable_json

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 
 from devicefix.config.printable import printable, printable_path
 from devicefix.report.wording import count
-
-_MANY = 10  # files with the same error; they are not listed
 
 CLEAN, FINDINGS, ERROR, INTERRUPTED = 0, 1, 2, 130
 
@@ -57,23 +55,6 @@ def print_warning(path: str, message: str) -> None:
 
 def _print(where: str, kind: str, message: str) -> None:
     click.echo(f"{where}: {kind} {printable(message)}", err=True)
-
-
-def print_errors(errors: Mapping[str, str]) -> None:
-    """Print errors about files, those that many files share on one line.
-
-    Args:
-        errors: the message for each file.
-    """
-    files: dict[str, list[str]] = {}
-    for path, message in errors.items():
-        files.setdefault(message, []).append(path)
-    for message, paths in files.items():
-        if len(paths) > _MANY:
-            _print(some(paths), click.style("error:", fg="red"), message)
-        else:
-            for path in paths:
-                print_error(path, message)
 
 
 def some(paths: Sequence[str]) -> str:

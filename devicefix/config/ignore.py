@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from functools import lru_cache
 from pathspec import GitIgnoreSpec
 
 from devicefix.config import globs
+from devicefix.config.folders import Below
 
 
 def check(patterns: Iterable[str]) -> None:
@@ -48,7 +50,7 @@ class Ignore:
         self._files = spec(*patterns)
         # Asked about `a/b/`, pathspec cannot tell what matches this folder from what matches `a`.
         self._folders = spec(*(_line(pattern).removesuffix("/") for pattern in patterns))
-        self._below = {"": False}  # by folder, whether what is in it is excluded
+        self._below = Below(self._folders.match_file)
 
     def excludes(self, path: str, is_folder: bool) -> bool:
         """Return whether a path is excluded.
@@ -57,19 +59,11 @@ class Ignore:
             path: the path, relative to the folder of the patterns, with `/` between its parts.
             is_folder: whether it is a folder's.
         """
-        unknown = [_parent(path)]
-        while unknown[-1] not in self._below:  # there may be more folders than Python may call
-            unknown.append(_parent(unknown[-1]))
-        for folder in reversed(unknown[:-1]):
-            self._below[folder] = self._below[_parent(folder)] or self._folders.match_file(folder)
-        return self._below[unknown[0]] or (self._folders if is_folder else self._files).match_file(path)
+        files = self._folders if is_folder else self._files
+        return self._below[os.path.dirname(path)] or files.match_file(path)
 
 
 compiled = lru_cache(maxsize=16)(Ignore)
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _line(pattern: str) -> str:

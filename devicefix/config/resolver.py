@@ -8,13 +8,11 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from devicefix.config import load
-from devicefix.config.pins import pins_in
+from devicefix.config.folders import nearest_above
 from devicefix.config.settings import Settings
-
-Value = TypeVar("Value")
 
 
 class Resolver(ABC):
@@ -80,8 +78,7 @@ class Nearest(Resolver):
         self._make = make
         self._find_in = find_in
         self._files: dict[str, Path | None] = {}
-        self._pins: dict[str, frozenset[tuple[int, int]] | None] = {}
-        self._made: dict[tuple[Path | None, frozenset[tuple[int, int]]], Settings] = {}
+        self._made: dict[Path | None, Settings] = {}
         self._settings: dict[str, Settings] = {}
         start = os.path.abspath(start)
         self.root = self._within(start)
@@ -107,33 +104,7 @@ class Nearest(Resolver):
         """Return the settings of the files in a folder."""
         if folder not in self._settings:
             file = self.configuration(folder)
-            pins = nearest_above(folder, self._pins, pins_in) or frozenset()
-            if (file, pins) not in self._made:
-                pinned = min(pins) if len(pins) == 1 else None
-                self._made[file, pins] = replace(self._make(file), pinned_torch=pinned)
-            self._settings[folder] = self._made[file, pins]
+            if file not in self._made:
+                self._made[file] = self._make(file)
+            self._settings[folder] = self._made[file]
         return self._settings[folder]
-
-
-def nearest_above(
-    folder: str, known: dict[str, Value | None], find: Callable[[str], Value | None]
-) -> Value | None:
-    """Return what is found in a folder, or else in the nearest one above it.
-
-    Args:
-        folder: the folder, absolute.
-        known: what is nearest to the folders so far, to be extended.
-        find: returns what is in a folder, or None.
-    """
-    passed = []
-    found = None
-    for place in (folder, *map(str, Path(folder).parents)):
-        if place in known:
-            found = known[place]
-            break
-        passed.append(place)
-        found = find(place)
-        if found is not None:
-            break
-    known |= dict.fromkeys(passed, found)
-    return found

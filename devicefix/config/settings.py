@@ -44,20 +44,13 @@ class RuleOptions:
         target: what the rewritten program runs on besides the CPU, one of `values.TARGETS`.
         torch_version: the oldest torch that the rewritten program must run with; None for the newest.
         enabled: the codes of the rules that are on.
-        pinned_torch: the torch that the project pins, if it does.
         seen: what runs have shown in the file.
     """
 
     target: str = "cuda"
     torch_version: tuple[int, int] | None = None
     enabled: frozenset[str] = frozenset()
-    pinned_torch: tuple[int, int] | None = None
     seen: frozenset[Seen] = frozenset()
-
-    @property
-    def runs_with(self) -> tuple[int, int] | None:
-        """Return the torch that the program runs with: the setting's, else the pinned one, if any."""
-        return self.torch_version or self.pinned_torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +115,6 @@ class Settings:
         replacements: spell out every fix as plain text.
         ignore_noqa: keep findings that a comment silences.
         executor: the address of a cluster that does the work.
-        pinned_torch: the torch that the project pins, if it does.
         evidence: what runs of the program have shown.
     """
 
@@ -159,7 +151,6 @@ class Settings:
     replacements: bool = False
     ignore_noqa: bool = False
     executor: str | None = None
-    pinned_torch: tuple[int, int] | None = None
     evidence: Evidence = NO_EVIDENCE
 
     @property

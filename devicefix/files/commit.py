@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 
 from devicefix.files import system
 from devicefix.files.write import Change, Staged, folders_of, refuse_changed, settle, stage, sweep, write
-
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # of which each system has some
 
 
 class CommitError(Exception):
@@ -34,7 +32,7 @@ def commit(changes: Iterable[Change]) -> None:
     staged: list[Staged] = []
     done: list[Change] = []
     folders = folders_of(changes)
-    with _uninterrupted():
+    with system.handled(system.ENDING, signal.SIG_IGN):
         sweep(folders)
         try:
             for change in changes:
@@ -53,22 +51,6 @@ def commit(changes: Iterable[Change]) -> None:
             raise CommitError(f"{problem.filename}: {problem.strerror or problem}{left}") from None
         for folder in folders:
             settle(folder)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ignore the signals that end a process until the files are replaced, which takes little time."""
-    before = {}
-    with suppress(ValueError):  # only the main thread gets signals
-        for name in _SIGNALS:
-            if hasattr(signal, name):
-                number = getattr(signal, name)
-                before[number] = signal.signal(number, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _restored(change: Change) -> bool:

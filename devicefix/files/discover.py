@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
+from devicefix.config.folders import Below
 from devicefix.config.settings import Settings
 from devicefix.config.values import Exclusion
 from devicefix.files.kinds import is_python
@@ -155,10 +156,10 @@ def is_below_excluded(path: str, choice: Filter) -> bool:
         inner = os.pardir
     if inner == os.curdir or inner.split(os.sep)[0] == os.pardir:
         return choice.excludes(path)
-    unwanted = _Unwanted("", choice)
+    unwanted = _unwanted("", choice)
     if path.endswith(os.sep):
-        return unwanted(inner)
-    return unwanted(os.path.dirname(inner)) or choice.excludes(path)
+        return unwanted[inner]
+    return unwanted[os.path.dirname(inner)] or choice.excludes(path)
 
 
 def work_tree(folder: Path) -> Path | None:
@@ -206,11 +207,11 @@ def _inside(folder: str, choice: Filter, onerror: OnError, git: _Git) -> Iterato
     named = choice.excludes(os.path.join(folder, ""))  # the patterns don't apply to its content
     tops = [folder]
     for top in tops:  # which grows
-        unwanted = _Unwanted(top, Filter() if named else choice)
+        unwanted = _unwanted(top, Filter() if named else choice)
         names = _git_files(top, git) if choice.asks_git(top) else None
         for name in _walk(top, unwanted, onerror) if names is None else names:
             path = os.path.normpath(os.path.join(top, name))
-            if unwanted(os.path.dirname(name)) or (not named and choice.excludes(path)):
+            if unwanted[os.path.dirname(name)] or (not named and choice.excludes(path)):
                 continue
             try:
                 mode = os.lstat(path).st_mode
@@ -223,35 +224,22 @@ def _inside(folder: str, choice: Filter, onerror: OnError, git: _Git) -> Iterato
                 yield path
 
 
-class _Unwanted(dict[str, bool]):
-    """The answers to whether folders are excluded, by their paths below the top; each is found once."""
+def _unwanted(top: str, choice: Filter) -> Below:
+    """Return which folders are excluded, by their paths below the top."""
 
-    def __init__(self, top: str, choice: Filter) -> None:
-        self.top = top
-        self.choice = choice
-        self[""] = False
-
-    def __missing__(self, inner: str) -> bool:
-        unknown = [inner]
-        while (parent := os.path.dirname(unknown[-1])) not in self:  # there may be more than Python may call
-            unknown.append(parent)
-        for folder in reversed(unknown):
-            self[folder] = self[os.path.dirname(folder)] or self._is(folder)
-        return self[inner]
-
-    def _is(self, inner: str) -> bool:
-        name, path = os.path.basename(inner), os.path.join(self.top, inner)
+    def excludes(inner: str) -> bool:
+        name, path = os.path.basename(inner), os.path.join(top, inner)
         return (
             name in EXCLUDED
             or (name in BUILT and not os.path.isfile(os.path.join(path, "__init__.py")))
             or os.path.isfile(os.path.join(path, CACHE_TAG))
-            or self.choice.excludes(os.path.join(path, ""))
+            or choice.excludes(os.path.join(path, ""))
         )
 
-    __call__ = dict.__getitem__
+    return Below(excludes)
 
 
-def _walk(folder: str, unwanted: _Unwanted, onerror: OnError) -> Iterator[str]:
+def _walk(folder: str, unwanted: Below, onerror: OnError) -> Iterator[str]:
     """Yield the paths of all files below a folder, relative to it."""
     todo = [""]
     while todo:  # `os.walk` of Python 3.11 calls itself, and there may be more folders than that can
@@ -263,7 +251,7 @@ def _walk(folder: str, unwanted: _Unwanted, onerror: OnError) -> Iterator[str]:
             onerror(problem)
             continue
         yield from (name for name, is_folder in found if not is_folder)
-        todo += (name for name, is_folder in found if is_folder and not unwanted(name))
+        todo += (name for name, is_folder in found if is_folder and not unwanted[name])
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

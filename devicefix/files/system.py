@@ -1,14 +1,19 @@
-"""Hide the differences between Linux, macOS and Windows: replacing files, junctions and drives."""
+"""Hide the differences between Linux, macOS and Windows: replacing files, junctions, drives and signals."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 
 WINDOWS = os.name == "nt"
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # the signals that ask a process to end
 _PATIENCE = 1.0  # seconds that another program may keep a file open
 _PAUSE = 0.02
 _JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
@@ -79,3 +84,26 @@ def common_folders(paths: Iterable[str]) -> list[str]:
     for path in map(os.path.abspath, paths):
         drives.setdefault(os.path.normcase(os.path.splitdrive(path)[0]), []).append(os.path.dirname(path))
     return [os.path.commonpath(folders) for folders in drives.values()]
+
+
+@contextmanager
+def handled(
+    names: Iterable[str], handler: Callable[[int, FrameType | None], None] | signal.Handlers
+) -> Iterator[None]:
+    """Handle signals in a block of the main thread, except those that this process ignores.
+
+    Args:
+        names: the names of the signals, of which each system has some.
+        handler: the handler.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [getattr(signal, name) for name in names if is_main and hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    caught = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
+    for number in caught:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, before[number])

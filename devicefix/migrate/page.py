@@ -38,10 +38,7 @@ def as_json(done: Migration) -> str:
             "files": look.files,
             "notebooks": len(look.notebooks),
             "lines": look.lines,
-            "frameworks": dict(look.frameworks),
             "scripts": look.scripts,
-            "commands": look.commands,
-            "cuda_extensions": look.builds,
         },
         "left": [
             {
@@ -126,11 +123,6 @@ def about(done: Migration) -> str:
     parts = [count(look.files, "Python file"), f"{look.lines:,} lines"]
     if look.notebooks:
         parts.append(count(len(look.notebooks), "notebook"))
-    others = [framework for framework, _ in look.frameworks.most_common() if framework != "torch"]
-    if others:
-        parts.append(f"with {', '.join(others[:4])}")
-    if look.builds:
-        parts.append(f"builds CUDA extensions in {', '.join(map(printable, look.builds[:2]))}")
     return ", ".join(parts)
 
 
@@ -287,10 +279,5 @@ def _why(report: Report) -> Iterator[str]:
 
 def _not_run(done: Migration) -> Iterator[str]:
     look = done.look
-    examples = [
-        *look.commands,
-        *(f"python {name}" for name in look.scripts),
-        *look.notebooks,
-        "python SCRIPT",
-    ]
+    examples = [*(f"python {name}" for name in look.scripts), *look.notebooks, "python SCRIPT"]
     yield f'To prove the result, add `--run "COMMAND"`, such as `--run "{printable(examples[0])}"`.'

@@ -49,5 +49,5 @@ FORMATS = {
     "github": Format("github"),
     "gitlab": Format("gitlab"),
     "junit": Format("junit"),
-    "html": Format("html", fixes=True),
+    "html": Format("migration_page", fixes=True),
 }

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from devicefix.config.printable import printable_json
 from devicefix.files.documents import STDIN
+from devicefix.files.system import relative
 from devicefix.model import Finding
 from devicefix.report.checked import Checked, FileSpan, as_text
 
@@ -45,6 +45,5 @@ def _position(line: int, column: int) -> dict[str, int]:
 def _in_project(path: str) -> str:
     """Return a path relative to GitLab's project folder, or else to the current folder."""
     if path != STDIN:
-        with suppress(ValueError):  # on another drive
-            path = os.path.relpath(path, os.environ.get("CI_PROJECT_DIR") or os.curdir)
+        path = relative(path, os.environ.get("CI_PROJECT_DIR") or os.curdir)
     return as_text(path.replace(os.sep, "/"))

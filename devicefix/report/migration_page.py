@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Iterator
 from hashlib import sha256
+from pathlib import Path
 
 from jinja2 import Environment
 from markdown_it import MarkdownIt
@@ -17,13 +19,21 @@ from markupsafe import Markup, escape
 
 from devicefix.config.printable import printable
 from devicefix.config.version import __version__
+from devicefix.files.discover import root_of
+from devicefix.report.checked import Checked
 from devicefix.report.environment import environment
 from devicefix.report.migration import NO_OWNER, About, Migration
+from devicefix.report.migration import migration as figures
 from devicefix.report.migration_ties import KINDS, LEFT, SAFE, UNSAFE
 
 TEMPLATE, STYLE, SCRIPT = "report.html.jinja", "report.css", "report.js"
 
 _CODE = re.compile(r"`([^`]+)`")
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """Yield the page of a check, which nothing is known about but its findings."""
+    yield html(figures(checked, root=root_of(Path())), About(Path.cwd().name))
 
 
 def html(migration: Migration, about: About) -> str:

@@ -12,8 +12,9 @@ from devicefix.rules.kept_view import changed_and_used, copied
 class ReusedBuffer(Rule):
     """
     ## What it does
-    Finds calls to `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)` and
-    `torch.as_tensor(buffer, device=...)` whose result is used after the program changes the NumPy array in place.
+    Finds calls to `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`,
+    `torch.as_tensor(buffer, device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program
+    changes the NumPy array in place.
 
     The rule follows names in one function, and from a function to its calls in the same file. `devicefix verify` watches
     all copies while the program runs.
@@ -47,6 +48,28 @@ class ReusedBuffer(Rule):
     summary = "A tensor from a NumPy array is used after the array changes"
     words = (b"cuda",)
     INVALID = (
+        Example(
+            "an array of floats that a typed tensor is made of",
+            before="""
+                import numpy as np
+                import torch
+
+                frame = np.ones(3, dtype=np.float32)
+                first = torch.cuda.FloatTensor(frame)
+                frame += 1
+                print(first)
+            """,
+            after="""
+                import numpy as np
+                import torch
+
+                frame = np.ones(3, dtype=np.float32)
+                first = (torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor)(frame.copy())
+                frame += 1
+                print(first)
+            """,
+            unsafe=True,
+        ),
         Example(
             "a frame that is filled again in a loop",
             before="""

@@ -10,12 +10,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config.json_files import JsonFormat
+from devicefix.files import system
 from devicefix.files.documents import Content
 from devicefix.model import Finding, Outcome
 
@@ -80,10 +80,7 @@ def _line(content: Content, finding: Finding) -> str:
 
 def relative(path: str, folder: Path) -> str:
     """Return a path as a baseline in a folder spells it."""
-    path = os.path.abspath(path)
-    with suppress(ValueError):  # on another drive
-        path = os.path.relpath(path, folder.absolute())
-    return path.replace(os.sep, "/")
+    return system.relative(os.path.abspath(path), folder.absolute()).replace(os.sep, "/")
 
 
 def split(outcomes: Iterable[Outcome], known: Counter[Entry], folder: Path) -> list[Outcome]:

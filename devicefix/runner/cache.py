@@ -184,7 +184,7 @@ def _digest_of(settings: Settings) -> str:
     """Return the digest of the settings that findings depend on."""
     relevant = (
         settings.selections, settings.fixable_selections, settings.off, settings.target,
-        settings.torch_version, settings.pinned_torch, settings.config_files, settings.environment,
+        settings.torch_version, settings.config_files, settings.environment,
         settings.replacements,
         settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
         settings.max_file_size,

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 
-from devicefix.config.resolver import nearest_above
+from devicefix.config.folders import nearest_above
 from devicefix.files.discover import git
 from devicefix.files.write import Change
 

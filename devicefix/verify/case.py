@@ -118,7 +118,6 @@ class Case:
             extend_select=settings.extend_select,
             target=settings.target,
             torch_version=settings.torch_version,
-            pinned_torch=settings.pinned_torch,
             quiet=True,
             ignore_noqa=True,
         )

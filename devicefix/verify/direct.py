@@ -12,9 +12,10 @@ from pathlib import Path
 from types import FrameType
 
 from devicefix.config.resolver import Resolver
+from devicefix.files.system import handled
 from devicefix.verify import notebook
 from devicefix.verify.program import prepare
-from devicefix.verify.signals import handled, temporary_folder
+from devicefix.verify.signals import temporary_folder
 from devicefix.verify.startup import environment
 
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")

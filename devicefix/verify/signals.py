@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-_ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+from devicefix.files.system import ENDING, handled
 
 
 class _Handler:
@@ -43,33 +42,10 @@ _handler = _Handler()
 
 
 @contextmanager
-def handled(names: Iterable[str], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle signals in a block, except those that this process ignores.
-
-    Args:
-        names: the names of the signals, of which each system has some.
-        handler: the handler.
-    """
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    caught = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
-    for number in caught:
-        signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number in caught:
-            signal.signal(number, before[number])
-
-
-@contextmanager
 def catching() -> Iterator[None]:
     """Turn signals that would end this process at once into exceptions, so that it can clean up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     _handler.reset()
-    with handled(_ENDING, _handler):
+    with handled(ENDING, _handler):
         yield
 
 

@@ -360,9 +360,8 @@ def test_names_and_messages_stay_on_their_line(cli: Cli, tmp_path: Path) -> None
     assert first.startswith("a\\nb\\x1b[31m\\udcff.py:3:")
 
 
-@pytest.mark.parametrize("command", ["rule", "rules"])
-def test_rule_lists_every_rule(cli: Cli, command: str) -> None:
-    lines = cli(command).stdout.splitlines()
+def test_rule_lists_every_rule(cli: Cli) -> None:
+    lines = cli("rule").stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [[code, RULES[code].name] for code in sorted(RULES)]
 
 
@@ -370,7 +369,7 @@ def test_rule_lists_every_rule(cli: Cli, command: str) -> None:
 def test_rule_prints_the_documentation(cli: Cli, code: str) -> None:
     by_code, by_name = (cli("rule", word) for word in (code.lower(), RULES[code].name.upper()))
     assert by_code.exit_code == 0
-    assert by_code.stdout == by_name.stdout == cli("explain", code).stdout
+    assert by_code.stdout == by_name.stdout
     assert by_code.stdout.startswith(f"# {RULES[code].name} ({code})\n\n")
     assert "\n## What it does\n" in by_code.stdout
     assert by_code.stdout in cli("rule", "--all").stdout
@@ -449,7 +448,7 @@ def test_clean_removes_nothing_but_caches(cli: Cli, project: ProjectFolder, tmp_
     (project / "linked/0.2.0").symlink_to(outside / "0.1.0")
     status, shown = clean_in(cli)
     assert status == 0
-    assert "Removed the cache src, except for files that devicefix did not write" in shown
+    assert "src: kept, since it holds other files" in shown
     assert len(list(outside.rglob("*.json"))) == len(list(outside.rglob("*.TAG"))) == 2
     names = {path.relative_to(project.path).as_posix() for path in project.path.rglob("*") if path.is_file()}
     assert names >= {

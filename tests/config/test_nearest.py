@@ -122,15 +122,6 @@ def test_an_excluded_folder_has_no_say(cli: Cli, project: ProjectFolder) -> None
     assert set(codes(cli, ".")) == {"a.py"}
 
 
-def test_the_nearest_pin_of_torch_counts(project: ProjectFolder) -> None:
-    project.write(
-        {"requirements.txt": "torch==2.4.0\n", "old/requirements.txt": "torch==1.8.0\n", "docs/setup.cfg": ""}
-    )
-    resolver = Nearest(lambda _: Settings(), project.path)
-    versions = [resolver.of(name).pinned_torch for name in ("a.py", "old/src/b.py", "docs/c.py")]
-    assert versions == [(2, 4), (1, 8), None]
-
-
 def test_each_configuration_has_its_own_baseline(cli: Cli, project: ProjectFolder) -> None:
     project.write(
         {

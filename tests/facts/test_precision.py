@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 from helpers import analyze
 
-from devicefix.config.resolver import Nearest
-from devicefix.config.settings import Settings
 from devicefix.model import Safety
 
 EMBEDDING = "import torch\n\n\ndef embed(n):\n    return torch.nn.Embedding(n, 4).to(torch.bfloat16)\n"
@@ -410,23 +407,3 @@ def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:
     source = "import torch\nfrom functools import partial\n\nscope = partial(torch.cuda.amp.autocast)\n"
     source += f"with scope(True):\n    {PRODUCT}"
     assert rewritten(source) == source
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "version"),
-    [
-        ("requirements.txt", "numpy\ntorch==2.0.1+cu117\n", (2, 0)),
-        ("requirements-dev.txt", "torch ~= 2.1.0 ; python_version > '3'\n", (2, 1)),
-        ("requirements.txt", "torch>=2.0\ntorchvision==0.15\n", None),
-        ("requirements.txt", "torch~=2.0\n", None),
-        ("pyproject.toml", '[project]\ndependencies = [\n  "torch==2.2.2",\n]\n', (2, 2)),
-        ("pyproject.toml", '[tool.poetry.dependencies]\ntorch = "==2.3.1"\n', (2, 3)),
-        ("environment.yml", "dependencies:\n  - pytorch=2.0.1\n  - pytorch::pytorch=2.0.1\n", (2, 0)),
-        ("setup.py", "setup(install_requires=[\n    'torch==2.4.0',\n])\n", (2, 4)),
-        ("requirements.txt", "torch==2.0.1; a\ntorch==2.1.0; b\n", None),
-    ],
-)
-def test_the_torch_that_a_project_pins(tmp_path: Path, name: str, text: str, version: Any) -> None:
-    (tmp_path / name).write_text(text)
-    (tmp_path / "package").mkdir()
-    assert Nearest(lambda _: Settings(), tmp_path / "package").root.pinned_torch == version

@@ -15,6 +15,7 @@ _FACTORIES = {
     "zeros", "ones", "empty", "full", "tensor", "rand", "randn", "arange", "from_numpy", "zeros_like",
     "FloatTensor", "LongTensor", "Tensor", "eye", "linspace", "randint",
 }  # fmt: skip
+_TAKING = ("as_tensor", "asarray", "FloatTensor")
 _DTYPES = {Kind.DTYPE, Kind.NONE}
 
 
@@ -23,6 +24,8 @@ def moves(facts: Facts, node: ast.Call) -> bool:
     if facts.call(node, *MAKERS):
         device = argument_of(node, "device", -1)
         return device is not None and not cpu(facts, device) and _shares_memory(facts, node)
+    if is_typed(facts, node):
+        return _shares_memory(facts, node)
     match node.func:
         case ast.Attribute(attr="cpu"):
             return not node.args
@@ -37,6 +40,14 @@ def moves(facts: Facts, node: ast.Call) -> bool:
     return False
 
 
+def is_typed(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a call makes a tensor of floats on a GPU: of an array of them, a CPU makes no copy."""
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        return False
+    function = node.func.body if isinstance(node.func, ast.IfExp) else node.func  # a fix makes it a choice
+    return facts.resolve(function) == "torch.cuda.FloatTensor"
+
+
 def _is_cuda_type(facts: Facts, node: ast.expr) -> bool:
     """Return whether an expression is a type of tensors on a GPU, or its name; a fix makes it a choice."""
     node = node.body if isinstance(node, ast.IfExp) else node
@@ -46,7 +57,7 @@ def _is_cuda_type(facts: Facts, node: ast.expr) -> bool:
 
 def moved(call: ast.Call) -> ast.expr:
     """Return what a call moves."""
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr not in ("as_tensor", "asarray")
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr not in _TAKING
     return call.func.value if is_method else call.args[0]  # type: ignore[attr-defined]
 
 

@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 from devicefix.facts.copies.changes import Changes, everything
 from devicefix.facts.copies.held import Held
-from devicefix.facts.copies.moves import is_parameter
+from devicefix.facts.copies.moves import is_parameter, is_typed
 from devicefix.facts.copies.views import (
     Copy,
     Place,
@@ -31,7 +31,7 @@ from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.tree import Tree, walk
 from devicefix.facts.values import last_name
 
-_MOVES = ("cpu", "cuda", "to", "type", "pin_memory", "as_tensor", "asarray")
+_MOVES = ("cpu", "cuda", "to", "type", "pin_memory", "as_tensor", "asarray", "FloatTensor")
 _ADDING = {"append", "appendleft", "extend", "extendleft", "insert", "add"}
 _COLLECTIONS = {"dict", "list", "OrderedDict", "defaultdict", "deque"}
 _NAMES = 16  # of one tensor
@@ -101,7 +101,7 @@ class _Search:
         """Yield the statements that may copy, and those that call a function that may return a copy."""
         tree = self._facts.tree
         for node in chain.from_iterable(map(tree.nodes_with_name, _MOVES)):
-            if isinstance(node, ast.Call) and last_name(node.func) in _MOVES:
+            if isinstance(node, ast.Call) and (last_name(node.func) in _MOVES or is_typed(self._facts, node)):
                 statement = tree.statement(node)
                 yield statement
                 owner = tree.scope(statement).node

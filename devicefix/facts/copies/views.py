@@ -7,7 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from devicefix.facts.copies.moves import MAKERS, already_there, is_parameter, moved, moves, values_of
+from devicefix.facts.copies.moves import (
+    MAKERS,
+    already_there,
+    is_parameter,
+    is_typed,
+    moved,
+    moves,
+    values_of,
+)
 from devicefix.facts.flow.binding import collects, element_pairs, elements_of
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results
@@ -169,8 +177,8 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     """Return the tensor that an expression is, or is a view of, on a CPU."""
     chain = list(views(facts, node))
     base = chain[-1]
-    converted = any(_converts(each) for each in chain)
-    arrays = [each for each in chain if facts.call(each, *_OF_ARRAYS)]
+    converted = any(_converts(each) or is_typed(facts, each) for each in chain)
+    arrays = [each for each in chain if facts.call(each, *_OF_ARRAYS) or is_typed(facts, each)]
     if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
     model = _model_of(facts, base)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from devicefix.verify.runtime.copies.arrays import Arrays, bytes_of, shown_by
+from devicefix.verify.runtime.copies.arrays import Arrays
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST
 from devicefix.verify.runtime.copies.memory import (
     Change,
@@ -48,7 +48,7 @@ class Ledger:
         self.tags: dict[int, Tag] = {}
         self.memories: dict[int, Memory] = {}
         self.reports = Reports(events)
-        self.arrays = Arrays(self.reports, sites)
+        self.arrays = Arrays(self.reports)
         self._sites = sites
         self._of: dict[Replica, Memory] = {}
         self._sweep_at = 256
@@ -190,13 +190,11 @@ class Ledger:
         self._of[replica] = memory
         if memory.exposed:
             replica.digest = digest(replica.region, alias)
-        mine = self.show(alias, replica, counted)
+        self.show(alias, replica, counted)
         if source is not alias:
             other = self._handle(source)
             if other is None or other.replica is not parent:
-                other = self.show(source, parent, counted)
-            other.twins = mine.twins = other.twins or [id(source)]
-            mine.twins.append(id(alias))
+                self.show(source, parent, counted)
         return memory
 
     def take_along(self, tensor: torch.Tensor, here: str, there: str, move: Move) -> None:
@@ -245,10 +243,7 @@ class Ledger:
             version: its version before the call that reads it.
             changed: whether the call has changed it.
         """
-        replica, handle = self.replica(tensor, memory), self._handle(tensor)
-        if handle is not None and handle.altered is not None:
-            self.reports.hazard("tensor", *handle.altered)
-            handle.altered = None
+        replica = self.replica(tensor, memory)
         if version is not None and self._counted(tensor, memory):
             if memory.version is not None and version != memory.version:
                 self._changed_unseen(memory)
@@ -285,33 +280,15 @@ class Ledger:
             known = len(other.behind) > _MOST or any(c.covers(region) for c in other.behind)
             if not known and (other.region is None or other.region.overlaps(region)):
                 site = site or self._sites.current()
-                change = Change(site, replica, region)
-                other.behind.append(change)
-                if other.exported and other is not memory.root:
-                    follows = self._read_follows(other, tensor, change)
-                    if follows:
-                        self.reports.stale(other, change)
-                    other.unread = other.unread or follows is False
+                other.behind.append(Change(site, replica, region))
                 if other is memory.root and other.exported:
                     self.arrays.spoil(tensor, memory.address, between(memory.root, replica), site)
         replica.digest = None
 
     def alter(self, tensor: torch.Tensor, memory: Memory) -> None:
-        """Mark the twins of a tensor whose attributes change: without the watch, theirs would change too."""
+        """Forget what memory a tensor shows if it has been given other memory."""
         handle = self._handle(tensor)
-        if handle is None:
-            return
-        for key in handle.twins:
-            tag = self.tags.get(key)
-            twin = tag.handle if tag is not None else None
-            if twin is None or twin is handle or twin.twins is not handle.twins or twin.altered is not None:
-                continue
-            move = between(twin.replica, handle.replica)
-            if move is not None:
-                twin.altered = (move, self._sites.current())
-                if address_of(tensor) != memory.address:  # the twin's memory may be unwatched now
-                    self.reports.hazard("tensor", *twin.altered)
-        if address_of(tensor) != memory.address:
+        if handle is not None and address_of(tensor) != memory.address:
             self.set_side(tensor, handle.replica.side)
 
     def _changed_unseen(self, memory: Memory) -> None:
@@ -330,24 +307,6 @@ class Ledger:
         for other in memory.others:
             other.digest = digest(other.region, tensor)
 
-    def _read_follows(self, replica: Replica, tensor: torch.Tensor, change: Change) -> bool | None:
-        """Return whether a read of a replica's array follows a change that it should not have."""
-        assert change.region is not None
-        start, region = tensor.untyped_storage().data_ptr(), change.region
-
-        def shows(value: Any) -> bool:
-            span = bytes_of(value)
-            shown = shown_by(value) if span is not None else None
-            if span is None or shown is None:
-                return False
-            handle = self._handle(shown)
-            return (
-                handle is not None and handle.replica is replica
-                and region.changes(span[0] - start, span[1] - start)
-            )  # fmt: skip
-
-        return self.arrays.follows(replica.move, change.site, shows)
-
     def _compare(self, tensor: torch.Tensor, memory: Memory, reader: Replica) -> None:
         """Mark a replica as stale if NumPy has changed the memory since the last read."""
         for replica in [reader] if reader is not memory.root else memory.others:
@@ -364,7 +323,7 @@ class Ledger:
         """Report the stale replicas that may have been read unseen."""
         for memory in self.memories.values():
             for replica in memory.others:
-                if replica.exported and replica.behind and not replica.unread and replica.move is not None:
+                if replica.exported and replica.behind and replica.move is not None:
                     if memory.outlived(replica) or memory.moves[replica.move.site] == 1:
                         self.reports.stale(replica, replica.behind[0])
         self.arrays.finish()

@@ -138,21 +138,7 @@ class Watch(TorchFunctionMode):
         """Return whether a call has an argument with watched memory."""
         if self.ledger.doubtful:
             self.guarded(self.ledger.settle)
-        memories = self._memories
-        try:
-            for value in args:
-                kind = type(value)
-                if kind is torch.Tensor or kind is torch.nn.Parameter:
-                    if address_of(value) in memories:
-                        break
-                elif kind not in _PLAIN:
-                    break
-            else:
-                if not kwargs:
-                    return False
-        except RuntimeError:  # a tensor without a storage, such as a sparse one
-            pass
-        return bool(memories and self.guarded(self._touches, (*args, *kwargs.values())))
+        return bool(self._memories and self.guarded(self._touches, (*args, *kwargs.values())))
 
     def _touches(self, values: Arguments) -> bool:
         memories = self._memories
