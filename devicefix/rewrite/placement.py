@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import takewhile
 
@@ -45,17 +46,7 @@ class Layout:
     @cached_property
     def _prologue_statement(self) -> ast.stmt | None:
         """The last of the docstring and the `__future__` imports, after which an import may be added."""
-        place = None
-        for statement in self.facts.tree.module.body:
-            if (
-                docstring(statement)
-                or _calls(statement, MAGIC)
-                or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
-            ):
-                place = statement
-            else:
-                break
-        return place
+        return _last(takewhile(_is_prologue, self.facts.tree.module.body))
 
     @cached_property
     def leading_imports(self) -> ast.stmt | None:
@@ -301,13 +292,19 @@ def _is_comment(source: Source, index: int) -> bool:
 
 def _leading(body: list[ast.stmt]) -> ast.stmt | None:
     """Return the last of the imports that a block begins with."""
-    last = None
-    for statement in body:
-        if imports_something(statement):
-            last = statement
-        elif not _among_imports(statement):
-            break
-    return last
+    leading = takewhile(lambda each: imports_something(each) or _among_imports(each), body)
+    return _last(filter(imports_something, leading))
+
+
+def _last(statements: Iterable[ast.stmt]) -> ast.stmt | None:
+    return max(statements, key=lambda statement: statement.lineno, default=None)
+
+
+def _is_prologue(statement: ast.stmt) -> bool:
+    """Return whether a statement is a docstring, a command of a notebook or a `__future__` import."""
+    if isinstance(statement, ast.ImportFrom):
+        return statement.module == "__future__"
+    return docstring(statement) or _calls(statement, MAGIC)
 
 
 def _imports_all(statement: ast.stmt) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 from devicefix.facts.tree import Tree
 from devicefix.files.text import Source
 from devicefix.model import Edit, Finding, Need, Replacement
 
+_place = attrgetter("line", "column", "end_line", "end_column")
 _SHORT = 100  # characters of code that fit into a title
 
 
@@ -55,11 +57,6 @@ def title(finding: Finding) -> str:
         if first.endswith(":") and others:
             return f"Put it under `{first}`"
         if not others and len(first) <= _SHORT:
-            whole = (own[0].line, own[0].column, own[0].end_line, own[0].end_column) == (
-                finding.line,
-                finding.column,
-                finding.end_line,
-                finding.end_column,
-            )
+            whole = _place(own[0]) == _place(finding)
             return f"Replace with `{first}`" if whole else f"Use `{first}`"
     return "Rewrite it for any device"

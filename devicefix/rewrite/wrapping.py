@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from devicefix.facts.tree import Tree
@@ -30,12 +29,10 @@ def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Chang
         tree: its syntax tree.
         changes: changes from `resolved`.
     """
-    by_line: dict[int, list[Change]] = defaultdict(list)
-    for change in changes:
-        by_line[source.position(change[0])[0]].append(change)
     result: list[Change] = []
     limit = 0
-    for number, found in by_line.items():
+    for number, group in groupby(changes, lambda change: source.position(change[0])[0]):
+        found = list(group)
         start = source.line_starts[number - 1]
         length = source.line_end(start) - start
         more = _growth(found)
