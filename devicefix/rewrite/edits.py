@@ -12,8 +12,8 @@ from itertools import accumulate
 
 from devicefix.files.text import without_old_names
 from devicefix.model import Edit, Effect, New, Operation, Span
+from devicefix.rewrite.depth import may_be_too_deep
 from devicefix.rewrite.operations import AddKeyword, Guard, KeepFirst, Placed, StatementOperation
-from devicefix.rewrite.parsing import may_be_too_deep
 
 # The rest of a line, perhaps an empty line, and the start of the next one.
 _NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n){1,2}(?P<indentation>[ \t]*)")

@@ -6,6 +6,7 @@ are nodes as well, and move along.
 
 from __future__ import annotations
 
+import ast
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -17,14 +18,13 @@ from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
 from devicefix.model import New, Operation
 from devicefix.rewrite import operations as op
-from devicefix.rewrite.parsing import brackets, comments_in, parse_expression, parse_module
+from devicefix.rewrite.depth import MAX_DEPTH, is_too_deep, may_be_too_deep
 
 _Lines = Sequence[cst.EmptyLine]
 
 _NOTHING, _SPACE, _TWO_SPACES = map(cst.SimpleWhitespace, ("", " ", "  "))
 _BIND_WEAKER = (cst.IfExp, cst.Lambda, cst.NamedExpr)
 _EQUAL = cst.AssignEqual(_NOTHING, _NOTHING)
-_parsed = lru_cache(200)(parse_expression)  # fixes share their devices and tests
 
 
 def transformed(text: str, operations: Sequence[op.Placed]) -> str:
@@ -37,7 +37,7 @@ def transformed(text: str, operations: Sequence[op.Placed]) -> str:
         operations: The operations. The last one is that on the node itself.
     """
     *inner, (outer, _, _) = operations
-    before, after = _around(outer) if isinstance(outer, op.StatementOperation) else brackets(text)
+    before, after = _around(outer) if isinstance(outer, op.StatementOperation) else _brackets(text)
     code = f"{before}{text}{after}"
     module = parse_module(code)
     nodes = {_outermost(module, outer): outer}
@@ -118,7 +118,7 @@ class Transformer(cst.CSTTransformer):
     ) -> cst.CSTNode | cst.FlattenSentinel[cst.BaseStatement]:
         match operation, node:
             case op.Guard(test=test, indent=indent), _:
-                return cst.If(_parsed(test), cst.IndentedBlock([node], indent=indent))
+                return cst.If(parse_expression(test), cst.IndentedBlock([node], indent=indent))
             case op.KeepBranch(orelse=orelse, silent=silent), cst.If():
                 body, self._below = _branch(node, orelse=orelse, silent=silent)
                 return cst.FlattenSentinel(body)
@@ -140,19 +140,19 @@ class Transformer(cst.CSTTransformer):
 
     def _changed(self, new: New, node: cst.BaseExpression) -> cst.BaseExpression:
         if isinstance(new, str):
-            return _parsed(new)
+            return parse_expression(new)
         match new, node:
             case op.Move(device), cst.Call():
-                return _moved(node, _parsed(device))
+                return _moved(node, parse_expression(device))
             case op.AddKeyword(name, value), cst.Call():
-                return _with_keyword(node, name, _parsed(value))
+                return _with_keyword(node, name, parse_expression(value))
             case op.ReplaceFunction(function), cst.Call():
-                return node.with_changes(func=_parsed(function))
+                return node.with_changes(func=parse_expression(function))
             case op.KeepReceiver(), cst.Call(func=cst.Attribute(value=receiver)):
                 return receiver
             case op.Conditional(test, otherwise, bracketed), _:
                 body = _bracketed(node) if isinstance(node, _BIND_WEAKER) else node
-                choice = cst.IfExp(_parsed(test), body, self._changed(otherwise, node))
+                choice = cst.IfExp(parse_expression(test), body, self._changed(otherwise, node))
                 return _bracketed(choice) if bracketed else choice
             case op.Chain(changes), _:
                 for each in changes:
@@ -166,7 +166,7 @@ class Transformer(cst.CSTTransformer):
         body, left, right = choice.body, [*choice.lpar], [*choice.rpar]
         if not {"\n", "\r"} & {*self._module.code_for_node(body)}:
             body = body.with_changes(lpar=(), rpar=())
-        comments = comments_in(choice)[len(comments_in(choice.body)) :]
+        comments = _comments_in(choice)[len(_comments_in(choice.body)) :]
         if comments:
             breaks = [each for each in choice.children if isinstance(each, cst.ParenthesizedWhitespace)]
             if not breaks:
@@ -270,14 +270,14 @@ def _branch(
     """
     if orelse:
         clause: cst.If | cst.Else = cst.ensure_type(node.orelse, cst.Else)
-        comments = [comment for line in clause.leading_lines for comment in comments_in(line)]
+        comments = [comment for line in clause.leading_lines for comment in _comments_in(line)]
     else:
         clause, comments = node, _comments_of_test(node)
     suite = clause.body
     footer: Sequence[cst.EmptyLine] = ()
     if isinstance(suite, cst.IndentedBlock):
         body, footer = [*suite.body], suite.footer
-        comments += comments_in(suite.header)
+        comments += _comments_in(suite.header)
     else:
         suite = cst.ensure_type(suite, cst.SimpleStatementSuite)
         body = [cst.SimpleStatementLine(suite.body, trailing_whitespace=suite.trailing_whitespace)]
@@ -296,4 +296,49 @@ def _branch(
 def _comments_of_test(node: cst.If) -> list[cst.Comment]:
     """Return the comments of the test of an `if`."""
     parts = (node.test, node.whitespace_before_test, node.whitespace_after_test)
-    return [comment for part in parts for comment in comments_in(part)]
+    return [comment for part in parts for comment in _comments_in(part)]
+
+
+# -- parsing -----------------------------------------------------------------------------------------------
+
+
+def parse_module(text: str) -> cst.Module:
+    """Parse the text of a module.
+
+    Raises:
+        RecursionError: It is nested so deeply that LibCST could end the process.
+    """
+    if may_be_too_deep(text) and is_too_deep(ast.parse(text)):
+        raise RecursionError("nested too deeply for LibCST")
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError as problem:
+        if len(text) <= MAX_DEPTH:
+            raise
+        raise RecursionError from problem  # thousands of strings in a row
+
+
+@lru_cache(200)  # fixes share their devices and tests
+def parse_expression(text: str) -> cst.BaseExpression:
+    """Parse an expression, which may span lines.
+
+    Raises:
+        RecursionError: It is nested so deeply that LibCST could end the process.
+    """
+    line = cst.ensure_type(parse_module(text.join(_brackets(text))).body[0], cst.SimpleStatementLine)
+    expression = cst.ensure_type(line.body[0], cst.Expr).value
+    if any(_brackets(text)):
+        expression = expression.with_changes(lpar=expression.lpar[1:], rpar=expression.rpar[:-1])
+    return expression
+
+
+def _brackets(text: str) -> tuple[str, str]:
+    """Return the brackets in which an expression may be parsed as a statement; Python allows 200 at most."""
+    return ("(", ")") if any(mark in text for mark in ("\n", "\r", ":=")) else ("", "")
+
+
+def _comments_in(node: cst.CSTNode) -> list[cst.Comment]:
+    """Return the comments inside a node, in order."""
+    if isinstance(node, cst.Comment):
+        return [node]
+    return [comment for child in node.children for comment in _comments_in(child)]

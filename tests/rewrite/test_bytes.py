@@ -12,7 +12,7 @@ import pytest
 from helpers import Cli, CliResult, Git, devicefix
 
 from devicefix.rewrite.edits import with_keyword
-from devicefix.rewrite.parsing import parse_expression
+from devicefix.rewrite.transformer import parse_expression
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 _LINE_END = rb"(?:\r\n|\r|\n)"
@@ -221,7 +221,7 @@ def test_as_many_parentheses_as_python_allows_are_no_error(cli: Cli) -> None:
 def test_deep_nesting_does_not_end_the_process_of_libcst() -> None:
     """LibCST's parser has no depth limit: a call of 20,000 `and` ends its process."""
     code = (
-        "from devicefix.rewrite.parsing import parse_expression\n"
+        "from devicefix.rewrite.transformer import parse_expression\n"
         "try: parse_expression('f(' + 'a and ' * 20_000 + 'a)')\n"
         "except RecursionError: print('too deep')"
     )

@@ -12,7 +12,7 @@ import pytest
 
 from devicefix.rewrite.edits import new_code
 from devicefix.rewrite.operations import AddKeyword, KeepFirst, KeepReceiver, Move, ReplaceFunction
-from devicefix.rewrite.parsing import parse_expression
+from devicefix.rewrite.transformer import parse_expression
 
 
 @pytest.mark.parametrize(
