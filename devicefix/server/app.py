@@ -198,10 +198,14 @@ class Server(LanguageServer):
 
     def document(self, uri: str) -> Document | Notebook | None:
         """Return the open document with this URI, or with this cell; None if it is not to be checked."""
-        notebook = self.workspace.get_notebook_document(cell_uri=uri)
+        try:
+            workspace = self.workspace
+        except RuntimeError:  # the client has not sent `initialize`
+            return None
+        notebook = workspace.get_notebook_document(cell_uri=uri)
         if notebook or unquote(uri) in self._notebooks:
             return self._notebooks.get(unquote(notebook.uri if notebook else uri))
-        found = self.workspace.text_documents.get(unquote(uri))
+        found = workspace.text_documents.get(unquote(uri))
         return found if isinstance(found, Document) and not found.is_json else None
 
     async def check(self, document: Document | Notebook) -> tuple[Inspection | None, Snapshot]:
