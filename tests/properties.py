@@ -140,7 +140,7 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
 
     It may go if a fix changes it, the test that it depends on, also one above that may leave the block, the
     line that its message names, a value that it or that test reads, what it is compared with, or code that
-    reads the variable whose value is a constant with the finding.
+    reads the variable whose value is a constant or a function with the finding.
     """
     source = Source(data)
     spans = [(edit.start, edit.end) for edit in _edits(rewritten)]
@@ -154,7 +154,7 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
         source.span(node)
         for node in nodes
         if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value, (ast.Constant, ast.Attribute))
         and not read.isdisjoint(_bound(node))
     ]
     spans += [source.span(name) for name in names if name.id in changed]
