@@ -27,6 +27,7 @@ def explain(case: Case) -> Explanation:
         _ended_from_outside,
         _request,
         texts.syntax,
+        texts.name_of_a_fix,
         texts.text,
         texts.precision,
     )

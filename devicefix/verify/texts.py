@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 from devicefix.verify import known
 from devicefix.verify.case import Case
@@ -15,6 +16,7 @@ from devicefix.verify.tried import DEVICES, wrong_fix
 
 _LOW_PRECISION = re.compile(r"(?i)half|bfloat16|float16")
 _DTYPES = re.compile(r"same dtype|scalar type|Input type|but got|but found|does not match")
+_NAME = re.compile(r"name '(\w+)' is not defined|variable '(\w+)'|no attribute '(\w+)'|import name '(\w+)'")
 _LOOKS_FOR_FILE = re.compile(r"^assert\b.*\b(exists|is_?file|is_?dir)\(")
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 
@@ -32,8 +34,25 @@ def syntax(case: Case) -> Explanation | None:
     return wrong_fix(case, f"{shown(at)} cannot be parsed after the rewrite")
 
 
+def name_of_a_fix(case: Case) -> Explanation | None:
+    """Explain an unknown name that only the rewritten file has."""
+    name = next(filter(None, match.groups()), "") if (match := _match(case, _NAME)) else ""
+    if not name or not case.frames:
+        return None
+    at = case.frames[0]
+    new = case.program.rewritten.get(os.path.realpath(at.file))
+    if new is None or name in _names(Path(at.file)) or name not in _names(Path(new.path)):
+        return None
+    return wrong_fix(case, f"{shown(at)} uses `{name}`, which exists only in the rewritten file")
+
+
 def _match(case: Case, pattern: re.Pattern[str]) -> re.Match[str] | None:
     return pattern.search(case.failure.error) if case.run.failure else None
+
+
+def _names(path: Path) -> set[str]:
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""  # a cell is no file
+    return set(re.findall(r"\w+", text))
 
 
 def text(case: Case) -> Explanation | None:

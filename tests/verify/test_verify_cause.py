@@ -515,7 +515,7 @@ PLANTED = {
     "a name that is not defined": Planted(
         "import torch\nx = torch.ones(1).cuda()\n",
         "import torch\nx = torch.ones(1).to(device)\n",
-        "the rewritten program fails there",
+        "train.py:2 uses `device`, which exists only in the rewritten file",
     ),
     "text that does not parse": Planted(
         "import torch\nx = torch.ones(1).cuda()\n",
@@ -565,6 +565,11 @@ def test_a_wrong_fix_is_named(name: str, folder: ProgramFolder, verify: Verify) 
 
 
 REQUESTS = {
+    "the device of the fix is CUDA": (
+        "import torch\nx = torch.ones(1).cuda()\n",
+        "import torch\nx = torch.ones(1).to(torch.device('cpu' if torch.cuda.is_available() else 'cuda'))\n",
+        Cause.FIX,
+    ),
     "the call is still there": (
         "import torch\nx = [torch.ones(1).cuda(), torch.ones(1).cuda()]\n",
         "import torch\nx = [torch.ones(1).to('cpu'), torch.ones(1).cuda()]\n",
@@ -596,7 +601,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_is_of_a_fix_only_if_the_call_remains(
+def test_a_request_is_of_a_fix_only_if_it_chooses_the_device(
     name: str, folder: ProgramFolder, verify: Verify
 ) -> None:
     before, after, cause = REQUESTS[name]

@@ -245,7 +245,7 @@ FAULTS = {
         "training", CHOICE, '"cpu"', CUDA, 17, "on cuda:0 in the original and on cpu in the rewritten program"
     ),
     "the condition of the device is inverted": Fault(
-        "training", CHOICE, '"cpu" if torch.cuda.is_available() else "cuda"', RUN, 5, NO_CUDA, Cause.TIE
+        "training", CHOICE, '"cpu" if torch.cuda.is_available() else "cuda"', RUN, 5, NO_CUDA, Cause.FIX
     ),
     "the device is bound too late": Fault(
         "training",
@@ -364,7 +364,7 @@ FAULTS = {
         "Expected a 'cuda' device type for generator but found 'cpu'",
     ),
     "map_location is lost": Fault(
-        "functions", LOAD, 'torch.load("weights.pt")', RUN, 25, "map_location", Cause.TIE
+        "functions", LOAD, 'torch.load("weights.pt")', RUN, 25, "map_location", Cause.FIX
     ),
     "map_location is the CPU for good": Fault(
         "functions", LOAD, 'torch.load("weights.pt", map_location="cpu")', CUDA, 26, "a tensor on cuda:0"
@@ -427,7 +427,7 @@ FAULTS = {
     ),
     "half precision is lost": Fault("gpus", ".half()", "", CUDA, 13, "of float16 in the original"),
     "memory is pinned without CUDA": Fault(
-        "gpus", "pin_memory=torch.cuda.is_available()", "pin_memory=True", RUN, 14, NO_CUDA, Cause.TIE
+        "gpus", "pin_memory=torch.cuda.is_available()", "pin_memory=True", RUN, 14, NO_CUDA, Cause.FIX
     ),
     "another number at a line that also shows times": Fault(
         "times", "loss.item() * 2", "loss.item() * 3", CUDA, 5, "`.item()` returned"

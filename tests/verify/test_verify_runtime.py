@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
 import numpy as np
 import pytest
 import torch
@@ -21,6 +22,7 @@ from devicefix.verify.compare.values import is_close, same_numbers, unlike
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runtime import lines
 from devicefix.verify.runtime.answers import Nothing
+from devicefix.verify.runtime.copies.following import read_follows
 from devicefix.verify.runtime.copies.functions import Kind, kind_of, name_of, targets_of
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, Module, Named
 from devicefix.verify.runtime.copies.memory import Move, Region, Replica, between, digest
@@ -420,3 +422,27 @@ def test_draws_are_restored_from_their_kinds() -> None:
     (stream,) = streams_of([draw(0), draw(1), drawn]).values()
     assert [(position, event["number"]) for position, event in stream.sequence()] == [(0, 0), (1, 1), (1, 0)]
     assert not stream.complete and not stream.seen
+
+
+@pytest.mark.parametrize(
+    ("text", "follows"),
+    [
+        ("look(); print(before)", True),
+        ("look(); total = before + 1", True),
+        ("for _ in range(3):\n    look()\nprint(before)", True),
+        ("look(); before.shape", None),
+        ("look(); before = 0; print(before)", None),
+        ("look(); before[0] = 1", None),
+        ("look()\nif look:\n    print(before)", None),
+        ("for _ in range(2):\n    print(before)\n    look()", None),
+        ("print(before)\nlook()", False),
+    ],
+)
+def test_reads_of_arrays_that_follow(text: str, follows: bool | None) -> None:
+    found = []
+
+    def look() -> None:
+        found.append(read_follows(lambda value: type(value) is numpy.ndarray, lambda file: file == "user.py"))
+
+    exec(compile(text, "user.py", "exec"), {"look": look, "before": numpy.zeros(3), "print": str})
+    assert found[-1] is follows

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
+from devicefix.verify.runtime.copies.following import read_follows
 from devicefix.verify.runtime.copies.memory import Move, Region, address_of
 from devicefix.verify.runtime.copies.reports import Reports
-from devicefix.verify.runtime.site import Site
+from devicefix.verify.runtime.site import Site, Sites
 
 _MOST = 256  # spoiled arrays to keep: the same lines spoil more
+_LOOKS = 4  # changes by one line after which a read is looked for
 
 
 class _Spoiled(NamedTuple):
@@ -38,10 +42,13 @@ class Arrays:
 
     Args:
         reports: the recorder of copy hazards.
+        sites: finds the program's own lines.
     """
 
-    def __init__(self, reports: Reports) -> None:
+    def __init__(self, reports: Reports, sites: Sites) -> None:
         self._reports = reports
+        self._sites = sites
+        self._looked: Counter[tuple[Site | None, Site | None]] = Counter()
         self._arrays: dict[int, weakref.ref[Any]] = {}
         self._spoiled: list[_Spoiled] = []
 
@@ -83,7 +90,34 @@ class Arrays:
             return
         if used_elsewhere(reference):
             owner = weakref.ref(owner_of(reference()))
-            self._spoiled.append(_Spoiled(owner, *_bytes_of(tensor), move, site))
+            spoiled = _Spoiled(owner, *_bytes_of(tensor), move, site)
+
+            def shows(value: Any) -> bool:
+                span = bytes_of(value)
+                return span is not None and span[0] <= spoiled.low and spoiled.high <= span[1]
+
+            follows = self.follows(move, site, shows, tensors=1)
+            if follows:
+                self._report(spoiled)
+            elif follows is None:
+                self._spoiled.append(spoiled)
+
+    def follows(
+        self, move: Move | None, site: Site | None, shows: Callable[[Any], bool], tensors: int = 0
+    ) -> bool | None:
+        """Return whether a read of a changed array follows; None if this is unknown.
+
+        Args:
+            move: the call that separates the array from the changed tensor with CUDA.
+            site: the line of the change.
+            shows: whether a value is the array.
+            tensors: how many tensors hold the array.
+        """
+        key = (move.site if move is not None else None, site)
+        self._looked[key] += 1
+        if self._looked[key] > _LOOKS:
+            return None
+        return read_follows(shows, self._sites.is_project, tensors)
 
     def finish(self) -> None:
         """Report the arrays that may have been read unseen."""
@@ -104,6 +138,24 @@ def _bytes_of(tensor: torch.Tensor) -> tuple[int, int]:
     region = Region.of(tensor)
     low = tensor.data_ptr()
     return low, low + region.high - region.low
+
+
+def bytes_of(array: Any) -> tuple[int, int] | None:
+    """Return the addresses of the first byte of an array and of the byte after the last.
+
+    Args:
+        array: any value.
+
+    Returns:
+        The addresses; None if the value is no NumPy array, or one with gaps.
+    """
+    if type(array).__module__ != "numpy" or type(array).__name__ != "ndarray" or not array.size:
+        return None
+    low = high = array.__array_interface__["data"][0]
+    for n, step in zip(array.shape, array.strides, strict=True):
+        low, high = low + min(0, (n - 1) * step), high + max(0, (n - 1) * step)
+    high += array.itemsize
+    return (low, high) if high - low == array.nbytes else None
 
 
 def shown_by(array: Any) -> torch.Tensor | None:

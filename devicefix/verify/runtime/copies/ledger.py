@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from devicefix.verify.runtime.copies.arrays import Arrays
+from devicefix.verify.runtime.copies.arrays import Arrays, bytes_of, shown_by
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST
 from devicefix.verify.runtime.copies.memory import (
     Change,
@@ -48,7 +48,7 @@ class Ledger:
         self.tags: dict[int, Tag] = {}
         self.memories: dict[int, Memory] = {}
         self.reports = Reports(events)
-        self.arrays = Arrays(self.reports)
+        self.arrays = Arrays(self.reports, sites)
         self._sites = sites
         self._of: dict[Replica, Memory] = {}
         self._sweep_at = 256
@@ -280,7 +280,13 @@ class Ledger:
             known = len(other.behind) > _MOST or any(c.covers(region) for c in other.behind)
             if not known and (other.region is None or other.region.overlaps(region)):
                 site = site or self._sites.current()
-                other.behind.append(Change(site, replica, region))
+                change = Change(site, replica, region)
+                other.behind.append(change)
+                if other.exported and other is not memory.root:
+                    follows = self._read_follows(other, tensor, change)
+                    if follows:
+                        self.reports.stale(other, change)
+                    other.unread = other.unread or follows is False
                 if other is memory.root and other.exported:
                     self.arrays.spoil(tensor, memory.address, between(memory.root, replica), site)
         replica.digest = None
@@ -307,6 +313,24 @@ class Ledger:
         for other in memory.others:
             other.digest = digest(other.region, tensor)
 
+    def _read_follows(self, replica: Replica, tensor: torch.Tensor, change: Change) -> bool | None:
+        """Return whether a read of a replica's array follows a change that it should not have."""
+        assert change.region is not None
+        start, region = tensor.untyped_storage().data_ptr(), change.region
+
+        def shows(value: Any) -> bool:
+            span = bytes_of(value)
+            shown = shown_by(value) if span is not None else None
+            if span is None or shown is None:
+                return False
+            handle = self._handle(shown)
+            return (
+                handle is not None and handle.replica is replica
+                and region.changes(span[0] - start, span[1] - start)
+            )  # fmt: skip
+
+        return self.arrays.follows(replica.move, change.site, shows)
+
     def _compare(self, tensor: torch.Tensor, memory: Memory, reader: Replica) -> None:
         """Mark a replica as stale if NumPy has changed the memory since the last read."""
         for replica in [reader] if reader is not memory.root else memory.others:
@@ -323,7 +347,7 @@ class Ledger:
         """Report the stale replicas that may have been read unseen."""
         for memory in self.memories.values():
             for replica in memory.others:
-                if replica.exported and replica.behind and replica.move is not None:
+                if replica.exported and replica.behind and not replica.unread and replica.move is not None:
                     if memory.outlived(replica) or memory.moves[replica.move.site] == 1:
                         self.reports.stale(replica, replica.behind[0])
         self.arrays.finish()

@@ -89,6 +89,11 @@ class Region:
             return False
         return self == other or (self._dense() and self.low <= other.low and self.high >= other.high)
 
+    def changes(self, low: int, high: int) -> bool:
+        """Return whether a change of this region certainly changes an array between two bytes."""
+        within = low <= self.low and self.high <= high
+        return within or (self._dense() and self.low <= low and high <= self.high)
+
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the elements as a view of another tensor of the same storage and dtype."""
         return tensor.detach().as_strided(self.size, self.stride, self.offset)
@@ -113,6 +118,7 @@ class Replica:
         parent: the replica that it was copied from.
         handles: the number of known tensors that show it.
         exported: whether NumPy shares it, whose reads and writes are not seen.
+        unread: whether its array is certainly not read after the first change that it should not have.
         digest: the digest of its content if NumPy may write to it; None if it is out of date.
         behind: the changes to other replicas, which with CUDA would not affect this one.
         made: the time of its creation, on the watch's clock.
@@ -124,6 +130,7 @@ class Replica:
     parent: Replica | None = None
     handles: int = 0
     exported: bool = False
+    unread: bool = False
     digest: int | None = None
     behind: list[Change] = field(default_factory=list)
     made: int = field(default_factory=_clock.__next__)
