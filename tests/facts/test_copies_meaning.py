@@ -128,6 +128,12 @@ DIFFERENT = {
         x += 1
         print(x.tolist(), y.tolist())
         """,
+    "the next element of a list": """
+        x = torch.ones(2)
+        y = next(iter([x.cuda().cpu()]))
+        x += 1
+        print(x.tolist(), y.tolist())
+        """,
     "pinned memory": """
         x = torch.ones(2)
         y = x.pin_memory()

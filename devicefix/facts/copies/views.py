@@ -257,7 +257,7 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
             return value
         case ast.Attribute(value=value) if is_view(node):
             return value
-        case ast.Subscript():
+        case ast.Subscript() | ast.Call(func=ast.Name(id="next")):
             return _whole(facts, node)
         case ast.Call(func=ast.Lambda(body=ast.Name(id=name)) as function):  # `(lambda t: t)(x)`
             return given_for(facts, node, function, name)
@@ -270,10 +270,12 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _whole(facts: Facts, node: ast.Subscript) -> ast.expr | None:
+def _whole(facts: Facts, node: ast.Subscript | ast.Call) -> ast.expr | None:
     """Return the expression that a part of a tensor is a view of, or the only element of a list."""
     match node:
-        case ast.Subscript(value=value) if (elements := elements_of(value)) is not None:
+        case (
+            ast.Call(args=[ast.Call(func=ast.Name(id="iter"), args=[value])]) | ast.Subscript(value=value)
+        ) if (elements := elements_of(value)) is not None:
             return elements[0] if len(elements) == 1 else None
         case ast.Subscript(value=value, slice=index) if _chooses_a_view(facts, index):
             return value
