@@ -656,6 +656,15 @@ def test_a_star_import_may_bind_a_name_at_a_new_line() -> None:
     assert not Bound(facts).name_after("d", facts.tree.module.body[0])
 
 
+def test_a_block_that_never_ends_has_not_run_inside() -> None:
+    facts = Facts.read(b"def f(x):\n    with x:\n        return use(x)\n")
+    function = facts.tree.module.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    block = function.body[0]
+    assert isinstance(block, ast.With)
+    assert not Bound(facts).ran(block, block.body[0], function)
+
+
 def test_a_statement_has_run() -> None:
     facts = Facts.read(b"a = 1\n\n\ndef f():\n    use()\n\n\nb = 2\nf()\nc = 3\n")
     bound = Bound(facts)

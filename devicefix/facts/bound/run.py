@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from devicefix.facts.bound.evaluation import DEFINITIONS, Function, name_of, reads
 from devicefix.facts.bound.mentions import EVERYTHING, Mentions
-from devicefix.facts.flow.order import Flow, Point
+from devicefix.facts.flow.order import Flow
+from devicefix.facts.flow.points import Point
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Binding, Scope
 
@@ -73,7 +74,9 @@ class Run:
         """Return whether the goal is reached after a statement of the owner's body."""
         points = self._flow.by_node.get(statement, ())
         last = self._flow.ends.get(statement, points[-1] if len(points) == 1 else None)
-        return not self._never and (last is None or last not in self._open or self._is_goal(last))
+        if last is None or isinstance(statement, (ast.Return, ast.Raise)):
+            return not self._never  # nothing runs there
+        return not self._never and (last not in self._open or self._is_goal(last))
 
     def _is_before(self, statement: ast.stmt) -> bool:
         """Return whether the goal is reached before a statement; the body of a class runs with it."""
@@ -106,7 +109,7 @@ class Run:
             return isinstance(node, ast.stmt) and any(reads(node, self._goal.name))
         if isinstance(self._goal, str):
             return self._binds(point)
-        return point is self._flow.ends.get(self._goal, point) and node is self._goal
+        return node is self._goal and point is self._flow.ends.get(self._goal, point)
 
     def _binds(self, point: Point) -> bool:
         """Return whether a point certainly binds the name."""

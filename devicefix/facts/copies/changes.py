@@ -11,7 +11,8 @@ from typing import NamedTuple
 from devicefix.facts.copies.moves import moves
 from devicefix.facts.copies.views import Place, given_for, in_place, place_of
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.order import Flow, Point, path_of
+from devicefix.facts.flow.order import Flow
+from devicefix.facts.flow.points import Point, path_of
 from devicefix.facts.flow.steps import Steps
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Scope, dotted

@@ -25,7 +25,8 @@ from devicefix.facts.copies.views import (
     root,
 )
 from devicefix.facts.flow.binding import bound_at
-from devicefix.facts.flow.order import Body, Flow, Point, is_view, path_of, without_index
+from devicefix.facts.flow.order import Body, Flow
+from devicefix.facts.flow.points import Point, is_view, path_of, without_index
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.tree import Tree, walk

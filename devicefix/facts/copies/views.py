@@ -20,8 +20,8 @@ from devicefix.facts.flow.binding import collects, element_pairs, elements_of
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.order import is_view, path_of
 from devicefix.facts.flow.parameters import Function, described
+from devicefix.facts.flow.points import is_view, path_of
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope

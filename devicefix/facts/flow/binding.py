@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.order import Point
+from devicefix.facts.flow.points import Point
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 

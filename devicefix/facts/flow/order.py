@@ -5,135 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 
-from devicefix.facts.scopes import FUNCTIONS, dotted
-from devicefix.facts.tree import TRIES, children
+from devicefix.facts.flow.points import Point
+from devicefix.facts.tree import TRIES
 
-_VIEW_ATTRIBUTES = {"data", "T", "mT"}
-# What says nothing about the content of a collection or tensor.
-_UNREAD = {
-    "append", "appendleft", "extend", "extendleft", "insert", "add", "clear", "size", "dim", "numel", "shape",
-    "dtype", "device",
-}  # fmt: skip
-
-_LATER = (*FUNCTIONS, ast.ClassDef)
 _COMPOUND = (
     *TRIES, ast.If, ast.While, ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Match,
 )  # fmt: skip
 
 Body = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-
-
-class Point:
-    """A node of the control flow: a statement, or the header of a compound one.
-
-    Args:
-        node: the statement.
-        parts: what is evaluated there.
-
-    Attributes:
-        binds: the targets that are bound afterwards.
-        value: what these are bound to, or to parts of, where another point evaluates it.
-        unbinds: the name that an exception had, and which is gone afterwards.
-        after: what may run next.
-    """
-
-    def __init__(self, node: ast.AST, parts: tuple[ast.AST, ...] = ()) -> None:
-        self.node = node
-        self.parts = parts
-        self.binds: tuple[ast.expr, ...] = ()
-        self.value: ast.expr | None = None
-        self.unbinds = ""
-        self.after: list[Point] = []
-
-    @cached_property
-    def nodes(self) -> tuple[ast.AST, ...]:
-        """Return the nodes of what is evaluated."""
-        return tuple(chain.from_iterable(map(own_nodes, self.parts)))
-
-    @cached_property
-    def bound(self) -> frozenset[str]:
-        """Return the paths that are rebound."""
-        found = set(self._named())
-        todo = list(self.binds)
-        while todo:
-            target = todo.pop()
-            if isinstance(target, (ast.Tuple, ast.List)):
-                todo.extend(target.elts)
-            elif isinstance(target, ast.Starred) or (isinstance(target, ast.Attribute) and is_view(target)):
-                todo.append(target.value)
-            elif path := path_of(target):
-                found.add(path)
-        return frozenset(found)
-
-    def _named(self) -> Iterator[str]:
-        """Return the names that are bound, and not as targets."""
-        for part in self.parts:
-            if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                yield part.name
-        for node in self.nodes:
-            if type(node) is ast.NamedExpr:
-                yield node.target.id
-        if isinstance(self.node, (ast.Import, ast.ImportFrom)):
-            for alias in self.node.names:
-                yield alias.asname or alias.name.partition(".")[0]
-        if isinstance(self.node, ast.match_case):
-            yield from _captures(self.node.pattern)
-
-    @property
-    def cleared(self) -> Iterator[str]:
-        """The paths of the collections that are cleared."""
-        targets: list[ast.expr] = []
-        match self.node:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear", value=value))):
-                targets = [value]
-            case ast.Delete():
-                targets = [without_index(target) for target in self.node.targets]
-        return filter(None, map(dotted, targets))
-
-    @cached_property
-    def reads(self) -> frozenset[str]:
-        """Return the paths whose content is read: not only whether they are None, or how long."""
-        return self.reads_but()
-
-    def reads_but(self, left_out: ast.AST | None = None) -> frozenset[str]:  # noqa: C901 (one case a kind of node)
-        """Return the paths whose content is read, except for those that only one node inside reads."""
-        found: set[str] = set()
-        todo: list[ast.AST] = list(self.parts)
-        while todo:
-            node = todo.pop()
-            if node is left_out:
-                continue
-            match node:
-                case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _UNREAD and dotted(
-                    value
-                ):
-                    todo += [*node.args, *node.keywords]
-                    continue
-                case ast.Call(func=ast.Name(id="len"), args=[argument]) if dotted(argument):
-                    continue
-                case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()]) if dotted(left):
-                    continue
-                case ast.Attribute(attr=attr, value=value) if attr in _UNREAD and dotted(value):
-                    continue
-                case ast.Subscript(ctx=ast.Store(), value=value, slice=index) if dotted(value):
-                    todo.append(index)
-                    continue
-                case ast.AugAssign(target=target, value=value):
-                    todo.append(value)
-                    path = dotted(target)
-                    if path and not isinstance(value, (ast.List, ast.Tuple)):
-                        found.add(path)
-                    continue
-                case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
-                    path = dotted(node)
-                    if path:
-                        parts = path.split(".")
-                        found.update(".".join(parts[:end]) for end in range(1, len(parts) + 1))
-                        continue
-            todo += children(node)
-        return frozenset(found)
 
 
 class Flow:
@@ -147,7 +27,7 @@ class Flow:
         points: all of them, in the order of the source; those of a `finally` twice, since errors run it, too.
         entry: where the function or module begins.
         exit: where the function returns, or the module ends.
-        ends: the last points of the compound statements that may end.
+        ends: the last points of the compound statements, which nothing reaches where none of it ends.
     """
 
     def __init__(self, owner: Body, swallows: Callable[[ast.expr], bool] = lambda _manager: False) -> None:
@@ -229,9 +109,9 @@ class Flow:
     def _block(self, statements: Sequence[ast.stmt], before: list[Point]) -> list[Point]:
         for statement in statements:
             before = self._statement(statement, before)
-            if isinstance(statement, _COMPOUND) and before:
+            if isinstance(statement, _COMPOUND):  # one that never ends has such a point, too
                 self.ends[statement] = self._add(statement, before)
-                before = [self.ends[statement]]
+                before = [self.ends[statement]] if before else []
         return before
 
     def _statement(self, node: ast.stmt, before: list[Point]) -> list[Point]:
@@ -352,14 +232,6 @@ class Flow:
         return [end]
 
 
-def _captures(pattern: ast.pattern) -> Iterator[str]:
-    """Return the names that a pattern binds."""
-    for node in ast.walk(pattern):
-        name = getattr(node, "rest" if isinstance(node, ast.MatchMapping) else "name", None)
-        if isinstance(name, str):
-            yield name
-
-
 def _is_true(test: ast.expr) -> bool:
     """Return whether a test is a true number, which no fix changes, unlike a string that names a device."""
     return isinstance(test, ast.Constant) and isinstance(test.value, int) and bool(test.value)
@@ -368,42 +240,3 @@ def _is_true(test: ast.expr) -> bool:
 def _connect(before: Iterable[Point], after: Point) -> None:
     for point in before:
         point.after.append(after)
-
-
-def own_nodes(part: ast.AST) -> list[ast.AST]:
-    """Return the nodes of an expression or statement, without the bodies of functions, which run later."""
-    found, todo = [], [part]
-    while todo:
-        node = todo.pop()
-        found.append(node)
-        if not isinstance(node, _LATER):
-            todo += children(node)
-    return found
-
-
-def is_view(node: ast.Attribute) -> bool:
-    """Return whether an attribute is a view of a tensor, as `x.data` is; `self.data` is not."""
-    own = isinstance(node.value, ast.Name) and node.value.id == "self"
-    return node.attr in _VIEW_ATTRIBUTES and not own
-
-
-def path_of(node: ast.AST) -> str | None:
-    """Return `a.b['c']` for such a chain of attributes and constant keys, else None."""
-    parts: list[str] = []
-    while not isinstance(node, ast.Name):
-        match node:
-            case ast.Attribute(attr=attr, value=value) if not is_view(node):
-                parts.append(f".{attr}")
-            case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
-                parts.append(f"[{key!r}]")
-            case _:
-                return None
-        node = value
-    return "".join((node.id, *reversed(parts)))
-
-
-def without_index(node: ast.expr) -> ast.expr:
-    """Return an expression without the subscripts at its end."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node

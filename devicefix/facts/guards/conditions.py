@@ -10,7 +10,7 @@ from typing import Any
 from weakref import proxy
 
 from devicefix.facts.fallbacks import Fallbacks
-from devicefix.facts.flow.order import own_nodes
+from devicefix.facts.flow.points import own_nodes
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.guards.answers import COUNTS, IMPLYING
 from devicefix.facts.guards.truth import of_no_gpus, of_several, of_truth, truth
