@@ -36,7 +36,8 @@ _OF_TENSOR = rb"%b(?<=\b%b)\.(?:device|dtype|shape|size|to)\b"
 _NAMES = re.compile(rb"(?:(\w+)[\w.]*\.)?(\w+)\b(\()?")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
-_DEFINED = re.compile(rb"class\s+(\w+)|def\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+_CLASS = re.compile(rb"\n[ \t]*class\s+(\w+)")
+_FUNCTION = re.compile(rb"def\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _PARAMETER = re.compile(rb"(\w+)\s*(?:[:=,]|\Z)")
 _NUMBER_PASSED = rb"\b(?:%b)[(,](?:[^\n]*[(,][ \t]*\n)*[^\n]*(?:[(\[,=]\s*\d+\s*[\]),]|rank|gpu)"
 _OF_LIBRARIES = {b"torch", b"nn", b"Optional", b"Union", b"Any"}
@@ -99,13 +100,13 @@ def moving_functions(data: bytes) -> frozenset[bytes]:
 @lru_cache(maxsize=1)
 def _functions(data: bytes) -> tuple[tuple[bytes, bytes], ...]:
     """Return the names by which the functions of a file are called, each with the parameters."""
-    owner = b""
-    found = []
-    for of_class, function, parameters in _DEFINED.findall(data):
-        owner = of_class or owner
-        if function:
-            found.append((owner if function == b"__init__" else function, parameters))
-    return tuple(found)
+    first, *rest = _CLASS.split(b"\n" + data)
+    parts = [(b"", first), *zip(rest[::2], rest[1::2], strict=True)]
+    return tuple(
+        (owner if function == b"__init__" else function, parameters)
+        for owner, part in parts
+        for function, parameters in _FUNCTION.findall(part)
+    )
 
 
 def _imported(data: bytes) -> set[bytes]:
