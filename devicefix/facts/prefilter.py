@@ -20,20 +20,28 @@ _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".device.index",
 )  # fmt: skip
-# Comments, whose quotes begin no string, and strings. Quotes inside of f-strings, as Python 3.12 allows them,
-# come in pairs on a line.
-_ASIDE = re.compile(
-    rb"""
-    \#[^\n]*
-    |\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"{3}
+# The parts of a file, without texts in triple quotation marks, as docstrings: comments, whose quotes begin
+# no string, strings, and the rest. A prefix with `f` or `t` makes a string that holds code. Quotes inside of
+# f-strings, as Python 3.12 allows them, come in pairs on a line.
+_TEXT = rb"""
+    \"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"{3}
     |\'{3}[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'{3}
+    """
+_PARTS = re.compile(
+    rb"""
+    (?<![fFtT])(?<![fFtT][rR])(?:%b)
+    |(\#[^\n]*
+    |%b
     |\"[^"\\\n]*(?:\\.[^"\\\n]*)*"
     |\'[^'\\\n]*(?:\\.[^'\\\n]*)*'
-    """,
+    |[^\#"']+
+    |["'])
+    """
+    % (_TEXT, _TEXT),
     re.DOTALL | re.VERBOSE,
 )
 # Libraries that need CUDA: a file that imports one matters, also without torch.
-_NEED_CUDA = frozenset(
+_NEED_CUDA = tuple(
     b"""
     accelerated_scan adam_atan2 amp_C apex apex_C awq_inference_engine causal_conv1d cubvh cudf cugraph
     cuml cupy cupyx cutlass dcn_v2 DCNv2 DCNv3 DCNv4 deep_ep deep_gemm diff_gaussian_rasterization
@@ -46,7 +54,7 @@ _NEED_CUDA = frozenset(
     """.split()
 )
 # Libraries that bring torch with them: a file that uses one of them need not name torch.
-_WITH_TORCH = frozenset(
+_WITH_TORCH = tuple(
     b"""
     accelerate allennlp auto_gptq awq axolotl bitsandbytes botorch catalyst clip colbert colossalai
     composer ctranslate2 deepspeed demucs detectron2 dgl diffusers e3nn easyocr espnet espnet2 fairscale
@@ -59,7 +67,7 @@ _WITH_TORCH = frozenset(
 )
 # A file without torch may pass the number of a GPU to a class of the project.
 _NUMBER = re.compile(rb"device(?<=\bdevice)[ \t]*=[ \t]*\d+[ \t]*[,)\n]")
-_LIBRARIES = _WITH_TORCH | _NEED_CUDA
+_LIBRARIES = _WITH_TORCH + _NEED_CUDA
 # All other bytes become spaces: to split the rest takes half as long as a search for names.
 _IN_NAMES = bytes(
     each if each >= 0x80 or chr(each).isalnum() or each == ord("_") else 0x20 for each in range(256)
@@ -73,7 +81,6 @@ _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
 _FLASH = re.compile(rb"[\"'](?<![=!]=[ (][\"'])flash_attention_")  # a comparison chooses no kernel
 _BUFFER = re.compile(rb"register_buffer\s*\([^=]{0,300}?Parameter\(")
 _ACCELERATOR = re.compile(rb"\.accelerator\.(?<!\bself\.accelerator\.)")  # of torch, by whatever name
-_OF_CODE = (b"f", b"t", b"fr", b"tr")  # the prefixes of a string that holds code
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
 _LOAD_IMPORTED = re.compile(
     rb"torch(?<=\btorch)\b[^\n]{0,200}\bimport\b(?:\s*\([^)]{0,2000}|[^\n]{0,1000})\bload"
@@ -93,13 +100,7 @@ def may_matter(data: bytes) -> bool:
 @lru_cache(maxsize=1)  # several questions are asked about one file
 def code_of(data: bytes) -> bytes:
     """Return the bytes of a file without texts in triple quotation marks, such as docstrings."""
-
-    def kept(found: re.Match[bytes]) -> bytes:
-        part, prefix = found[0], data[max(0, found.start() - 2) : found.start()].lower()
-        is_text = part.startswith((b'"""', b"'''")) and not prefix.endswith(_OF_CODE)
-        return b"" if is_text else part
-
-    return _ASIDE.sub(kept, data)
+    return b"".join(_PARTS.findall(data))
 
 
 @lru_cache(maxsize=2)  # the engine and the exports both ask, one after the other
@@ -133,12 +134,11 @@ def _brings_torch(data: bytes) -> bool:
     return _imports_any(data, _LIBRARIES)
 
 
-def _imports_any(data: bytes, packages: frozenset[bytes]) -> bool:
+def _imports_any(data: bytes, packages: tuple[bytes, ...]) -> bool:
     """Return whether a file's bytes may import or name one of some packages."""
-    return not names_in(data).isdisjoint(packages) and not _imported(data).isdisjoint(packages)
+    return holds_word(data, packages) and not _imported(data).isdisjoint(packages)
 
 
-@lru_cache(maxsize=1)  # several questions are asked about one file
 def names_in(data: bytes) -> frozenset[bytes]:
     """Return all names in a file's bytes, those in comments and texts among them."""
     return frozenset(data.translate(_IN_NAMES).split())

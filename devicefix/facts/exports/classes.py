@@ -127,7 +127,10 @@ def _answers(hook: ast.AST, name: str) -> bool:
 
 @of_facts(
     b"cuda",
-    pattern=rb"""setattr\([^\n]*cuda["']|\[["']cuda["']\][ \t]*=|["']cuda["'][ \t]*:|\bcuda[ \t]*=(?!=)""",
+    pattern=(  # each begins with a text, so that it is found several times as fast
+        rb"""cuda(?:(?<=\bcuda)[ \t]*=(?!=)|(?<=["']cuda)["'][ \t]*:|(?<=\[["']cuda)["']\][ \t]*=)"""
+        rb"""|setattr\([^\n]*cuda["']"""
+    ),
 )
 def adds_cuda_method(facts: Facts) -> bool:
     """Return whether a function is stored under the name `cuda` elsewhere than in the body of a class.

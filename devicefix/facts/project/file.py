@@ -24,8 +24,10 @@ _FOR_OTHERS = (
     b"AssertionError",
 )  # fmt: skip
 _WITH_NUMBER = (b"rank", b"RANK", b"gpu", b"cuda")
-_DEFINED = re.compile(rb"(?:def|class)[ \t]+(\w+)")
-_BOUND = re.compile(rb"^(\w+)[ \t]*(?::[^\n=]*)?=", re.M)
+# Each begins with one text, so that it is found several times as fast.
+_FUNCTION = re.compile(rb"def[ \t]+(\w+)")
+_CLASS = re.compile(rb"class[ \t]+(\w+)")
+_BOUND = re.compile(rb"\n(\w+)[ \t]*(?::[^\n=]*)?=")
 _UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -117,7 +119,7 @@ class ProjectFile:
 
     @cached_property
     def _defined(self) -> frozenset[str]:
-        return frozenset(map(bytes.decode, _DEFINED.findall(self.data)))
+        return frozenset(map(bytes.decode, _FUNCTION.findall(self.data) + _CLASS.findall(self.data)))
 
     def binds(self, name: str) -> bool:
         """Return whether the file assigns to a name at its top level."""
@@ -125,7 +127,7 @@ class ProjectFile:
 
     @cached_property
     def _bound(self) -> frozenset[str]:
-        return frozenset(map(bytes.decode, _BOUND.findall(self.data)))
+        return frozenset(map(bytes.decode, _BOUND.findall(b"\n" + self.data)))
 
     @cached_property
     def matters(self) -> bool:
