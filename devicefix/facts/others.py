@@ -46,10 +46,6 @@ class Others:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return False
 
-    def receives_device(self, _function: str, _place: int | str) -> bool:
-        """Return whether a function of this name passes on an argument as a device."""
-        return False
-
     def is_imported(self) -> bool:
         """Return whether another file imports the module."""
         return False

@@ -43,10 +43,15 @@ def number_taken(values: Forwards, value: ast.expr) -> ast.expr | None:
         The first such use in the order of the source, None if there is none in the module.
     """
     facts, followed = values.facts, values.of(value)
-    found = [use for use in followed.uses if _takes_number(facts, use) or _index_is_lost(values, use)]
+    found = [use for use in followed.uses if takes_number(values, use)]
     if not found and _has_number(facts, value) and any(_lost(facts, followed)):
         found = facts.once(_takers, facts.tree.scopes[facts.tree.module])
     return min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
+
+
+def takes_number(values: Forwards, use: ast.expr) -> bool:
+    """Return whether a use of a device, or of its name, takes its number, which the CPU does not have."""
+    return _takes_number(values.facts, use) or _index_is_lost(values, use)
 
 
 def _has_number(facts: Facts, device: ast.expr) -> bool:

@@ -16,14 +16,18 @@ from functools import cached_property
 from itertools import islice
 
 from devicefix.facts.effects import only_returns
-from devicefix.facts.exports.shared import device_receivers, passed_kinds
+from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.taken_numbers import number_taken
+from devicefix.facts.flow.needs import use_of_parameter
+from devicefix.facts.flow.parameters import Parameter
+from devicefix.facts.flow.sinks import device_values
+from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.flow.steps import Steps
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
@@ -35,6 +39,7 @@ from devicefix.facts.values import last_name
 
 _HOPS = 3  # packages that pass on a name that they import
 _FILES = 20  # that call one function; with more, what they pass is not known
+_STEPS = 3  # bindings and calls between a device and a parameter
 _INFORMED = 16  # files whose facts to keep
 _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
 # The arguments of a call, and what shows that a number may be among them.
@@ -179,7 +184,7 @@ class Flow(SharedNames, Values):
         if file is None:
             return False
         called = {name for name in file.export(moving_functions) if self._may_get_number(path, name)}
-        receivers = file.export(device_receivers) if called else ()
+        receivers = _receivers(file.facts) if called and file.facts is not None else ()
         return any(
             Kind.INDEX.name in self.passed(path, name, *place) for name, place in receivers if name in called
         )
@@ -228,12 +233,10 @@ class Flow(SharedNames, Values):
     def use_of_argument(self, path: str, name: str, place: int | str) -> int:
         """Return the value of the `Use` of an argument of a function that the file at `path` imports."""
         found = self.definition(path, name)
-        if found is None or not any(map(found[0].holds, (b".to(", b"device", b"cuda", b"map_location"))):
-            return 0
-        node, facts = self._function(found)
+        node, facts = self._function(found) if found is not None else (None, None)
         if node is None or facts is None:
             return 0
-        return Forwards(facts).use_of_parameter(node, place).value
+        return use_of_parameter(Forwards(facts), node, place).value
 
     @remembered
     def use_of_result(self, path: str, function: str) -> int:
@@ -257,30 +260,13 @@ class Flow(SharedNames, Values):
                 break
         return use.value
 
-    @remembered
-    def takes_number_of(self, path: str, name: str, place: int | str) -> bool:
-        """Return whether a function that `path` imports takes the number of a device that it gets."""
-        found = self.definition(path, name)
-        if found is None or not any(map(found[0].holds, _TAKING)):
-            return False
-        node, facts = self._function(found)
-        if node is None or facts is None:
-            return False
-        parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        chosen = parameters[place : place + 1] if isinstance(place, int) else parameters
-        values = Forwards(facts)
-        return any(
-            number_taken(values, read) is not None
-            for each in chosen
-            if isinstance(place, int) or each.arg == place
-            for read in facts.reads_in(facts.tree.scopes[node], each.arg)
-        )
-
     def _function(self, found: Definition) -> tuple[Function | None, Facts | None]:
         """Return the function of a definition, with the facts of its file."""
         facts = self.informed(found[0])
         bindings = facts.tree.root.bindings.get(found[1], []) if facts is not None else []
         node = bindings[0].node if len(bindings) == 1 else None
+        if facts is not None and isinstance(node, ast.ClassDef):
+            node = Steps(facts).constructor(node)
         return (node if isinstance(node, Function) else None), facts
 
 
@@ -314,9 +300,6 @@ class View(Others):
     def is_device_place(self, name: str) -> bool:  # noqa: D102
         return self._project.is_device_place(name)
 
-    def receives_device(self, function: str, place: int | str) -> bool:  # noqa: D102
-        return self._project.receives_device(function, place)
-
     def is_imported(self) -> bool:  # noqa: D102
         return self._project.is_imported(self.path)
 
@@ -325,6 +308,11 @@ class View(Others):
 
     def use_of_result(self, function: str) -> int:  # noqa: D102
         return self._project.use_of_result(self.path, function)
+
+
+def _receivers(facts: Facts) -> frozenset[Parameter]:
+    """Return the functions that pass on a parameter as a device, each with the parameter and its position."""
+    return Sources(facts, How.BOUND | How.PASSED, _STEPS).parameters(device_values(facts))
 
 
 def _passes_number(file: ProjectFile, function: str) -> bool:

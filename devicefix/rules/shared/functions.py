@@ -8,7 +8,8 @@ from functools import cached_property
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
-from devicefix.facts.flow.parameters import argument_at
+from devicefix.facts.flow.forwards import Use
+from devicefix.facts.flow.needs import use_elsewhere
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
@@ -199,11 +200,7 @@ class Functions:
 
     def _is_compared(self, node: ast.expr) -> bool:
         """Return whether a function of another file gets a value and compares it with an int."""
-        call, place = argument_at(self.facts.tree, node) or (None, None)
-        function = self.facts.resolve(call.func) if call is not None else None
-        if place is None or function is None:
-            return False
-        return self.context.project.compares(self.devices.path, function, place)
+        return Use.COMPARED in use_elsewhere(self.facts, node)
 
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""

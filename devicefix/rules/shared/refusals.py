@@ -13,9 +13,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
 from devicefix.facts.exports.imports import modules_of
-from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.refusals import PRINTING
-from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import device_named, last_name
 from devicefix.rules.shared.libraries import CudaLibraries
@@ -349,41 +347,3 @@ def _leaves(clause: list[ast.stmt]) -> bool:
 def _may_leave(statement: ast.If) -> bool:
     """Return whether a branch ends the block around it."""
     return _leaves(statement.body) or _leaves(statement.orelse)
-
-
-def refusing(context: Context, device: ast.expr) -> ast.stmt | None:
-    """Return the first check of a device, or of its name, that ends the program on the CPU, if there is one.
-
-    Args:
-        context: the context of the module.
-        device: the expression whose value is the device or its name.
-    """
-    found = [use for use in _uses(context, device) if is_refused(context.facts, use)]
-    first = min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
-    return None if first is None else context.facts.tree.statement(first)
-
-
-def refusing_function(context: Context, device: ast.expr) -> str | None:
-    """Return the name of a function of another file that gets a device and ends the program on the CPU, or None."""
-    for name, place in passed_to(context, device):
-        if context.project.refuses_cpu(context.devices.path, name, place):
-            return name.rpartition(".")[2]
-    return None
-
-
-def passed_to(context: Context, device: ast.expr) -> Iterator[tuple[str, int | str]]:
-    """Yield the imported functions that get a device, by their full names, each with the place of the argument."""
-    for use in _uses(context, device):
-        call, place = argument_at(context.facts.tree, use) or (None, None)
-        name = context.facts.resolve(call.func) if call is not None else None
-        if name is not None and place is not None:
-            yield name, place
-
-
-def _uses(context: Context, device: ast.expr) -> Iterator[ast.expr]:
-    """Yield the uses of a device, and those of `torch.device(name)` of its name."""
-    for use in context.forwards.of(device).uses:
-        yield use
-        call = context.facts.tree.parents.get(use)
-        if isinstance(call, ast.Call) and use in call.args and context.facts.call(call, "torch.device"):
-            yield from context.forwards.of(call).uses

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 
 from devicefix.devices.context import Context
+from devicefix.facts.flow.forwards import Use
+from devicefix.facts.flow.needs import use_elsewhere, uses_of
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.steps import Variable
 from devicefix.facts.flow.taken_numbers import number_taken
+from devicefix.facts.refused_devices import is_refused
+from devicefix.facts.values import last_name
 from devicefix.model import Finding
-from devicefix.rules.shared.refusals import passed_to, refusing, refusing_function
 
 
 def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Finding:
@@ -21,15 +25,17 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     """
     if finding.fix is None:
         return finding
+    uses = list(uses_of(context.forwards, context.forwards.of(device)))
+    checks = [context.facts.tree.statement(use).lineno for use in uses if is_refused(context.facts, use)]
     taken = number_taken(context.forwards, device)
     if taken is not None:
         why = f"line {taken.lineno} needs the device index"
-    elif (check := refusing(context, device)) is not None:
-        why = f"line {check.lineno} does not allow the CPU"
-    elif (function := refusing_function(context, device)) is not None:
+    elif checks:
+        why = f"line {min(checks)} does not allow the CPU"
+    elif (function := _taking_function(context, uses, Use.CPU_REFUSED)) is not None:
         why = f"`{function}` does not allow the CPU"
-    elif (taker := _taking_function(context, device)) is not None:
-        why = f"`{taker}` needs the device index"
+    elif (function := _taking_function(context, uses, Use.INDEXED)) is not None:
+        why = f"`{function}` needs the device index"
     elif any(_is_number_taken(context, variable) for variable in context.forwards.of(device).variables):
         why = "another file needs the device index"
     else:
@@ -37,12 +43,12 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     return finding.unsafe(why)
 
 
-def _taking_function(context: Context, device: ast.expr) -> str | None:
-    """Return the name of a function of another file that takes the number of a device that it gets, or None."""
-    for name, place in passed_to(context, device):
-        if context.project.takes_number_of(context.devices.path, name, place):
-            return name.rpartition(".")[2]
-    return None
+def _taking_function(context: Context, uses: list[ast.expr], need: Use) -> str | None:
+    """Return the name of a function of another file that needs a device of some uses to be another than the CPU."""
+    calls = (
+        argument_at(context.facts.tree, use) for use in uses if need in use_elsewhere(context.facts, use)
+    )
+    return next((last_name(found[0].func) for found in calls if found is not None), None)
 
 
 def _is_number_taken(context: Context, variable: Variable) -> bool:
