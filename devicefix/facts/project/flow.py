@@ -56,9 +56,9 @@ Definition = tuple[ProjectFile, str]
 class Flow(SharedNames, Values):
     """The values that go from one file to another."""
 
-    def view(self, path: str) -> View:
+    def view(self, path: str) -> Others:
         """Return the other files as the file at `path` sees them."""
-        return View(self, path)
+        return Others(self, path)
 
     def informed(self, file: ProjectFile) -> Facts | None:
         """Return the facts of a file with what the other files show; None if it does not parse."""
@@ -268,46 +268,6 @@ class Flow(SharedNames, Values):
         if facts is not None and isinstance(node, ast.ClassDef):
             node = Steps(facts).constructor(node)
         return (node if isinstance(node, Function) else None), facts
-
-
-class View(Others):
-    """The other files as one file sees them.
-
-    Args:
-        project: the project.
-        path: the path of the file.
-    """
-
-    def __init__(self, project: Flow, path: str) -> None:
-        self._project = project
-        self.path = path
-
-    def is_integer_option(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_integer_option(name)
-
-    def is_flag(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_flag(name)
-
-    def is_pure(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_pure(self.path, name)
-
-    def passed(self, function: str, parameter: str, position: int) -> Sequence[str]:  # noqa: D102
-        return self._project.passed(self.path, function, parameter, position)
-
-    def kinds_of(self, name: str, part: str = "") -> Sequence[str]:  # noqa: D102
-        return self._project.kinds_of(self.path, name, part)
-
-    def is_device_place(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_device_place(name)
-
-    def is_imported(self) -> bool:  # noqa: D102
-        return self._project.is_imported(self.path)
-
-    def use_of_argument(self, name: str, place: int | str) -> int:  # noqa: D102
-        return self._project.use_of_argument(self.path, name, place)
-
-    def use_of_result(self, function: str) -> int:  # noqa: D102
-        return self._project.use_of_result(self.path, function)
 
 
 def _receivers(facts: Facts) -> frozenset[Parameter]:
