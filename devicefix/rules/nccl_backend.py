@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import with_defaults
+from devicefix.facts.backends import allows_gloo
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.needs import need_of
@@ -478,8 +479,7 @@ class NcclBackend(Rule):
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""
         names = list(filter(_called_backend, self._names(node)))
-        allowed = (self.context.project.allows_gloo(self.devices.path, name) for name in names)
-        if names and all(allowed):
+        if names and all(allows_gloo(self.facts, name) for name in names):
             fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
             yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
         elif names:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from devicefix.facts.backends import backend_values
-from devicefix.facts.backends import compared_backends as compared
 from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_bytes, of_facts
+from devicefix.facts.flow.kinds.objects import names_of_fields
 from devicefix.facts.flow.sinks import device_names, device_values
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds as kinds_passed
@@ -68,12 +68,6 @@ def passed_kinds(data: bytes) -> frozenset[tuple[str, tuple[int | str, str]]]:
 def backends(facts: Facts) -> frozenset[str]:
     """Return the attributes, keys and imported names whose values become backends of process groups."""
     return device_names(facts, backend_values(facts))
-
-
-@of_facts(b"gloo", b"GLOO", b"nccl", b"NCCL", anywhere=True)
-def compared_backends(facts: Facts) -> frozenset[tuple[str, str]]:
-    """Return the names that are compared with "nccl" or "gloo", each with the text."""
-    return frozenset(compared(facts))
 
 
 @of_facts(b"CUDAExtension(")
@@ -135,15 +129,8 @@ def _public(facts: Facts) -> frozenset[str] | None:
     bindings = facts.tree.root.bindings.get("__all__")
     if not bindings:
         return None
-    found: set[str] = set()
-    for binding in bindings:
-        if isinstance(binding.value, (ast.List, ast.Tuple)):
-            found.update(
-                each.value
-                for each in binding.value.elts
-                if isinstance(each, ast.Constant) and isinstance(each.value, str)
-            )
-    return frozenset(found)
+    listed = (binding.value for binding in bindings if binding.value is not None)
+    return frozenset(name for each in listed for name in names_of_fields(each))
 
 
 def _is_device(facts: Facts, name: str) -> bool:

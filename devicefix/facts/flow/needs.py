@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from devicefix.facts.backends import takes_backend
-from devicefix.facts.flow.forwards import Followed, Forwards, Use, use_of_import
+from devicefix.facts.flow.forwards import Forwards, Use, use_of_import
 from devicefix.facts.flow.parameters import Function, Place, argument_at
-from devicefix.facts.flow.taken_numbers import takes_number
-from devicefix.facts.module import Facts
-from devicefix.facts.refused_devices import is_name_of, is_refused
+from devicefix.facts.flow.taken_numbers import takes_number, uses_of
+from devicefix.facts.refused_devices import is_refused
 
 
 def need_of(values: Forwards, use: ast.expr) -> Use:
@@ -24,36 +22,22 @@ def need_of(values: Forwards, use: ast.expr) -> Use:
         case ast.Compare(left=left, comparators=[ast.Constant(value=int())]) if left is use:
             needs |= Use.COMPARED
     call, place = argument_at(facts.tree, use) or (None, None)
-    if call is not None and place is not None and takes_backend(facts, call.func, place):
-        needs |= Use.BACKEND
-    return needs | use_elsewhere(facts, use)
-
-
-def use_elsewhere(facts: Facts, argument: ast.expr) -> Use:
-    """Return what an imported function does with an argument that it gets."""
-    call, place = argument_at(facts.tree, argument) or (None, None)
-    if call is None or place is None:
-        return Use.NOTHING
-    return use_of_import(facts, call.func, place)
+    if call is not None and place is not None:
+        needs |= use_of_import(facts, call.func, place)
+        if takes_backend(facts, call.func, place):
+            needs |= Use.BACKEND
+    return needs
 
 
 def use_by_function(values: Forwards, argument: ast.expr) -> Use:
     """Return what a function of the module, or an imported one, may do with an argument."""
     call, place = argument_at(values.tree, argument) or (None, None)
-    found = use_elsewhere(values.facts, argument)
-    if call is not None and place is not None:
-        for function in values.functions(call.func):
-            found |= values.use_of_parameter(function, place)
+    if call is None or place is None:
+        return Use.NOTHING
+    found = use_of_import(values.facts, call.func, place)
+    for function in values.functions(call.func):
+        found |= values.use_of_parameter(function, place)
     return found
-
-
-def uses_of(values: Forwards, followed: Followed) -> Iterator[ast.expr]:
-    """Yield the uses of a device, and those of its type or name, or of the device of its name."""
-    for use in followed.uses:
-        yield use
-        other = values.tree.parents.get(use)
-        if isinstance(other, ast.expr) and is_name_of(other):
-            yield from values.of(other).uses
 
 
 def use_of_parameter(values: Forwards, function: Function | ast.ClassDef, place: Place) -> Use:

@@ -11,6 +11,7 @@ from devicefix.facts.flow.parameters import Place, argument_at
 from devicefix.facts.flow.reaching import blocks_around, position
 from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.module import Facts
+from devicefix.facts.refused_devices import is_name_of
 from devicefix.facts.scopes import Scope, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import cuda_string, device_name, last_name
@@ -45,10 +46,19 @@ def number_taken(values: Forwards, value: ast.expr) -> ast.expr | None:
         The first such use in the order of the source, None if there is none in the module.
     """
     facts, followed = values.facts, values.of(value)
-    found = [use for use in followed.uses if takes_number(values, use)]
+    found = [use for use in uses_of(values, followed) if takes_number(values, use)]
     if not found and _has_number(facts, value) and any(_lost(facts, followed)):
         found = facts.once(_takers, facts.tree.scopes[facts.tree.module])
     return min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
+
+
+def uses_of(values: Forwards, followed: Followed) -> Iterator[ast.expr]:
+    """Yield the uses of a device, and those of its type or name, or of the device of its name."""
+    for use in followed.uses:
+        yield use
+        other = values.tree.parents.get(use)
+        if isinstance(other, ast.expr) and is_name_of(other):
+            yield from values.of(other).uses
 
 
 def takes_number(values: Forwards, use: ast.expr) -> bool:

@@ -102,26 +102,17 @@ class Flow(SharedNames, Values):
         found = self.definition(path, name.removesuffix("()"))
         if found is None:
             return []
-        file, last = found
-        if not _may_bind(file, last, called=name.endswith("()")):
-            return []
-        facts = self.informed(file)
-        bindings = facts.tree.root.bindings.get(last, []) if facts is not None else []
-        if facts is None or len(bindings) != 1:
-            return []
-        return list(dict.fromkeys(_kinds(facts, bindings[0], part, called=name.endswith("()"))))
+        bound = self._bound(found) if _may_bind(*found, called=name.endswith("()")) else None
+        return list(dict.fromkeys(_kinds(*bound, part, called=name.endswith("()")))) if bound else []
 
     @remembered
     def is_pure(self, path: str, name: str) -> bool:
         """Return whether a function that the file at `path` imports returns an int, and does nothing else."""
-        found = self.definition(path, name.removesuffix("()"))
-        node, facts = self._function(found) if found is not None else (None, None)
-        return (
-            isinstance(node, ast.FunctionDef)
-            and facts is not None
-            and only_returns(facts, node)
-            and facts.kinds.returned(node).are({Kind.INDEX})
-        )
+        found = self._function(path, name.removesuffix("()"))
+        facts, node = found or (None, None)
+        if facts is None or not isinstance(node, ast.FunctionDef):
+            return False
+        return only_returns(facts, node) and facts.kinds.returned(node).are({Kind.INDEX})
 
     @remembered
     def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
@@ -232,11 +223,8 @@ class Flow(SharedNames, Values):
     @remembered
     def use_of_argument(self, path: str, name: str, place: int | str) -> int:
         """Return the value of the `Use` of an argument of a function that the file at `path` imports."""
-        found = self.definition(path, name)
-        node, facts = self._function(found) if found is not None else (None, None)
-        if node is None or facts is None:
-            return 0
-        return use_of_parameter(Forwards(facts), node, place).value
+        found = self._function(path, name)
+        return use_of_parameter(Forwards(found[0]), found[1], place).value if found is not None else 0
 
     @remembered
     def use_of_result(self, path: str, function: str) -> int:
@@ -260,14 +248,21 @@ class Flow(SharedNames, Values):
                 break
         return use.value
 
-    def _function(self, found: Definition) -> tuple[Function | None, Facts | None]:
-        """Return the function of a definition, with the facts of its file."""
+    def _function(self, path: str, name: str) -> tuple[Facts, Function] | None:
+        """Return the function or constructor that `path` imports by a full name, with its file's facts."""
+        found = self.definition(path, name)
+        bound = self._bound(found) if found is not None else None
+        if bound is None:
+            return None
+        facts, made = bound[0], bound[1].node
+        node = Steps(facts).constructor(made) if isinstance(made, ast.ClassDef) else made
+        return (facts, node) if isinstance(node, Function) else None
+
+    def _bound(self, found: Definition) -> tuple[Facts, Binding] | None:
+        """Return the facts of a definition's file, and the binding of the name there if it is alone."""
         facts = self.informed(found[0])
         bindings = facts.tree.root.bindings.get(found[1], []) if facts is not None else []
-        node = bindings[0].node if len(bindings) == 1 else None
-        if facts is not None and isinstance(node, ast.ClassDef):
-            node = Steps(facts).constructor(node)
-        return (node if isinstance(node, Function) else None), facts
+        return (facts, bindings[0]) if facts is not None and len(bindings) == 1 else None
 
 
 def _receivers(facts: Facts) -> frozenset[Parameter]:

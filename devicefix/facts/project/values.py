@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -10,7 +11,6 @@ from functools import cached_property
 from devicefix.facts.exports.options import options
 from devicefix.facts.exports.shared import (
     backends,
-    compared_backends,
     device_places,
     flags,
 )
@@ -49,24 +49,21 @@ class Values(Files):
     @remembered
     def is_integer_option(self, name: str) -> bool:
         """Return whether the command line's options of this name are ints."""
-        return {kind for kind, _ in self._options(name)} == {"int"}
+        return {kind for kind, _ in self._options[name]} == {"int"}
 
     @remembered
     def default_of_option(self, name: str) -> str:
         """Return the default of the command line's options of a name, an empty text if it is not known."""
-        found = {default for _, default in self._options(name)}
+        found = {default for _, default in self._options[name]}
         return found.pop() if len(found) == 1 else ""
 
-    def _options(self, name: str) -> list[tuple[str, str]]:
-        """Return the types and the defaults of the options of a name."""
-        return self._all_options.get(name, [])
-
     @cached_property
-    def _all_options(self) -> dict[str, list[tuple[str, str]]]:
-        found: dict[str, list[tuple[str, str]]] = {}
+    def _options(self) -> defaultdict[str, list[tuple[str, str]]]:
+        """The types and the defaults of the command line's options, by name."""
+        found = defaultdict(list)
         for _, declared in self.exporting(options):
             for name, kind, default in declared:
-                found.setdefault(name, []).append((kind, default))
+                found[name].append((kind, default))
         return found
 
     @remembered
@@ -94,21 +91,6 @@ class Values(Files):
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
         return any(name in names for _, names in self.exporting(backends, name))
-
-    @remembered
-    def allows_gloo(self, path: str, name: str) -> bool:
-        """Return whether nothing of this name is compared with "nccl", or something is with "gloo".
-
-        The comparisons of the file at `path` count, or else those of all files: elsewhere another thing
-        may have the name.
-        """
-        own = self.file(path)
-        for files in ([own] if own is not None else [], self.mentioning(name)):
-            pairs = (pair for file in files for pair in file.export(compared_backends))
-            texts = {text for compared, text in pairs if compared == name}
-            if texts:
-                return texts != {"nccl"}
-        return True
 
     @remembered
     def configured(self, path: str, key: str) -> list[list[str]]:

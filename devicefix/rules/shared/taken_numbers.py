@@ -6,10 +6,10 @@ import ast
 
 from devicefix.devices.context import Context
 from devicefix.facts.flow.forwards import Use
-from devicefix.facts.flow.needs import use_elsewhere, uses_of
+from devicefix.facts.flow.needs import need_of
 from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.steps import Variable
-from devicefix.facts.flow.taken_numbers import number_taken
+from devicefix.facts.flow.taken_numbers import number_taken, uses_of
 from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
@@ -45,9 +45,8 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
 
 def _taking_function(context: Context, uses: list[ast.expr], need: Use) -> str | None:
     """Return the name of a function of another file that needs a device of some uses to be another than the CPU."""
-    calls = (
-        argument_at(context.facts.tree, use) for use in uses if need in use_elsewhere(context.facts, use)
-    )
+    needing = (use for use in uses if need in need_of(context.forwards, use))
+    calls = (argument_at(context.facts.tree, use) for use in needing)
     return next((last_name(found[0].func) for found in calls if found is not None), None)
 
 
