@@ -148,6 +148,15 @@ def test_what_a_function_of_another_file_needs_its_argument_to_be(body: str, nee
         assert Use(files.use_of_argument("/p/main.py", name, place)) & needs == need
 
 
+def test_all_functions_of_a_name_are_asked_about_an_argument() -> None:
+    stub = "@overload\ndef start(d: str) -> None: ...\n"
+    files = project(
+        a=f"from typing import overload\n\n{stub}{stub}def start(d):\n    assert d == 'cuda'\n",
+        main="from a import start",
+    )
+    assert Use.CPU_REFUSED in Use(files.use_of_argument("/p/main.py", "a.start", 0))
+
+
 def test_numbers_are_fixed_through_files() -> None:
     env = "import os\n\n\ndef start():\n    gpu = int(os.environ['LOCAL_RANK'])\n    return 0, gpu\n"
     main = "import torch\nfrom env import start\n\nrank, device = start()\nx = torch.ones(2).to(device)\n"

@@ -27,7 +27,6 @@ from devicefix.facts.flow.needs import use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
-from devicefix.facts.flow.steps import Steps
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
@@ -100,16 +99,18 @@ class Flow(SharedNames, Values):
     def kinds_of(self, path: str, name: str, part: str) -> list[str]:
         """Return the kinds of what the file at `path` imports by its full name; see `Others.kinds_of`."""
         found = self.definition(path, name.removesuffix("()"))
-        if found is None:
+        if found is None or not _may_bind(*found, called=name.endswith("()")):
             return []
-        bound = self._bound(found) if _may_bind(*found, called=name.endswith("()")) else None
-        return list(dict.fromkeys(_kinds(*bound, part, called=name.endswith("()")))) if bound else []
+        facts, bindings = self._bound(found)
+        if facts is None or len(bindings) != 1:
+            return []
+        return list(dict.fromkeys(_kinds(facts, bindings[0], part, called=name.endswith("()"))))
 
     @remembered
     def is_pure(self, path: str, name: str) -> bool:
         """Return whether a function that the file at `path` imports returns an int, and does nothing else."""
-        found = self._function(path, name.removesuffix("()"))
-        facts, node = found or (None, None)
+        facts, bindings = self._bound(self.definition(path, name.removesuffix("()")))
+        node = bindings[0].node if len(bindings) == 1 else None
         if facts is None or not isinstance(node, ast.FunctionDef):
             return False
         return only_returns(facts, node) and facts.kinds.returned(node).are({Kind.INDEX})
@@ -223,8 +224,15 @@ class Flow(SharedNames, Values):
     @remembered
     def use_of_argument(self, path: str, name: str, place: int | str) -> int:
         """Return the value of the `Use` of an argument of a function that the file at `path` imports."""
-        found = self._function(path, name)
-        return use_of_parameter(Forwards(found[0]), found[1], place).value if found is not None else 0
+        facts, bindings = self._bound(self.definition(path, name))
+        if facts is None:
+            return 0
+        values, use = Forwards(facts), Use.NOTHING
+        for node in (binding.node for binding in bindings):  # with `@overload`, there are several
+            function = values.constructor(node) if isinstance(node, ast.ClassDef) else node
+            if isinstance(function, Function):
+                use |= use_of_parameter(values, function, place)
+        return use.value
 
     @remembered
     def use_of_result(self, path: str, function: str) -> int:
@@ -248,21 +256,10 @@ class Flow(SharedNames, Values):
                 break
         return use.value
 
-    def _function(self, path: str, name: str) -> tuple[Facts, Function] | None:
-        """Return the function or constructor that `path` imports by a full name, with its file's facts."""
-        found = self.definition(path, name)
-        bound = self._bound(found) if found is not None else None
-        if bound is None:
-            return None
-        facts, made = bound[0], bound[1].node
-        node = Steps(facts).constructor(made) if isinstance(made, ast.ClassDef) else made
-        return (facts, node) if isinstance(node, Function) else None
-
-    def _bound(self, found: Definition) -> tuple[Facts, Binding] | None:
-        """Return the facts of a definition's file, and the binding of the name there if it is alone."""
-        facts = self.informed(found[0])
-        bindings = facts.tree.root.bindings.get(found[1], []) if facts is not None else []
-        return (facts, bindings[0]) if facts is not None and len(bindings) == 1 else None
+    def _bound(self, found: Definition | None) -> tuple[Facts | None, Sequence[Binding]]:
+        """Return the facts of a definition's file, and the bindings of the name there."""
+        facts = self.informed(found[0]) if found is not None else None
+        return facts, facts.tree.root.bindings.get(found[1], ()) if found and facts is not None else ()
 
 
 def _receivers(facts: Facts) -> frozenset[Parameter]:
