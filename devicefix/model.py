@@ -168,7 +168,18 @@ class Refused:
     why: str
 
 
-Need = Import | Definition | Form | Refused
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A reason why a fix with this need is not safe.
+
+    Attributes:
+        why: The reason, as in "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`".
+    """
+
+    why: str
+
+
+Need = Import | Definition | Form | Refused | Doubt
 
 
 @dataclass(frozen=True, slots=True)

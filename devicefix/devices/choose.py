@@ -18,7 +18,7 @@ from devicefix.devices.variables import Variables
 from devicefix.facts import ASKS, Facts, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.project import Project
-from devicefix.model import Definition, Edit, Form, Need
+from devicefix.model import Definition, Doubt, Edit, Form, Need
 from devicefix.rewrite.placement import Layout
 
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
@@ -260,7 +260,8 @@ class Devices:
 
     def _is_available(self, site: ast.AST, module: str) -> DeviceExpr:
         torch = self._names.of(site)
-        return DeviceExpr(f"{torch.text}.{module}.is_available()", torch.needs)
+        doubts = {Doubt(why)} if (why := self.why_unsafe(site)) else set()
+        return DeviceExpr(f"{torch.text}.{module}.is_available()", torch.needs | doubts)
 
     def torch(self, site: ast.AST) -> DeviceExpr:
         """Return the name of the module torch."""

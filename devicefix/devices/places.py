@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
-from devicefix.facts import Facts, Scope, dotted
+from devicefix.facts import ASKS, Facts, Scope, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.exports import late_calls, late_settings
 from devicefix.facts.project import Project
@@ -18,6 +18,14 @@ from devicefix.rewrite.placement import Layout, docstring, imports_something
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _MOVES = {"cuda", "to"}
+# They neither start CUDA nor ask for it.
+_NOT_STARTING = (
+    "torch.device", "torch.manual_seed", "torch.load", "torch.set_", "torch.nn.", "torch.distributed.",
+    "torch.utils.", "torch.backends.", "torch.cuda.device_count", "torch.cuda.empty_cache",
+    "torch.cuda.Event", "torch.cuda.is_initialized", "torch.cuda.manual_seed", "torch.cuda.seed",
+    "torch.cuda.nvtx.", "torch.cuda.tunable.", "torch.cuda.change_current_allocator",
+    "torch.cuda.memory.change_current_allocator",
+)  # fmt: skip
 # Why not to ask for CUDA at a place.
 _FORKED = "it asks for CUDA during import, and CUDA does not survive the processes that the program forks"
 _SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
@@ -159,25 +167,41 @@ class Places:
 
         It is unsafe in code that runs before the program sets a variable of the driver: during import, and in
         a function that sets it further down, or is called by code that does. It is unsafe as well during the
-        import of code that forks processes later, unless the site itself starts CUDA.
+        import of code that forks processes later. It is safe where the program itself starts CUDA or asks.
         """
+        if self._starts_cuda_at(site):
+            return ""
         function = self._facts.tree.scope(site).function
-        if function is None and self._project.is_forked(self._path) and self._only_asks_on_import(site):
-            return _FORKED
+        in_script = function is None and self._is_in_script(site)
+        if function is None and not in_script and not self._starts_cuda:
+            if self._project.is_forked(self._path):
+                return _FORKED
         if not self.sets_devices_late:
             return ""
         if function is not None:
             too_early = any(self._precedes(site, function, setting) for setting in self._late)
+        elif in_script:
+            too_early = any(self._is_in_script(each) and not self._follows(site, each) for each in self._late)
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return _SETS_LATE if too_early else ""
 
-    def _only_asks_on_import(self, site: ast.AST) -> bool:
-        """Return whether a site of the module is neither in its script nor in a call that starts CUDA."""
+    def _is_in_script(self, node: ast.AST) -> bool:
+        """Return whether code runs only in the module that is the program, and not during its import."""
+        return any(
+            is_main(each) for each in (node, *(parent for _, parent in self._facts.tree.ancestors(node)))
+        )
+
+    def _starts_cuda_at(self, site: ast.AST) -> bool:
+        """Return whether the program itself starts CUDA, or asks for it, where a fix of a site would ask."""
         around = [site, *(parent for _, parent in self._facts.tree.ancestors(site))]
-        expressions = takewhile(lambda node: not isinstance(node, ast.stmt), around)
-        calls = any(self._is_tensor_call(node.func) for node in expressions if isinstance(node, ast.Call))
-        return not calls and not any(map(is_main, around)) and not self._starts_cuda
+        expressions = list(takewhile(lambda node: not isinstance(node, ast.stmt), around))
+        if isinstance(site, ast.Expr):
+            expressions.append(site.value)
+        if any(isinstance(node, ast.Call) and self._is_tensor_call(node.func) for node in expressions):
+            return True
+        tests = (node.test for node in around if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)))
+        return any(self._facts.call(part, *ASKS) for test in tests for part in ast.walk(test))
 
     @cached_property
     def _starts_cuda(self) -> bool:
@@ -195,7 +219,7 @@ class Places:
         if isinstance(func, ast.Attribute) and func.attr in _MOVES:
             return True
         name = self._facts.resolve(func) or ""
-        return name.startswith("torch.") and name not in ("torch.device", "torch.cuda.device_count")
+        return name.startswith("torch.") and not name.startswith(_NOT_STARTING)
 
     def _precedes(self, site: ast.AST, function: Scope, setting: ast.stmt) -> bool:
         """Return whether a site in a function runs before a setting, by the code around the setting."""
@@ -205,6 +229,7 @@ class Places:
             return not self._follows(site, setting)
         assert isinstance(function.node, Function)
         calls = (node for node in tree.reads(function.node.name) if tree.scope(node).function is setter)
+        calls = (call for call in calls if tree.statement(call) is not setting)  # else the calls inside count
         return any(not self._follows(call, setting) for call in calls)
 
     @cached_property

@@ -21,7 +21,7 @@ from devicefix.facts.prefilter import (
     may_matter,
     uses_torch,
 )
-from devicefix.model import Finding, Fix, Import, Refused, Safety
+from devicefix.model import Doubt, Finding, Fix, Import, Refused, Safety
 from devicefix.rewrite.edits import is_too_deep, new_code
 from devicefix.rewrite.selfcheck import loses_comment
 
@@ -207,10 +207,15 @@ def _in_data(finding: Finding) -> Finding:
 
 
 def _unless_refused(finding: Finding) -> Finding:
-    """Return a finding without a fix that needs what nothing can give it there."""
-    for need in finding.fix.needs if finding.fix else ():
+    """Return a finding without a fix that needs what nothing can give it there, or with an unsafe one."""
+    needs = finding.fix.needs if finding.fix else frozenset()
+    for need in needs:
         if isinstance(need, Refused):
             return finding.unfixed(need.why)
+    doubts = {need.why for need in needs if isinstance(need, Doubt)}
+    for why in sorted(doubts):
+        if finding.fix is not None and why not in finding.fix.why:
+            finding = finding.unsafe(why)
     return finding
 
 

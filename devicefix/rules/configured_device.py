@@ -79,7 +79,7 @@ class ConfiguredDevice(Rule):
         available = self.devices.available(value)
         same = f"!= {_quoted(texts[0], code)}" if len(texts) == 1 else f"not in {_several(texts, code)}"
         new = f"{code} if {available.text} or {code} {same} else {_quoted('cpu', code)}"
-        fix = self.context.replace(value, DeviceExpr(new, available.needs), self.devices.why_unsafe(value))
+        fix = self.context.replace(value, DeviceExpr(new, available.needs))
         return checked_for_uses(self.context, value, self.finding(value, message, fix))
 
 

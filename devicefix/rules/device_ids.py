@@ -354,8 +354,6 @@ class DeviceIds(Rule):
         if not values:
             return
         self.context.mark_handled(*values)
-        if not isinstance(node, ast.Call):
-            why = self.devices.why_unsafe(node)
         repeated = self._repeated(node)
         fixes = [self._only_with_cuda(value, instead) for value in values if value is not repeated]
         edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)

@@ -1226,7 +1226,7 @@ class DeviceValue(Rule):
         if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
             yield self._report(value, "the program adds an index to it, and a CPU has no index")
         elif Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
-            yield self._report(value, self.devices.why_unsafe(value))
+            yield self._report(value)
         elif Use.REFUSED in use or (Use.UNKNOWN in use and (Use.NAMED in use or self._is_of_library(value))):
             yield self._report(value, _REFUSED if Use.REFUSED in use else _UNSEEN)
         elif Use.UNKNOWN in use and self._may_be_device(value):
@@ -1278,7 +1278,7 @@ class DeviceValue(Rule):
             return False
         return not self.context.project.has_module(self.devices.path, module)
 
-    def _report(self, value: ast.expr, why: str) -> Finding:
+    def _report(self, value: ast.expr, why: str = "") -> Finding:
         self.context.mark_handled(value)
         why = why or self._collapses(value)
         fix = (

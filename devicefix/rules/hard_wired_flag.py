@@ -739,7 +739,7 @@ class HardWiredFlag(Rule):
     def _switched(self, name: str, keyword: ast.keyword) -> Fix:
         """Return the fix of an argument that selects the GPU if it is true, and else the CPU."""
         value = keyword.value
-        why = self.devices.why_unsafe(value) if (name, keyword.arg) in SWITCHES else _BY_NAME
+        why = "" if (name, keyword.arg) in SWITCHES else _BY_NAME
         return self.context.replace(value, self.devices.available(value, of_cuda=True), why)
 
     def _method(self, call: ast.Call) -> str | None:

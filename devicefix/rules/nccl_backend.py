@@ -448,7 +448,7 @@ class NcclBackend(Rule):
                 fix = None
                 if text_of(kind) == "cuda":
                     self.context.mark_handled(kind)
-                    fix = self.context.when_cuda(kind, '"cpu"', self.devices.why_unsafe(kind))
+                    fix = self.context.when_cuda(kind, '"cpu"')
                 message = (
                     "a mesh of CUDA devices needs NCCL; without CUDA, use a mesh of type `cpu` and `gloo`"
                 )
@@ -457,7 +457,7 @@ class NcclBackend(Rule):
     def _needs_cuda(self, node: ast.expr) -> Finding:
         choice = self.facts.tree.parents.get(node)
         fix = self._with_condition(choice, node) if isinstance(choice, ast.IfExp) else None
-        fix = fix or self.context.when_cuda(node, '"gloo"', self.devices.why_unsafe(node))
+        fix = fix or self.context.when_cuda(node, '"gloo"')
         return self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
 
     def _with_condition(self, choice: ast.IfExp, node: ast.expr) -> Fix | None:
@@ -474,7 +474,7 @@ class NcclBackend(Rule):
         def test(text: str) -> str:
             return f"({text}) {code}" if weaker else f"{text} {code}"
 
-        return self.context.edit(choice.test, test, available, self.devices.why_unsafe(node))
+        return self.context.edit(choice.test, test, available)
 
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""

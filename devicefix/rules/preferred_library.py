@@ -210,7 +210,7 @@ class PreferredLibrary(Rule):
         statement = self.facts.tree.parents[call]
         message = f"`{name}` raises an error in builds without CUDA; call it only if CUDA is available"
         if isinstance(statement, ast.Expr):
-            fix = self.context.put_under_guard(statement, self.devices.why_unsafe(call))
+            fix = self.context.put_under_guard(statement)
             yield self.finding(call, message, fix)
         else:
             yield self.finding(call, message, unless="because its result is used")

@@ -249,8 +249,8 @@ def test_a_device_of_one_flag_is_not_that_of_availability() -> None:
 
 
 def test_safety_is_that_of_the_place() -> None:
-    context = context_of('import os\nimport torch\n\nx.cuda()\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')
-    assert context.devices.why_unsafe(expression(context, "x.cuda()"))
+    context = context_of('import os\nimport torch\n\nf(x)\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')
+    assert context.devices.why_unsafe(expression(context, "f(x)"))
 
 
 def device_of(code: str, call: str) -> str | None:

@@ -129,22 +129,27 @@ def test_a_function_defines_it_where_import_must_not_ask(code: str) -> None:
 @pytest.mark.parametrize(
     ("code", "is_safe"),
     [
-        ("import torch\n\nx.cuda()\n", True),
-        (f"{IMPORTS}x.cuda()\n{SET}\n", False),
-        (f"{IMPORTS}{SET}\nx.cuda()\n", True),
-        (f"{IMPORTS}{SET}\nx.cuda()\n{SET}\n", False),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n{SET}\n", True),
-        (f"{IMPORTS}x.cuda()\n\n\ndef f():\n    {SET}\n", False),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n    {SET}\n", False),
-        (f"{IMPORTS}def f(x):\n    {SET}\n    x.cuda()\n", True),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\nf(1)\n{SET}\n", False),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\n{SET}\nf(1)\n", True),
-        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\ndef g():\n    f(1)\n    {SET}\n", False),
+        ("import torch\n\ng7('cuda')\n", True),
+        (f"{IMPORTS}g7('cuda')\n{SET}\n", False),
+        (f"{IMPORTS}{SET}\ng7('cuda')\n", True),
+        (f"{IMPORTS}{SET}\ng7('cuda')\n{SET}\n", False),
+        (f"{IMPORTS}def f(x):\n    g7('cuda')\n{SET}\n", True),
+        (f"{IMPORTS}g7('cuda')\n\n\ndef f():\n    {SET}\n", False),
+        (f"{IMPORTS}def f(x):\n    g7('cuda')\n    {SET}\n", False),
+        (f"{IMPORTS}def f(x):\n    {SET}\n    g7('cuda')\n", True),
+        (f"{IMPORTS}def f(x):\n    g7('cuda')\n\n\nf(1)\n{SET}\n", False),
+        (f"{IMPORTS}def f(x):\n    g7('cuda')\n\n\n{SET}\nf(1)\n", True),
+        (f"{IMPORTS}def f(x):\n    g7('cuda')\n\n\ndef g():\n    f(1)\n    {SET}\n", False),
+        (f"{IMPORTS}torch.ones(2, device='cuda')\n{SET}\n", True),
+        (f"{IMPORTS}torch.load(path, 'cuda')\n{SET}\n", False),
+        (f"{IMPORTS}x = 2 if torch.cuda.is_available() and f('cuda') else 3\n{SET}\n", True),
+        (f"{IMPORTS}def f():\n    {SET}\n\n\nif __name__ == '__main__':\n    f()\n    g7('cuda')\n", True),
+        (f"{IMPORTS}def f():\n    {SET}\n\n\nif __name__ == '__main__':\n    g7('cuda')\n    f()\n", False),
     ],
 )
 def test_asking_before_devices_are_set_is_unsafe(code: str, is_safe: bool) -> None:
     context = context_of(code)
-    assert (not places(context).why_unsafe(expression(context, "x.cuda()"))) is is_safe
+    assert (not places(context).why_unsafe(expression(context, "'cuda'"))) is is_safe
 
 
 @pytest.mark.parametrize(
@@ -164,8 +169,8 @@ def test_asking_on_import_is_unsafe_before_a_fork(site: str, is_safe: bool) -> N
 
 def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None:
     main = f"import os\nimport m\n\n\ndef main():\n    {SET}\n"
-    context = context_of("import torch\n\nx.cuda()\n", {"main.py": main})
-    assert places(context).why_unsafe(expression(context, "x.cuda()"))
-    summary = ProjectFile(b"import torch\n\nx.cuda()\n", "m.py")
+    context = context_of("import torch\n\nf('cuda')\n", {"main.py": main})
+    assert places(context).why_unsafe(expression(context, "'cuda'"))
+    summary = ProjectFile(b"import torch\n\nf('cuda')\n", "m.py")
     alone = Places(context.facts, Bound(context.facts), Project([summary]), "m.py", Layout(context.facts))
-    assert not alone.why_unsafe(expression(context, "x.cuda()"))
+    assert not alone.why_unsafe(expression(context, "'cuda'"))

@@ -46,7 +46,7 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
 
 
 def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[str] = ()) -> list[ast.stmt]:
-    """Return the statements in functions that call one that sets such a variable, itself or by its calls.
+    """Return the statements that call a function that sets such a variable, itself or by its calls.
 
     Args:
         facts: the module's facts.
@@ -61,7 +61,7 @@ def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[s
             if isinstance(node, ast.Call) and last_name(node.func) == name:
                 statement = facts.tree.statement(node)
                 callers = _functions_of(facts, [statement])
-                found += [statement] if callers else []
+                found.append(statement)
                 todo += (caller for caller in dict.fromkeys(callers) if caller not in names)
                 names.update(callers)
     return found

@@ -15,8 +15,6 @@ from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
 
-# These do not initialize CUDA, but a guard does, perhaps before the program sets CUDA_VISIBLE_DEVICES.
-_NOT_INITIALIZING = ("nvtx.", "tunable.", "change_current_allocator", "memory.change_current_allocator")
 # Context managers.
 NVTX = "torch.autograd.profiler.emit_nvtx"
 _CONTEXTS = ("nvtx.range", "profiler.profile", NVTX)
@@ -87,8 +85,7 @@ class Functions:
         if statement is not None and not (
             short in INSTEAD and self._prints(statement) and not self._quoted(node)
         ):
-            late = short.startswith(_NOT_INITIALIZING)
-            return self.context.put_under_guard(statement, self.devices.why_unsafe(node) if late else "")
+            return self.context.put_under_guard(statement)
         return self._value(node, short)
 
     def _value(self, node: ast.Call, short: str) -> Fix | None:
