@@ -95,10 +95,36 @@ def test_exports(code: str, name: str, expected: object) -> None:
         ("from multiprocessing import cpu_count", set()),
         ("Process()", set()),
         ("import multiprocessing  # Process(", set()),
+        ("import psutil, multiprocessing\npsutil.Process(1)", set()),
+        ("import torch.multiprocessing as mp\nmp.start_processes(f, start_method='fork')", {""}),
+        ("import torch.multiprocessing as mp\nmp.start_processes(f)", set()),
+        ("import multiprocessing as mp\nmp.get_context('fork').Process(target=f)", {""}),
     ],
 )
 def test_forks(code: str, modules: set[str]) -> None:
     assert exported(code, "forked_modules") == modules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ("D(), num_workers=2", {""}),
+        ("D(), num_workers=n", {""}),
+        ("D(), num_workers=0", set()),
+        ("D()", set()),
+        ("D(), num_workers=2, multiprocessing_context='spawn'", set()),
+        ("x, num_workers=2, collate_fn=g", {"a.g"}),
+        ("E(), num_workers=2", set()),
+    ],
+)
+def test_what_workers_of_a_data_loader_run(arguments: str, found: set[str]) -> None:
+    code = (
+        "from a import g\n"
+        "class D:\n    def __getitem__(self, i):\n        return self.x[i].cuda()\n"
+        "class E:\n    def move(self, i):\n        return self.x[i].cuda()\n"
+        f"DataLoader({arguments})"
+    )
+    assert exported(code, "loaded") == found
 
 
 @pytest.mark.parametrize(

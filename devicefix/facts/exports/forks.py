@@ -3,67 +3,125 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from copy import copy
 
-from devicefix.facts.exports.export import of_bytes
+from devicefix.facts.exports.export import of_facts
 from devicefix.facts.exports.imports import modules_of
+from devicefix.facts.module import Facts
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
-UNKNOWN = ""  # any module that the file imports
+UNKNOWN = ""  # any module that the file imports, or the file itself
 DEVICES = (b"cuda", b"device", b".to(")  # code without these uses neither CUDA nor a device that it gets
 
-_FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPool)\()|os\.fork\(")
-_NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]{0,300}(spawn|forkserver)")
 _POOLS = ("Pool", "ProcessPoolExecutor")
-_STARTING = (*_POOLS, "Process", "fork")
+_STARTING = (*_POOLS, "Process", "fork", "start_processes")
+_LIBRARIES = {"multiprocessing", "torch", "concurrent", "os", "multiprocess", "billiard"}
 _RUNNING = (
     "apply", "apply_async", "map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async",
     "submit",
 )  # fmt: skip
+# How processes are started: https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods
+_METHODS = ("set_start_method", "get_context", *_STARTING)
+_NOT_FORKING = {"spawn", "forkserver"}
+_IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__")
+_USES_CUDA = ("cuda", "device")
 
 
-@of_bytes(b"multiprocessing", b"concurrent", b"os.fork")
-def forked_modules(data: bytes) -> frozenset[str]:
+@of_facts(
+    b"multiprocessing", b"concurrent", b"os.fork", pattern=rb"Process|Pool|fork\(|start_", anywhere=True
+)
+def forked_modules(facts: Facts) -> frozenset[str]:
     """Return the modules whose functions run in processes that a file forks, if these may use CUDA.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
 
     Args:
-        data: the bytes of the file.
+        facts: the facts of the file.
 
     Returns:
         Nothing if no process is forked, or none that may use CUDA. `UNKNOWN` is any module that the file
         imports: the functions that run are not known, or name devices themselves.
     """
-    if _FORKING.search(data) is None or _NOT_FORKING.search(data) is not None:
-        return frozenset()
-    try:
-        return frozenset(_Forks(ast.parse(data), data).modules())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset({UNKNOWN})
+    return frozenset(_Forks(facts).modules())
+
+
+@of_facts(b"num_workers", pattern=rb"DataLoader", anywhere=True)
+def loaded(facts: Facts) -> frozenset[str]:
+    """Return the functions and classes that the workers of a file's data loaders run, and that may use CUDA.
+
+    They are full names of other files; `UNKNOWN` if they are in this file and use CUDA.
+    """
+    own = device_workers(facts)
+    found: set[str] = set()
+    for call in facts.tree.nodes_with("DataLoader"):
+        if isinstance(call, ast.Call) and last_name(call.func) == "DataLoader" and _has_workers(call):
+            for value in _run_by_workers(facts, call):
+                name = facts.resolve(value)
+                if name is not None:
+                    found.add(name)
+                elif last_name(value) in own:
+                    found.add(UNKNOWN)
+    return frozenset(found)
+
+
+@of_facts(b"cuda", anywhere=True)
+def device_workers(facts: Facts) -> frozenset[str]:
+    """Return the functions and classes that name CUDA or a device in the code that workers run."""
+    return frozenset(
+        statement.name
+        for statement in facts.tree.module.body
+        for function in _run_when_called(statement)
+        if any(word in facts.source.code(function) for word in _USES_CUDA)
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef)
+    )
+
+
+def _run_when_called(statement: ast.stmt) -> list[ast.stmt]:
+    """Return the functions of a definition that a worker calls: itself, or the methods of a dataset."""
+    if not isinstance(statement, ast.ClassDef):
+        return [statement] if isinstance(statement, ast.FunctionDef) else []
+    return [each for each in statement.body if isinstance(each, ast.FunctionDef) and each.name in _IN_WORKER]
+
+
+def _has_workers(loader: ast.Call) -> bool:
+    """Return whether a data loader may fork workers: https://docs.pytorch.org/docs/stable/data.html."""
+    given = {keyword.arg: keyword.value for keyword in loader.keywords}
+    workers = given.get("num_workers")
+    context = given.get("multiprocessing_context")
+    if isinstance(context, ast.Constant) and context.value in _NOT_FORKING:
+        return False
+    return workers is not None and not (isinstance(workers, ast.Constant) and not workers.value)
+
+
+def _run_by_workers(facts: Facts, loader: ast.Call) -> Iterator[ast.expr]:
+    """Yield the functions, and the classes of the objects, that the workers of a data loader call."""
+    dataset = loader.args[:1]
+    given = ("dataset", "collate_fn", "worker_init_fn")
+    for value in (*dataset, *(keyword.value for keyword in loader.keywords if keyword.arg in given)):
+        made = facts.value(value) or value
+        yield made.func if isinstance(made, ast.Call) else made
 
 
 class _Forks:
     """The processes that one module forks."""
 
-    def __init__(self, module: ast.Module, data: bytes) -> None:
-        self._lines = data.splitlines()
-        self._nodes = list(walk(module))
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._nodes = list(walk(facts.tree.module))
         self._functions = {node.name: node for node in self._nodes if isinstance(node, ast.FunctionDef)}
         self._imports = dict(self._imported())
 
     def modules(self) -> Iterator[str]:
         """Yield the modules whose functions forked processes run, `UNKNOWN` for any of them."""
-        if not any(map(self._names_process, self._nodes)):
-            return
         calls = [node for node in self._nodes if isinstance(node, ast.Call)]
+        if not any(map(self._starts_processes, self._nodes)) or any(map(self._spawns, calls)):
+            return
         todo = [target for call in calls for target in self._targets(call)]
         bases = (base for node in self._nodes if isinstance(node, ast.ClassDef) for base in node.bases)
-        if not todo or any(last_name(base) == "Process" for base in bases):
+        if not todo or any(self._name(base) == "Process" for base in bases):
             yield UNKNOWN
         seen: set[str] = set()
         while todo:
@@ -81,24 +139,40 @@ class _Forks:
                 names = (node for node in walk(function) if isinstance(node, ast.Name))
                 todo += (node for node in names if node.id in self._functions or node.id in self._imports)
 
-    def _names_process(self, node: ast.AST) -> bool:
-        """Return whether a node uses what starts processes, or imports it by another name."""
-        if isinstance(node, ast.ImportFrom):
-            return any(alias.asname and alias.name in _STARTING for alias in node.names)
-        return isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) in _STARTING
+    def _name(self, function: ast.expr) -> str:
+        """Return the last name of what starts processes, empty for what another library has."""
+        full = self._facts.resolve(function)
+        if full is not None and full.partition(".")[0] not in _LIBRARIES:
+            return ""
+        return (full or last_name(function)).rpartition(".")[2]
+
+    def _starts_processes(self, node: ast.AST) -> bool:
+        """Return whether a node is a function or class that forks processes, or may."""
+        if not isinstance(node, (ast.Name, ast.Attribute)) or self._name(node) not in _STARTING:
+            return False
+        call = self._facts.tree.parents.get(node)
+        return self._name(node) != "start_processes" or (
+            isinstance(call, ast.Call) and _starts_by(call, {"fork"})
+        )
+
+    def _spawns(self, call: ast.Call) -> bool:
+        """Return whether a call makes the module start processes in another way."""
+        return self._name(call.func) in _METHODS and _starts_by(call, _NOT_FORKING)
 
     def _may_use_devices(self, function: ast.FunctionDef) -> bool:
         """Return whether a function names devices, or calls what it is given."""
         given = {parameter.arg for parameter, _ in with_defaults(function.args)}
         roots = (_root(node.func) for node in walk(function) if isinstance(node, ast.Call))
-        text = b"\n".join(self._lines[function.lineno - 1 : function.end_lineno])
-        return not given.isdisjoint(roots) or any(word in text for word in DEVICES)
+        text = self._facts.source.code(function)
+        return not given.isdisjoint(roots) or any(word.decode() in text for word in DEVICES)
 
     def _targets(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the functions that a call runs in processes, `partial(f, x)` as `f`."""
-        name = last_name(call.func)
+        name = self._name(call.func)
         if name == "fork":
             yield call
+        if name == "start_processes":
+            yield from [*call.args, *(each.value for each in call.keywords if each.arg == "fn")][:1]
         if name in (*_POOLS, "Process"):
             given = [each.value for each in call.keywords if each.arg in ("target", "initializer")]
         elif isinstance(call.func, ast.Attribute) and name in _RUNNING:
@@ -117,6 +191,12 @@ class _Forks:
                     one = copy(node)
                     one.names = [alias]
                     yield alias.asname or alias.name.partition(".")[0], modules_of(one)
+
+
+def _starts_by(call: ast.Call, methods: set[str]) -> bool:
+    """Return whether a call names one of some ways to start processes."""
+    values = (*call.args, *(keyword.value for keyword in call.keywords))
+    return any(isinstance(value, ast.Constant) and value.value in methods for value in values)
 
 
 def _root(function: ast.expr) -> str:

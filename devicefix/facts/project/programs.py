@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import late_functions
-from devicefix.facts.exports.forks import DEVICES, UNKNOWN, forked_modules
+from devicefix.facts.exports.forks import DEVICES, UNKNOWN, device_workers, forked_modules, loaded
 from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
@@ -81,9 +81,19 @@ class Programs(Files):
 
     @cached_property
     def _forking(self) -> frozenset[str]:
-        return self._together(
-            {file.normal for file, _ in self.exporting(forked_modules) if self._computes(file)}
-        )
+        forking = {file.normal for file, _ in self.exporting(forked_modules) if self._computes(file)}
+        loading = {
+            file.normal
+            for file, names in self.exporting(loaded)
+            if any(self._uses_cuda(file.path, name) for name in names)
+        }
+        return self._together(forking | loading)
+
+    def _uses_cuda(self, path: str, name: str) -> bool:
+        """Return whether what the workers of a data loader run, by its full name in a file, uses CUDA."""
+        module, _, last = name.rpartition(".")
+        file = self.find(path, module) if module else None
+        return name == UNKNOWN or (file is not None and last in file.export(device_workers))
 
     def _computes(self, file: ProjectFile) -> bool:
         """Return whether processes that a file forks may use CUDA: they run code that names devices."""
