@@ -186,6 +186,7 @@ def _prepare(name: str) -> Any:
         return None
     state = machine.Machine(draws=_Draws())
     machine.Simulation(state).__enter__()
+    os.register_at_fork(after_in_child=state.after_fork)
     return state
 
 
@@ -239,6 +240,7 @@ def _execute(files: Mapping[str, str], gpus: int, machine: Any) -> dict[str, Any
     os.environ["DEVICEFIX_GPUS"] = str(gpus)
     for seed in (random.seed, torch.manual_seed, np.random.seed):
         seed(0)
+    multiprocessing.process.current_process()._config["daemon"] = False  # programs may start processes
     printed: list[tuple[int, Any]] = []
     _record_prints(printed)
     sys.argv = ["main.py"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os.path
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
@@ -96,8 +97,7 @@ class Definitions:
 
     def is_free_at(self, name: str, site: ast.AST) -> bool:
         """Return whether a name is used for nothing else in the module, nor shadowed at a site."""
-        elsewhere = name in self._known.star_names or self._project.carried(self._path, name)
-        return not (elsewhere or self._facts.taken(name) or self._facts.shadowed(name, site) is not None)
+        return self._is_free(name) and self._facts.shadowed(name, site) is None
 
     def _used_in(self, function: Function) -> set[str]:
         """Return the names that a function, and those in it, use."""
@@ -124,14 +124,21 @@ class Definitions:
         return self._free_names[name]
 
     def _is_used(self, name: str) -> bool:
-        if self._facts.taken(name) or name in self._known.star_names:
+        if self._facts.taken(name) or name in self._known.star_names or self._project.is_open(self._path):
             return True
         if self._project.carried(self._path, name) or name in self._bound_in_expressions:
+            return True
+        if self._is_submodule(name) or self._project.is_set_elsewhere(self._path, name):
             return True
         return any(
             name in scope.bindings and name not in self._known.certain(scope) and self._mentions_cuda(scope)
             for scope in tuple(self._facts.tree.scopes.values())
         )
+
+    def _is_submodule(self, name: str) -> bool:
+        """Return whether a name of the module is that of a submodule, which an import may bind to it."""
+        is_package = os.path.basename(self._path) == "__init__.py"
+        return is_package and self._project.has_module(self._path, f".{name}")
 
     def _mentions_cuda(self, scope: Scope) -> bool:
         return isinstance(scope.node, ast.stmt) and "cuda" in self._facts.source.code(scope.node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +91,9 @@ class Places:
 
     @property
     def _of_top(self) -> Iterator[InsertionPoint]:
-        """The lines of the module below the imports, and below that of torch."""
+        """The lines of the module below the imports, and below that of torch, if it can have a new name."""
+        if self._project.is_open(self._path):
+            return
         first = self._end_of_prologue
         yield InsertionPoint(first)
         body = self._facts.tree.module.body
@@ -172,19 +175,40 @@ class Places:
         if self._starts_cuda_at(site):
             return ""
         function = self._facts.tree.scope(site).function
-        in_script = function is None and self._is_in_script(site)
-        if function is None and not in_script and not self._starts_cuda:
-            if self._project.is_forked(self._path):
-                return _FORKED
+        if function is None:
+            return self._why_unsafe_on_import(site)
+        if self.sets_devices_late and any(self._precedes(site, function, each) for each in self._late):
+            return _SETS_LATE
+        calls = self._calls_on_import(function) if self._only_in_functions else []
+        return next(filter(None, map(self._why_unsafe_on_import, calls)), "")
+
+    def _why_unsafe_on_import(self, site: ast.AST) -> str:
+        """Return why it is not safe to ask for CUDA at a site of the module's own code."""
+        in_script = self._is_in_script(site)
+        if not in_script and not self._starts_cuda and self._project.is_forked(self._path):
+            return _FORKED
         if not self.sets_devices_late:
             return ""
-        if function is not None:
-            too_early = any(self._precedes(site, function, setting) for setting in self._late)
-        elif in_script:
+        if in_script:
             too_early = any(self._is_in_script(each) and not self._follows(site, each) for each in self._late)
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return _SETS_LATE if too_early else ""
+
+    def _calls_on_import(self, function: Scope) -> list[ast.Call]:
+        """Return the calls of a function, or of the class of a constructor, that run on import."""
+        node, tree = function.node, self._facts.tree
+        assert isinstance(node, Function)
+        owner = tree.parents.get(node)
+        name = owner.name if node.name == "__init__" and isinstance(owner, ast.ClassDef) else node.name
+        calls = (each for each in tree.nodes_with_name(name) if isinstance(each, ast.Call))
+        return [
+            call
+            for call in calls
+            if last_name(call.func) == name
+            and tree.scope(call).function is None
+            and not self._is_in_script(call)
+        ]
 
     def _is_in_script(self, node: ast.AST) -> bool:
         """Return whether code runs only in the module that is the program, and not during its import."""
@@ -205,13 +229,14 @@ class Places:
 
     @cached_property
     def _starts_cuda(self) -> bool:
-        """Return whether the module itself moves something to a device when it runs: no fork can follow."""
+        """Return whether the module moves something to a device when it runs, above all forks of its own."""
+        nodes = self._facts.tree.nodes_with(".cuda(", ".to(", *_FORKING)
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        own = [call for call in calls if self._facts.tree.scope(call).function is None]
+        first = min((call.lineno for call in own if last_name(call.func) in _FORKING), default=sys.maxsize)
         return any(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in _MOVES
-            and self._facts.tree.scope(node).function is None
-            for node in self._facts.tree.nodes_with(".cuda(", ".to(")
+            isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES and call.lineno < first
+            for call in own
         )
 
     def _is_tensor_call(self, func: ast.expr) -> bool:

@@ -158,6 +158,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     fallbacks = context.facts.guards.fallbacks
     idle = IdleLoops(context.facts)
     patched = patching(context.facts, "is_available")
+    replaced = context.project.replaces_question(context.devices.path)
     guarded = GuardedUses(context)
     stops = Stops(tree)
     seen = {each.line for each in context.options.seen}
@@ -182,8 +183,8 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:
             sound = sound.unsafe(f"the project replaces `{bypassed}` and may expect this call")
-        elif sound.safety is Safety.SAFE and _is_answered(node, context.facts, patched):
-            sound = sound.unsafe("the fix calls `torch.cuda.is_available`, which is replaced here")
+        elif sound.safety is Safety.SAFE and (replaced or _is_answered(node, context.facts, patched)):
+            sound = sound.unsafe("the fix calls `torch.cuda.is_available`, which is replaced")
         yield sound if string is None else _in_string(context, string, sound)
 
 

@@ -106,6 +106,36 @@ def test_forks(code: str, modules: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "modules"),
+    [
+        ("exec(open('config.py').read())", {""}),
+        ("exec(text, globals())", {""}),
+        ("exec(text, {})", set()),
+        ("exec('lr = 2')", set()),
+        ("exec('device = 2')", {""}),
+        ("x = {k: v for k, v in globals().items()}", {""}),
+        ("globals()[name] = 2", {""}),
+        ("'device' in globals()", {""}),
+        ("f = globals()[name]\ng = globals().get(name)\nglobals()['lr'] = 2", set()),
+        ("vars()", {""}),
+        ("def f():\n    return vars(), locals(), dir()", set()),
+        ("vars(x)\ndir(x)\nx.__dict__", set()),
+        ("from a import b\nvars(b).update(x=2)", {"a.b"}),
+        ("import a.b as q7\nsorted(q7.__dict__)", {"a.b"}),
+        ("import a\na.__dict__[name]()", set()),
+        ("import a\nhasattr(a, 'device')\nhasattr(a, 'lr')", {"a"}),
+        ("import a, inspect\ninspect.getmembers(a)", {"a"}),
+        ("import sys\ndir(sys.modules[__name__])", {""}),
+        ("import a, types\ntypes.FunctionType(a.f.__code__, {})", {"a"}),
+        ("import inspect\ninspect.getsource(f)", {""}),
+        ("import a\npatch.object(a, 'device', 2, create=True)", {"a"}),
+    ],
+)
+def test_open_namespaces(code: str, modules: set[str]) -> None:
+    assert exported(code, "open_namespaces") == modules
+
+
+@pytest.mark.parametrize(
     ("arguments", "found"),
     [
         ("D(), num_workers=2", {""}),

@@ -591,7 +591,7 @@ def test_the_fork_of_a_process_that_used_cuda_cannot_use_it(tmp_path: Path) -> N
             if use:
                 torch.ones(1).cuda()
             else:
-                print(torch.cuda.is_available())
+                print(torch.cuda.device_count())
             process = context.Process(target=child, args=(queue,))
             process.start()
             print(queue.get())
@@ -599,8 +599,30 @@ def test_the_fork_of_a_process_that_used_cuda_cannot_use_it(tmp_path: Path) -> N
         """,
     )
     lines = ran.output.splitlines()
-    assert lines[:2] == ["True", "fine"] and "Cannot re-initialize CUDA in forked" in lines[2], ran.errors
+    assert lines[:2] == ["1", "fine"] and "Cannot re-initialize CUDA in forked" in lines[2], ran.errors
     assert len(ran.of("operations")) == 3  # also those of children that end by os._exit
+
+
+def test_the_fork_of_a_process_that_asked_for_cuda_cannot_use_it(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import os, torch
+        torch.manual_seed(2)
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+        print(torch.cuda.is_available(), torch.cuda.is_initialized())
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        print(torch.cuda.device_count(), flush=True)
+        if os.fork() == 0:
+            try:
+                torch.ones(1).cuda()
+            except RuntimeError as error:
+                print(str(error)[:19], flush=True)
+            os._exit(0)
+        os.wait()
+        """,
+    )
+    assert ran.output.splitlines() == ["True False", "2", "Cannot re-initialize"[:19]], ran.errors
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ _OF_DRIVER = re.compile(
     r"CUDA_(?!HOME|PATH|ROOT|DIR|BIN|INC|LIB|VERSION|TOOLKIT|ARCH|NVCC)\w+"
     r"|PYTORCH_NVML_BASED_CUDA_CHECK|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES"
 )
+_SETTING = rb"environ|putenv|env[ \t]|magic"
 _WORDS = ("CUDA_", "_VISIBLE_DEVICES")  # each of these names holds one
 
 
@@ -26,23 +27,48 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
 
     They are below the import of torch, or in a function.
     """
+    return [setting for setting in _settings(facts) if _is_late(facts, setting)]
+
+
+@of_facts(b"CUDA_", b"_VISIBLE_DEVICES", pattern=_SETTING, anywhere=True)
+def imported_early(facts: Facts) -> frozenset[str]:
+    """Return the modules that a file imports above a setting of such a variable that is above torch."""
+    early = [setting.lineno for setting in _settings(facts) if not _is_late(facts, setting)]
+    return frozenset(
+        name
+        for statement in facts.tree.module.body
+        if isinstance(statement, ast.Import | ast.ImportFrom) and statement.lineno < max(early, default=0)
+        for name in modules_of(statement)
+    )
+
+
+def _settings(facts: Facts) -> list[ast.stmt]:
+    """Return the statements that set an environment variable of CUDA's driver."""
     text = facts.source.text
     if not any(word in text for word in _WORDS) or not _OF_DRIVER.search(text):
         return []
-    first = min(
-        (node.lineno for node in facts.tree.module.body if isinstance(node, (ast.Import, ast.ImportFrom))
-         and any(_root(name) == "torch" for name in modules_of(node))),
-        default=None,
-    )  # fmt: skip
-    found: list[ast.stmt] = []
-    for node in facts.tree.statements:
-        if isinstance(node, ast.stmt) and any(
-            _may_be_of_driver(facts, names) for names in _set_in_environment(facts, node)
-        ):
-            in_function = facts.tree.scope(node).function is not None
-            if in_function or (first is None or node.lineno > first):
-                found.append(node)
-    return found
+    return [
+        node
+        for node in facts.tree.statements
+        if isinstance(node, ast.stmt)
+        and any(_may_be_of_driver(facts, names) for names in _set_in_environment(facts, node))
+    ]
+
+
+def _is_late(facts: Facts, setting: ast.stmt) -> bool:
+    """Return whether a setting is in a function, or below the module's import of torch, if it has one."""
+    if facts.tree.scope(setting).function is not None:
+        return True
+    first = next(
+        (
+            node.lineno
+            for node in facts.tree.module.body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            and any(_root(name) == "torch" for name in modules_of(node))
+        ),
+        0,
+    )
+    return setting.lineno > first
 
 
 def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[str] = ()) -> list[ast.stmt]:
@@ -67,7 +93,7 @@ def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[s
     return found
 
 
-@of_facts(b"CUDA_", b"_VISIBLE_DEVICES", pattern=rb"environ|putenv|env[ \t]|magic")
+@of_facts(b"CUDA_", b"_VISIBLE_DEVICES", pattern=_SETTING)
 def late_functions(facts: Facts) -> frozenset[str]:
     """Return the functions that set such a variable, or call one that does; "" for the module's own code."""
     settings = late_settings(facts)

@@ -34,6 +34,19 @@ def patched_names(facts: Facts) -> frozenset[str]:
     return frozenset(_replaced(facts))
 
 
+@of_facts(b"is_available", pattern=rb"is_available[ \t]*=[^=]", anywhere=True)
+def replaces_question(facts: Facts) -> bool:
+    """Return whether a file assigns another function to `torch.cuda.is_available`."""
+    return any(
+        path.endswith(".is_available")
+        and isinstance(target, ast.Attribute)
+        and facts.resolve(target) == "torch.cuda.is_available"
+        for path, bindings in facts.tree.attributes.items()
+        for binding in bindings
+        for target in getattr(binding.node, "targets", ())
+    )
+
+
 def _replaced(facts: Facts) -> Iterator[str]:
     for path in facts.tree.attributes:
         yield from _named(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 from functools import cached_property
 
+from devicefix.facts.exports.namespaces import OWN, open_namespaces
 from devicefix.facts.exports.shared import bound_names, devices, names_read, public_names
 from devicefix.facts.exports.texts import attributes_read
 from devicefix.facts.project.classes import Classes
@@ -53,6 +54,28 @@ class SharedNames(Classes):
             name in importer.export(bound_names) or name in importer.export(names_read)
             for importer in importers
         )
+
+    @remembered
+    def is_open(self, path: str) -> bool:
+        """Return whether a new global name of a file may be seen or replaced, other than by its name.
+
+        The file itself, or one that imports it, lists the names, writes or asks for one that is computed,
+        runs code with them, or takes a function out of it. So may one that a star import carries them to.
+        """
+        return self._is_open(os.path.normpath(path), set())
+
+    def _is_open(self, path: str, seen: set[str]) -> bool:
+        seen.add(path)
+        own = self.files.get(path)
+        if own is None or OWN in own.export(open_namespaces):
+            return own is not None
+        for importer in self._importers.get(path, ()):
+            file = self.files[importer]
+            found = (self.find(importer, name) for name in file.export(open_namespaces) if name != OWN)
+            if any(each is own for each in found):
+                return True
+        carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
+        return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)
 
     @remembered
     def is_imported(self, path: str) -> bool:

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
-from devicefix.facts.exports.environment import late_functions
+from devicefix.facts.exports.environment import imported_early, late_functions
 from devicefix.facts.exports.forks import DEVICES, UNKNOWN, device_workers, forked_modules, loaded
-from devicefix.facts.exports.patches import patched_names
+from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
 from devicefix.facts.project.questions import remembered
@@ -60,6 +60,12 @@ class Programs(Files):
         return os.path.normpath(path) in self._together(start)
 
     @remembered
+    def replaces_question(self, path: str) -> bool:
+        """Return whether a file runs with one that replaces `torch.cuda.is_available`."""
+        replacing = {file.normal for file, _ in self.exporting(replaces_question)}
+        return os.path.normpath(path) in self._together(replacing)
+
+    @remembered
     def has_low_precision(self, path: str) -> bool:
         """Return whether the files that import a file, or any that these import, have low precision."""
         return any(True for _ in self._exported_around(path, has_low_precision))
@@ -77,7 +83,11 @@ class Programs(Files):
 
     @cached_property
     def _late(self) -> frozenset[str]:
-        return self._together({file.normal for file, _ in self.exporting(late_functions)})
+        early = (
+            self.find(file.path, name) for file, names in self.exporting(imported_early) for name in names
+        )
+        imported = closure({file.normal for file in early if file is not None}, self._imported)
+        return self._together({file.normal for file, _ in self.exporting(late_functions)}) | imported
 
     @cached_property
     def _forking(self) -> frozenset[str]:

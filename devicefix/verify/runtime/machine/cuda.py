@@ -103,7 +103,7 @@ class Cuda:
         """Return the functions for devices, by name."""
         machine = self._machine
         return {
-            "is_available": lambda: bool(machine.visible) and not machine.forked,
+            "is_available": machine.is_available,
             "device_count": lambda: len(machine.visible),
             "current_device": machine.gpu,
             "set_device": self.set_device,
@@ -121,7 +121,7 @@ class Cuda:
             "is_initialized": lambda: machine.initialized and not machine.forked,
             "init": machine.initialize,
             "_lazy_init": machine.initialize,
-            "_lazy_call": lambda call, **_: call(),
+            "_lazy_call": lambda call, **_: machine.lazily(call),
             "_is_in_bad_fork": lambda: machine.forked,
             "synchronize": self._of_gpu(None),
             "ipc_collect": machine.initialize,
@@ -180,20 +180,18 @@ class Cuda:
         machine = self._machine
 
         def manual_seed(seed: int) -> None:
-            if machine.forked or not machine.visible:
-                return  # CUDA also defers the call until it is initialized
-            machine.reseed(machine.current, seed)
+            machine.lazily(lambda: machine.reseed(machine.current, seed))
 
         def manual_seed_all(seed: int) -> None:
-            for place in range(len(machine.visible)):
-                machine.reseed(place, seed)
+            machine.lazily(lambda: machine.reseed_all(seed))
 
         def get_state(device: Any = "cuda") -> torch.Tensor:
             return machine.generator(machine.gpu(device)).get_state()
 
         def set_state(state: torch.Tensor, device: Any = "cuda") -> None:
             check_state(state)
-            machine.generator(machine.gpu(device)).set_state(state)
+            kept = state.clone()
+            machine.lazily(lambda: machine.generator(machine.gpu(device)).set_state(kept))
 
         def set_states(states: Any) -> None:
             for place, state in enumerate(states):
@@ -202,8 +200,8 @@ class Cuda:
         return {
             "manual_seed": manual_seed,
             "manual_seed_all": manual_seed_all,
-            "seed": machine.shuffle,
-            "seed_all": lambda: machine.shuffle(all_gpus=True),
+            "seed": lambda: machine.lazily(machine.shuffle),
+            "seed_all": lambda: machine.lazily(lambda: machine.shuffle(all_gpus=True)),
             "initial_seed": machine.initial_seed,
             "get_rng_state": get_state,
             "set_rng_state": set_state,

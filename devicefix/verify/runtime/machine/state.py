@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,6 +48,8 @@ class Machine:
         self.generators: dict[int, str] = {}  # the device types of the program's generators
         self.default = HOST  # the place for new tensors
         self.initialized = False
+        self._deferred: list[Callable[[], object]] = []
+        self.asked = False  # whether `is_available` was called, which no fork survives either
         self.forked = False  # whether this is the fork of a process that used CUDA
         self.on_cuda = 0  # the number of operations
         self.on_cpu = 0
@@ -87,6 +90,14 @@ class Machine:
     def current(self, index: int) -> None:
         self._selected.index = index
 
+    def is_available(self) -> bool:
+        """Return whether there is a GPU. This ends CUDA in later forks, unless NVML answers.
+
+        https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html
+        """
+        self.asked = self.asked or os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK") != "1"
+        return bool(self.visible) and not self.forked
+
     def initialize(self) -> None:
         """Initialize CUDA in this process.
 
@@ -101,6 +112,16 @@ class Machine:
         if not self.visible:
             raise RuntimeError("No CUDA GPUs are available")
         self.initialized = True
+        deferred, self._deferred = self._deferred, []
+        for call in deferred:
+            call()
+
+    def lazily(self, call: Callable[[], object]) -> None:
+        """Call a function now, or when CUDA is initialized: torch defers seeds and states until then."""
+        if self.initialized and not self.forked:
+            call()
+        else:
+            self._deferred.append(call)
 
     def index(self, wanted: Any = None) -> int:
         """Return the place of a device.
@@ -178,6 +199,11 @@ class Machine:
         if self.draws is not None:
             self.draws.add(str(device(place)), "manual_seed", int(seed))
 
+    def reseed_all(self, seed: int) -> None:
+        """Seed the generators of all GPUs for the program."""
+        for place in range(len(self.visible)):
+            self.reseed(place, seed)
+
     def shuffle(self, all_gpus: bool = False) -> None:
         """Seed the generator of the current GPU, or of all, with a random number."""
         chosen = torch._C.Generator().seed()
@@ -191,7 +217,7 @@ class Machine:
 
     def after_fork(self) -> None:
         """Reset the state in a forked process."""
-        self.forked = self.initialized
+        self.forked = self.initialized or self.asked
         self.on_cuda = self.on_cpu = 0
 
 

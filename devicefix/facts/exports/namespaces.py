@@ -1,0 +1,106 @@
+"""Find the modules whose global names a file writes, lists or asks for by other means than their names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.exports.export import of_facts
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import dotted
+
+OWN = ""  # the file itself
+
+_OF_CALLER = {"vars", "dir", "locals"}  # without arguments
+_LISTING = {"vars", "dir", "inspect.getmembers", "inspect.getmembers_static"}
+_TAKING = {"types.FunctionType", "inspect.getsource"}  # the function works elsewhere, with other names
+_LOOKUPS = ("get", "__getitem__")
+_WORDS = (
+    "exec(", "globals()", "vars(", "locals()", "dir(", "__dict__", "getmembers", "hasattr(", "FunctionType",
+    "getsource", "create=",
+)  # fmt: skip
+
+
+@of_facts(*(word.encode() for word in _WORDS), anywhere=True)
+def open_namespaces(facts: Facts) -> frozenset[str]:
+    """Return the modules in which a new global name may be seen, replaced or missed.
+
+    Returns:
+        The modules, as the file imports them, and `OWN` for the file itself.
+    """
+    return frozenset(
+        module
+        for node in facts.tree.nodes_with(*_WORDS)
+        for module in (_by_call(facts, node) if isinstance(node, ast.Call) else _by_dictionary(facts, node))
+    )
+
+
+def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
+    """Yield the module whose names are read as its dictionary."""
+    if isinstance(node, ast.Attribute) and node.attr == "__dict__" and not _is_lookup(facts, node):
+        yield from _module(facts, node.value)
+
+
+def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
+    """Yield the module whose names a call lists, writes or asks for, or out of which it takes a function."""
+    name = facts.resolve(call.func) or dotted(call.func) or ""
+    first = call.args[0] if call.args else None
+    if first is None:
+        in_module = name in _OF_CALLER and facts.tree.scope(call).is_module
+        if (in_module or name == "globals") and not _is_lookup(facts, call):
+            yield OWN
+    elif name == "exec" and _writes_globals(call.args):
+        yield OWN
+    elif name in _TAKING:
+        yield from _module_of_function(facts, first)
+    elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
+        yield from _module(facts, first)
+
+
+def _lists(facts: Facts, name: str, call: ast.Call) -> bool:
+    """Return whether a call lists the names of its first argument, or asks for one that may be a device's."""
+    if name in _LISTING:
+        return not _is_lookup(facts, call)
+    return name == "hasattr" and len(call.args) > 1 and _may_be_device(call.args[1])
+
+
+def _writes_globals(args: list[ast.expr]) -> bool:
+    """Return whether `exec` may bind names of the module that calls it."""
+    text = args[0] if args else None
+    if isinstance(text, ast.Constant) and isinstance(text.value, str) and "device" not in text.value:
+        return False
+    return len(args) == 1 or (isinstance(args[1], ast.Call) and dotted(args[1].func) == "globals")
+
+
+def _is_lookup(facts: Facts, names: ast.expr) -> bool:
+    """Return whether a dictionary of names is only read by one name, as in `globals()[name]`."""
+    parent = facts.tree.parents.get(names)
+    match parent:
+        case ast.Subscript(value=value, slice=key, ctx=context):
+            return value is names and (isinstance(context, ast.Load) or not _may_be_device(key))
+        case ast.Attribute(attr=attr):
+            return attr in _LOOKUPS
+    return False
+
+
+def _may_be_device(name: ast.expr) -> bool:
+    """Return whether a name, which may be computed, may be one that a fix binds."""
+    return not isinstance(name, ast.Constant) or "device" in str(name.value)
+
+
+def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
+    """Yield the module that an expression is, if it is one that the file imports, or the file itself."""
+    match owner:
+        case ast.Subscript(value=modules, slice=key) if facts.resolve(modules) == "sys.modules":
+            if dotted(key) == "__name__":
+                yield OWN
+        case _ if (name := facts.resolve(owner)) is not None:
+            yield name
+
+
+def _module_of_function(facts: Facts, function: ast.expr) -> Iterator[str]:
+    """Yield the module of a function, `f` or `f.__code__`."""
+    if isinstance(function, ast.Attribute) and function.attr == "__code__":
+        function = function.value
+    name = facts.resolve(function)
+    yield OWN if name is None else name.rpartition(".")[0]
