@@ -9,7 +9,7 @@ from itertools import takewhile
 from weakref import proxy
 
 from devicefix.facts.names import Names
-from devicefix.facts.refusals import PRINTING, Refusals, continues, may_catch, suppresses
+from devicefix.facts.refusals import PRINTING, Refusals, caught, continues, may_catch, suppresses
 from devicefix.facts.scopes import FUNCTIONS, dotted
 from devicefix.facts.tree import TRIES
 from devicefix.facts.values import last_name
@@ -23,6 +23,10 @@ _BUILT_IN = (
     "nullcontext",
 )  # fmt: skip
 _PURE = ("types", "functools", "contextlib", "itertools", "operator", "collections", "math")
+_RESULTS = (
+    ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return,
+)  # fmt: skip
+_BLOCKS = (ast.If, ast.With, ast.For, ast.While)
 _SHOWING = (ast.Break, ast.Continue, ast.For, ast.withitem, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 
 
@@ -101,7 +105,7 @@ class Fallbacks:
         return any(
             may_catch(handler, error)
             and not self._fails(handler)
-            and (_expects(handler, error) or bool(_results(handler.body)))
+            and (error in caught(handler) or _has_result(handler.body))
             for handler in node.handlers
         )
 
@@ -130,12 +134,10 @@ class Fallbacks:
     def _of_try(self, node: ast.Try, errors: Sequence[str]) -> Fallback | None:
         block = [*node.body, *node.orelse]
         for handler in node.handlers:
-            caught = [error for error in errors if may_catch(handler, error)]
-            if not caught or self._fails(handler):
-                continue
-            every = len(caught) == len(errors)
-            if _Block(self._facts, block).is_probe(continues=continues(handler.body)):
-                return Fallback(handler.lineno, every)
+            catches = [may_catch(handler, error) for error in errors]
+            if any(catches) and not self._fails(handler):
+                if _Block(self._facts, block).is_probe(continues=continues(handler.body)):
+                    return Fallback(handler.lineno, all(catches))
         return None
 
     def _fails(self, handler: ast.ExceptHandler) -> bool:
@@ -264,29 +266,13 @@ class _Block:
         )
 
 
-def _expects(handler: ast.ExceptHandler, error: str | None) -> bool:
-    """Return whether a handler names the class of an error."""
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return error is not None and any(kind is not None and dotted(kind) == error for kind in kinds)
-
-
-def _results(block: Iterable[ast.stmt]) -> set[str]:
-    """Return the paths that a block assigns, and `return` if it returns."""
-    found: set[str] = set()
-    for statement in block:
-        match statement:
-            case ast.Assign(targets=targets):
-                for target in targets:
-                    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-                    found |= {dotted(part) or ast.unparse(part) for part in parts}
-            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-                found.add(dotted(target) or ast.unparse(target))
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-            case ast.Return():
-                found.add("return")
-            case ast.If(body=body, orelse=orelse):
-                found |= _results([*body, *orelse])
-            case ast.With(body=body) | ast.For(body=body) | ast.While(body=body):
-                found |= _results(body)
-    return found
+def _has_result(block: Iterable[ast.stmt]) -> bool:
+    """Return whether a block binds something or returns."""
+    return any(
+        isinstance(statement, _RESULTS)
+        or (
+            isinstance(statement, _BLOCKS)
+            and _has_result([*statement.body, *getattr(statement, "orelse", ())])
+        )
+        for statement in block
+    )

@@ -12,14 +12,16 @@ from weakref import proxy
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import FUNCTIONS, dotted
 from devicefix.facts.tree import TRIES
+from devicefix.facts.values import last_name
 
 _EXITS = {
     "exit", "quit", "sys.exit", "os._exit", "os.abort", "builtins.exit", "builtins.quit", "pytest.exit",
     "pytest.fail", "absl.logging.fatal",
 }  # fmt: skip
 _PARSERS = ("argparse.ArgumentParser", "optparse.OptionParser")
+# Functions and methods that only show something to the user.
 PRINTING = {
-    "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical",
+    "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical", "echo",
     "write",
 }  # fmt: skip
 _LEAVING = (ast.Return, ast.Break, ast.Continue)
@@ -133,7 +135,7 @@ class Refusals:
             case ast.Assert():
                 return AssertionError.__name__
             case ast.Raise(exc=ast.Call(func=error)) | ast.Raise(exc=ast.expr() as error):
-                return (dotted(error) or "").rpartition(".")[2] or None
+                return last_name(error) or None
             case ast.Expr(value=ast.Call(func=function)) if self._named(function) in _EXITS:
                 return SystemExit.__name__
         return None
@@ -154,17 +156,14 @@ class Refusals:
 
 
 def returns(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block ends with a return, break, continue or skip."""
-    return isinstance(body[-1], (ast.Return, ast.Continue, ast.Break)) or skips(body)
-
-
-def skips(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block ends with what skips a test."""
-    last = body[-1]
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        name = dotted(last.value.func) or ""
-        return name == "pytest.skip" or name.rpartition(".")[2] == "skipTest"
-    return isinstance(last, ast.Raise) and _skips_test(last.exc)
+    """Return whether a block ends with a return, break or continue, or with what skips a test."""
+    match body[-1]:
+        case ast.Expr(value=ast.Call(func=function)):
+            return dotted(function) == "pytest.skip" or last_name(function) == "skipTest"
+        case ast.Raise(exc=error):
+            return _skips_test(error)
+        case last:
+            return isinstance(last, _LEAVING)
 
 
 def _skips_test(error: ast.expr | None) -> bool:
@@ -173,34 +172,35 @@ def _skips_test(error: ast.expr | None) -> bool:
     return kind is not None and "Skip" in (dotted(kind) or "")
 
 
+def caught(handler: ast.ExceptHandler) -> list[str]:
+    """Return the names of the classes of errors that a handler catches."""
+    if handler.type is None:
+        return [BaseException.__name__]
+    return [last_name(kind) for kind in getattr(handler.type, "elts", [handler.type])]
+
+
 def may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
     """Return whether a handler may catch an error of a class, by its name; unknown classes may be related."""
-    if handler.type is None:
-        return True
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     raised = getattr(builtins, error or "", None)
-    for kind in kinds:
-        caught = getattr(builtins, dotted(kind) or "", None)
-        if caught is None or raised is None or issubclass(raised, caught):
-            return True
-    return False
+    kinds = [getattr(builtins, name, None) for name in caught(handler)]
+    return any(kind is None or raised is None or issubclass(raised, kind) for kind in kinds)
 
 
 def continues(body: Sequence[ast.stmt]) -> bool:
     """Return whether a handler does more than print the error."""
-    return not all(
-        isinstance(statement, ast.Pass)
-        or (
-            isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Call)
-            and (dotted(statement.value.func) or "").rpartition(".")[2] in PRINTING
-        )
-        for statement in body
-    )
+    return not all(isinstance(statement, ast.Pass) or prints(statement) for statement in body)
+
+
+def prints(statement: ast.stmt) -> bool:
+    """Return whether a statement only shows something to the user."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=function)):
+            return last_name(function) in PRINTING
+    return False
 
 
 def suppresses(item: ast.withitem) -> bool:
     """Return whether a context manager expects an error: `contextlib.suppress`, `pytest.raises`."""
     call = item.context_expr
-    name = dotted(call.func) if isinstance(call, ast.Call) else None
-    return (name or "").rpartition(".")[2] in ("suppress", "raises", "assertRaises", "assertRaisesRegex")
+    names = ("suppress", "raises", "assertRaises", "assertRaisesRegex")
+    return isinstance(call, ast.Call) and last_name(call.func) in names

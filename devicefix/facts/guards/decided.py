@@ -8,6 +8,7 @@ from abc import ABC
 from devicefix.facts.guards.answers import ASKS, COUNTS
 from devicefix.facts.guards.conditions import Conditions
 from devicefix.facts.guards.truth import of_any_count, of_truth, truth
+from devicefix.facts.refusals import returns
 
 
 class Decided(Conditions, ABC):
@@ -52,7 +53,7 @@ class Decided(Conditions, ABC):
         if answer is None:
             return None
         branch = node.orelse if answer else node.body
-        if answer and not branch and isinstance(node.body[-1], (ast.Return, ast.Break, ast.Continue)):
+        if answer and not branch and returns(node.body):
             block = self.facts.tree.block(node)
             branch = block[block.index(node) + 1 :]
         last = self.refusals.last(branch)

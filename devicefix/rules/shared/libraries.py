@@ -9,6 +9,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.facts.defaults import Defaults
+from devicefix.facts.refusals import caught
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
@@ -25,6 +26,7 @@ _MENTION = re.compile(
 )
 _EXTENSION = re.compile(r"\w{1,100}_cuda(_\w{1,100})?")
 _EXTENSIONS = "_C"  # the name that torch's tutorial gives to the compiled part of a package
+# The errors of a failed import, or of a program that does not exist.
 _FAILED = {
     "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError",
     "FileNotFoundError", "CalledProcessError",
@@ -201,9 +203,7 @@ class CudaLibraries:
 
     def _goes_on(self, handler: ast.ExceptHandler) -> bool:
         """Return whether a handler catches the error of a failed import, and the program continues."""
-        if not _catches(handler):
-            return False
-        return not self.facts.guards.refusals.refuses(handler.body)
+        return not (_FAILED.isdisjoint(caught(handler)) or self.facts.guards.refusals.refuses(handler.body))
 
 
 def full_names(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -223,11 +223,3 @@ def _compiled(name: str) -> str | None:
             return ".".join(parts)
         return parts[0] if len(parts) == 1 and _EXTENSION.fullmatch(parts[0]) else None
     return parts[0] if _EXTENSION.fullmatch(parts[0]) else None
-
-
-def _catches(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler catches the error of a failed import, or of a program that does not exist."""
-    if handler.type is None:
-        return True
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(last_name(kind) in _FAILED for kind in types)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from devicefix.facts import Binding, Facts, returns
+from devicefix.facts.refusals import caught
 from devicefix.facts.tree import TRIES, walk
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.library_facts import FAILING
@@ -324,8 +325,7 @@ def for_types(test: ast.expr) -> bool:
 
 
 def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is not None and last_name(kind) == "NameError" for kind in kinds)
+    return NameError.__name__ in caught(handler)
 
 
 def _bound_in(place: ast.stmt) -> set[str]:

@@ -14,7 +14,7 @@ from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.flow.parameters import argument_at
-from devicefix.facts.refusals import PRINTING
+from devicefix.facts.refusals import PRINTING, returns
 from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import device_named, last_name
@@ -253,14 +253,18 @@ class Refusals:
 
     def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, _Condition]]:
         """Yield the first condition that may end a block, and the first that names a device, with their places."""
-        ends = (each for each in enumerate(block) if isinstance(each[1], ast.If) and _may_leave(each[1]))
-        for number, (place, statement) in enumerate(ends):
-            assert isinstance(statement, ast.If)
-            requests = any(map(self._names_request, self._open(statement.test)))
-            if requests or number == 0:
-                yield place, (statement.test, not _leaves(statement.body))
-            if requests:
-                return
+        is_first = True
+        for place, statement in enumerate(block):
+            match statement:
+                case ast.If(test=test, body=body, orelse=orelse) if returns(body) or (
+                    orelse and returns(orelse)
+                ):
+                    requests = any(map(self._names_request, self._open(test)))
+                    if requests or is_first:
+                        yield place, (test, not returns(body))
+                    if requests:
+                        return
+                    is_first = False
 
     def _open(self, test: ast.expr) -> list[ast.expr]:
         """Return the conditions in a test, without the question whether the module is the program."""
@@ -340,15 +344,6 @@ def _does_work(node: ast.AST, own: str) -> bool:
         case ast.Return(value=value):
             return value is not None and not isinstance(value, ast.Constant)
     return isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await))
-
-
-def _leaves(clause: list[ast.stmt]) -> bool:
-    return bool(clause) and isinstance(clause[-1], (ast.Return, ast.Break, ast.Continue))
-
-
-def _may_leave(statement: ast.If) -> bool:
-    """Return whether a branch ends the block around it."""
-    return _leaves(statement.body) or _leaves(statement.orelse)
 
 
 def refusing(context: Context, device: ast.expr) -> ast.stmt | None:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.context import Context
 from devicefix.facts import returns
+from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.guarded_moves import GuardedMoves
 
 LOADS = ("torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url")
-OUTPUTS = {"print", "debug", "info", "warning", "log", "write", "echo"}
 _DEPTH = 4  # variables to follow
 
 
@@ -54,7 +54,7 @@ class Regions:
                 regions = self._of_test(parent)
             case ast.Assert() | ast.Expr() | ast.keyword(arg="pin_memory"):
                 regions = []
-            case ast.Call() if last_name(parent.func) in OUTPUTS:
+            case ast.Call() if last_name(parent.func) in PRINTING:
                 regions = []
             case ast.Call() if parent in getattr(tree.parents[parent], "decorator_list", ()):
                 regions = [tree.parents[parent]]
