@@ -9,10 +9,10 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.facts.defaults import Defaults
+from devicefix.facts.flow.parameters import uses_of
 from devicefix.facts.refusals import caught
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
-from devicefix.facts.values import last_name
 from devicefix.rules.shared.library_facts import LIBRARIES
 from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
@@ -150,13 +150,7 @@ class CudaLibraries:
         function = next(
             (parent for _, parent in self.facts.tree.ancestors(node) if isinstance(parent, FUNCTIONS)), None
         )
-        if not isinstance(function, ast.FunctionDef):
-            return False
-        uses = [
-            use
-            for use in self.facts.tree.nodes_with(function.name)
-            if isinstance(use, (ast.Name, ast.Attribute)) and last_name(use) == function.name
-        ]
+        uses = uses_of(self.facts.tree, function) if function is not None else ()
         return bool(uses) and all(map(self.facts.is_guarded, uses))
 
     def unasked(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from devicefix.facts import Binding, Facts, returns
+from devicefix.facts.flow.parameters import uses_of
 from devicefix.facts.refusals import caught
 from devicefix.facts.tree import TRIES, walk
 from devicefix.facts.values import last_name
@@ -224,15 +225,7 @@ class Asking:
         """Return whether a function or class is used, and only where a question decides."""
         if definition not in self.known:
             self.known[definition] = False  # also for what calls itself
-            name = definition.name  # type: ignore[attr-defined]
-            inside = set(walk(definition))
-            uses = [
-                node
-                for node in self.tree.nodes_with(name)
-                if isinstance(node, (ast.Name, ast.Attribute))
-                and last_name(node) == name
-                and node not in inside
-            ]
+            uses = uses_of(self.tree, definition)
             self.known[definition] = bool(uses) and all(self.before(use, calls) for use in uses)
         return self.known[definition]
 

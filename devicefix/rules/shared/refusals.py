@@ -13,9 +13,8 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
 from devicefix.facts.exports.imports import modules_of
-from devicefix.facts.flow.parameters import argument_at
+from devicefix.facts.flow.parameters import uses_of
 from devicefix.facts.refusals import PRINTING, returns
-from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import device_named, last_name
 from devicefix.rules.shared.libraries import CudaLibraries
@@ -151,7 +150,9 @@ class Refusals:
 
     def _only_checks(self, function: ast.AST, site: ast.AST) -> bool:
         """Return whether a function does nothing but check several things, for callers that are not known."""
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or self._uses(function):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or uses_of(
+            self.facts.tree, function
+        ):
             return False
         checks = [node for node in ast.walk(function) if isinstance(node, (ast.Raise, ast.Assert))]
         others = [
@@ -174,7 +175,7 @@ class Refusals:
         """Return who asked for the GPU where a function is called, as far as its module shows."""
         key = function, callers
         if key not in self._requests:
-            uses = self._uses(function) if callers else []
+            uses = uses_of(self.facts.tree, function) if callers else []
             asked = (self._request(use, callers - 1) for use in uses)
             self._requests[key] = min(asked, default=Request.NONE)
         return self._requests[key]
@@ -281,7 +282,7 @@ class Refusals:
             return True
         key = self.function(site), error, callers
         if key not in self._caught:
-            uses = self._uses(key[0]) if callers else []
+            uses = uses_of(self.facts.tree, key[0]) if callers else []
             self._caught[key] = self._is_tried(key[0]) or any(
                 self._is_caught(use, error, callers - 1) for use in uses
             )
@@ -296,31 +297,6 @@ class Refusals:
             owner = self.facts.tree.parents.get(function)
             names = [function.name, *([owner.name] if isinstance(owner, ast.ClassDef) else [])]
         return any(self.context.project.is_tried(path, each) for each in names)
-
-    def _uses(self, function: ast.AST) -> list[ast.expr]:
-        """Return where the module reads the name of a function, or of the class that it creates objects of.
-
-        An attribute of the name of a module's function is something else, as in `model.train()`.
-        """
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return []
-        owner = self.facts.tree.parents.get(function)
-        name = (
-            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
-        )
-        return [
-            node
-            for node in self.facts.tree.nodes_with(name)
-            if (
-                (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-                or (
-                    isinstance(node, ast.Attribute)
-                    and node.attr == name
-                    and not isinstance(owner, ast.Module)
-                )
-            )
-            and not any(parent is function for _, parent in self.facts.tree.ancestors(node))
-        ]
 
 
 def _compares_number(test: ast.expr) -> bool:
@@ -344,41 +320,3 @@ def _does_work(node: ast.AST, own: str) -> bool:
         case ast.Return(value=value):
             return value is not None and not isinstance(value, ast.Constant)
     return isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await))
-
-
-def refusing(context: Context, device: ast.expr) -> ast.stmt | None:
-    """Return the first check of a device, or of its name, that ends the program on the CPU, if there is one.
-
-    Args:
-        context: the context of the module.
-        device: the expression whose value is the device or its name.
-    """
-    found = [use for use in _uses(context, device) if is_refused(context.facts, use)]
-    first = min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
-    return None if first is None else context.facts.tree.statement(first)
-
-
-def refusing_function(context: Context, device: ast.expr) -> str | None:
-    """Return the name of a function of another file that gets a device and ends the program on the CPU, or None."""
-    for name, place in passed_to(context, device):
-        if context.project.refuses_cpu(context.devices.path, name, place):
-            return name.rpartition(".")[2]
-    return None
-
-
-def passed_to(context: Context, device: ast.expr) -> Iterator[tuple[str, int | str]]:
-    """Yield the imported functions that get a device, by their full names, each with the place of the argument."""
-    for use in _uses(context, device):
-        call, place = argument_at(context.facts.tree, use) or (None, None)
-        name = context.facts.resolve(call.func) if call is not None else None
-        if name is not None and place is not None:
-            yield name, place
-
-
-def _uses(context: Context, device: ast.expr) -> Iterator[ast.expr]:
-    """Yield the uses of a device, and those of `torch.device(name)` of its name."""
-    for use in context.forwards.of(device).uses:
-        yield use
-        call = context.facts.tree.parents.get(use)
-        if isinstance(call, ast.Call) and use in call.args and context.facts.call(call, "torch.device"):
-            yield from context.forwards.of(call).uses

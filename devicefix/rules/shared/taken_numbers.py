@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.steps import Variable
 from devicefix.facts.flow.taken_numbers import number_taken
+from devicefix.facts.refused_devices import is_refused
 from devicefix.model import Finding
-from devicefix.rules.shared.refusals import passed_to, refusing, refusing_function
 
 
 def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Finding:
@@ -21,28 +23,49 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     """
     if finding.fix is None:
         return finding
+    why = _why(context, device)
+    return finding if why is None else finding.unsafe(why)
+
+
+def _why(context: Context, device: ast.expr) -> str | None:
+    """Return why the CPU may not replace a device, None if it may."""
     taken = number_taken(context.forwards, device)
     if taken is not None:
-        why = f"line {taken.lineno} needs the device index"
-    elif (check := refusing(context, device)) is not None:
-        why = f"line {check.lineno} does not allow the CPU"
-    elif (function := refusing_function(context, device)) is not None:
-        why = f"`{function}` does not allow the CPU"
-    elif (taker := _taking_function(context, device)) is not None:
-        why = f"`{taker}` needs the device index"
-    elif any(_is_number_taken(context, variable) for variable in context.forwards.of(device).variables):
-        why = "another file needs the device index"
-    else:
-        return finding
-    return finding.unsafe(why)
-
-
-def _taking_function(context: Context, device: ast.expr) -> str | None:
-    """Return the name of a function of another file that takes the number of a device that it gets, or None."""
-    for name, place in passed_to(context, device):
-        if context.project.takes_number_of(context.devices.path, name, place):
-            return name.rpartition(".")[2]
+        return f"line {taken.lineno} needs the device index"
+    uses = list(_uses(context, device))
+    refused = [use for use in uses if is_refused(context.facts, use)]
+    if refused:
+        first = min(refused, key=lambda use: (use.lineno, use.col_offset))
+        return f"line {context.facts.tree.statement(first).lineno} does not allow the CPU"
+    passed = list(_passed(context, uses))
+    for asked, lacks in (
+        (context.project.refuses_cpu, "does not allow the CPU"),
+        (context.project.takes_number_of, "needs the device index"),
+    ):
+        for name, place in passed:
+            if asked(context.devices.path, name, place):
+                return f"`{name.rpartition('.')[2]}` {lacks}"
+    if any(_is_number_taken(context, variable) for variable in context.forwards.of(device).variables):
+        return "another file needs the device index"
     return None
+
+
+def _passed(context: Context, uses: list[ast.expr]) -> Iterator[tuple[str, int | str]]:
+    """Yield the imported functions that get a device, by their full names, each with the place of the argument."""
+    for use in uses:
+        call, place = argument_at(context.facts.tree, use) or (None, None)
+        name = context.facts.resolve(call.func) if call is not None else None
+        if name is not None and place is not None:
+            yield name, place
+
+
+def _uses(context: Context, device: ast.expr) -> Iterator[ast.expr]:
+    """Yield the uses of a device, and those of `torch.device(name)` of its name."""
+    for use in context.forwards.of(device).uses:
+        yield use
+        call = context.facts.tree.parents.get(use)
+        if isinstance(call, ast.Call) and use in call.args and context.facts.call(call, "torch.device"):
+            yield from context.forwards.of(call).uses
 
 
 def _is_number_taken(context: Context, variable: Variable) -> bool:
