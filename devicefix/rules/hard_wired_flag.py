@@ -11,6 +11,7 @@ from devicefix.facts import dotted, with_defaults
 from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -957,8 +958,8 @@ class HardWiredFlag(Rule):
     def _asked(self, node: ast.AST) -> bool:
         """Return whether an earlier check asks the user or the machine for CUDA."""
         return self.facts.is_guarded(node) or any(
-            isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
-            for _, parent in self.facts.tree.ancestors(node)
+            _ASKED.search(self.context.source.code(test))
+            for test, _ in conditions_around(self.facts.tree, node)
         )
 
 

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts import Binding, Facts, Scope
-from devicefix.facts.scopes import captured
+from devicefix.facts.path_conditions import conditions_around
+from devicefix.facts.scopes import bound_names
 
 _OTHERS = 20  # bindings that follow; the uses between more of them are not told apart
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -27,10 +28,12 @@ class GuardedNames:
         """Yield the names that a block binds in its own scope, each with the first place."""
         scope = self.facts.tree.scope(body[0])
         seen: set[str] = set()
-        for place, name in self._places(body, scope):
-            if name not in seen:
-                seen.add(name)
-                yield name, place
+        for node in (node for statement in body for node in ast.walk(statement)):
+            if isinstance(node, (ast.Name, ast.stmt)) and self.facts.tree.scope(node) is scope:
+                for name in bound_names(node):
+                    if name not in seen:
+                        seen.add(name)
+                        yield name, node
 
     def use(self, name: str, node: ast.If) -> ast.expr | None:
         """Return the first use of a name where only the body of an `if` binds it, and the guard may not hold.
@@ -57,22 +60,6 @@ class GuardedNames:
         uses = self.facts.once(_unguarded, found[0], name)
         first = next((use for use in uses if self._is_open(use, name, node, flag)), None)
         return first if first is None or all(self._is_late(each, first, node) for each in others) else None
-
-    def _places(self, body: list[ast.stmt], scope: Scope) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-        tree = self.facts.tree
-        for node in (node for statement in body for node in ast.walk(statement)):
-            if not isinstance(node, (ast.Name, ast.stmt)) or tree.scope(node) is not scope:
-                continue
-            match node:
-                case ast.Name(ctx=ast.Store(), id=name):
-                    yield node, name
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                    yield node, name
-                case ast.Import(names=names) | ast.ImportFrom(names=names):
-                    for alias in names:
-                        yield node, alias.asname or alias.name.partition(".")[0]
-                case ast.Match():
-                    yield from ((node, name) for name in captured(node))
 
     def _is_under(self, binding: Binding, node: ast.If) -> bool:
         """Return whether a binding is in the body of an `if`, or where another accelerator is available."""
@@ -115,10 +102,8 @@ class GuardedNames:
         tree = self.facts.tree
         if use.lineno <= (node.end_lineno or 0) and tree.scope(use) is tree.scope(node):
             return False
-        return not any(
-            parent is node or (isinstance(parent, (ast.If, ast.IfExp)) and _mentions(parent.test, flag, name))
-            for _, parent in tree.ancestors(use)
-        )
+        tests = (test for test, _ in conditions_around(tree, use))
+        return not any(test is node.test or _mentions(test, flag, name) for test in tests)
 
 
 def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:

@@ -14,6 +14,7 @@ from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.flow.parameters import uses_of
+from devicefix.facts.path_conditions import Condition, conditions_on
 from devicefix.facts.refusals import PRINTING, returns
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import device_named, last_name
@@ -27,8 +28,6 @@ _TEST_FILE = re.compile(r"(?:test_.*|.*_test|conftest)\.py\Z")
 _TEST_LIBRARIES = ("pytest", "unittest")
 _MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
 _CALLERS = 3  # how many functions to follow, each called by the next
-
-_Condition = tuple[ast.expr, bool]  # a test, and the value that leads to a place
 
 
 class Request(IntEnum):
@@ -72,11 +71,11 @@ class Refusals:
         self.facts = context.facts
         self.libraries = CudaLibraries(context)
         self._defaults = Defaults(context.facts, context.project.default_of_option)
-        self._ends: dict[int, list[tuple[int, _Condition]]] = {}  # by block
+        self._ends: dict[int, list[tuple[int, Condition]]] = {}  # by block
         self._requests: dict[tuple[ast.AST, int], Request] = {}
         self._caught: dict[tuple[ast.AST, str | None, int], bool] = {}
 
-    def verdict(self, site: ast.AST, condition: _Condition, error: str | None) -> Verdict | None:
+    def verdict(self, site: ast.AST, condition: Condition, error: str | None) -> Verdict | None:
         """Return what to do with a refusal, None where it is right.
 
         It is safe to remove unless its user typed a request for a GPU, or the program has a path without CUDA
@@ -102,7 +101,7 @@ class Refusals:
         doubt = self._doubt(site, condition, error, request)
         return Verdict(f"{MESSAGE}; remove the check", removable=True, why=doubt)
 
-    def _doubt(self, site: ast.AST, condition: _Condition, error: str | None, request: Request) -> str:
+    def _doubt(self, site: ast.AST, condition: Condition, error: str | None, request: Request) -> str:
         """Return why it may be wrong to remove a refusal, an empty text if it is not."""
         if request is Request.OPEN:
             return "the user may have asked for a GPU"
@@ -160,7 +159,7 @@ class Refusals:
         ]
         return bool(others) and not any(_does_work(node, function.name) for node in ast.walk(function))
 
-    def _request(self, site: ast.AST, callers: int, *conditions: _Condition) -> Request:
+    def _request(self, site: ast.AST, callers: int, *conditions: Condition) -> Request:
         """Return who asked for the GPU where a place is reached.
 
         Args:
@@ -231,28 +230,20 @@ class Refusals:
             if isinstance(parent, FUNCTIONS):
                 return
 
-    def _path(self, site: ast.AST) -> Iterator[_Condition]:
+    def _path(self, site: ast.AST) -> Iterator[Condition]:
         """Yield the conditions on which a node of a function, or of the module, is reached.
 
         Of those that may end a block, they are the first one and the first one that names a device.
         """
         for child, parent in self._around(site):
-            match parent:
-                case ast.If(test=test, body=body) if child is not test:
-                    yield test, child in body
-                case ast.While(test=test) if child is not test:
-                    yield test, True
-                case ast.IfExp(test=test, body=chosen) if child is not test:
-                    yield test, child is chosen
-                case ast.BoolOp(op=op, values=values) if child is not values[0]:
-                    yield values[0], isinstance(op, ast.And)
+            yield from conditions_on(child, parent)
             if isinstance(child, ast.stmt):
                 block, place = self.facts.tree.block(child), self.facts.tree.position(child)
                 if id(block) not in self._ends:
                     self._ends[id(block)] = list(self._first_ends(block))
                 yield from (condition for before, condition in self._ends[id(block)] if before < place)
 
-    def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, _Condition]]:
+    def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, Condition]]:
         """Yield the first condition that may end a block, and the first that names a device, with their places."""
         is_first = True
         for place, statement in enumerate(block):
