@@ -6,7 +6,6 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import takewhile
 from weakref import proxy
 
 from devicefix.facts.names import Names
@@ -69,13 +68,12 @@ class Refusals:
     def _leaving(self) -> set[ast.AST]:
         """The nodes that hold a `return`, `yield`, `break` or `continue`."""
         found: set[ast.AST] = set()
-        leaving: list[ast.AST] = [*self.facts.tree.of_kind(*_LEAVING)]
-        leaving += (node for node in self.facts.tree.nodes_with("yield") if isinstance(node, _YIELDS))
-        for node in leaving:
-            if node not in found:
-                found.add(node)
-                parents = (parent for _, parent in self.facts.tree.ancestors(node))
-                found.update(takewhile(lambda each: each not in found, parents))
+        yields = (node for node in self.facts.tree.nodes_with("yield") if isinstance(node, _YIELDS))
+        for node in (*self.facts.tree.of_kind(*_LEAVING), *yields):
+            for each, _ in self.facts.tree.ancestors(node):
+                if each in found:
+                    break
+                found.add(each)
         return found
 
     def ends(self, node: ast.expr, calls: int = _CALLS) -> bool:
@@ -108,22 +106,17 @@ class Refusals:
         """
         return [
             handler
-            for child, parent in (self._in_function(node) if self._tries else ())
+            for child, parent in self.around(node)
             if isinstance(parent, TRIES) and child in parent.body
             for handler in parent.handlers
             if may_catch(handler, error)
         ]
 
-    @cached_property
-    def _tries(self) -> bool:
-        """Return whether the module handles any error."""
-        return any(True for _ in self.facts.tree.of_kind(*TRIES))
-
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
         """Return whether an error leads to other code of the same function: that is the path of the CPU."""
         if any(
             isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items))
-            for _, parent in self._in_function(node)
+            for _, parent in self.around(node)
         ):
             return True
         handlers = self.handlers(node, error)
@@ -140,11 +133,16 @@ class Refusals:
                 return SystemExit.__name__
         return None
 
-    def _in_function(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """Yield pairs of a child and its parent, from a node up to the function that it is in."""
-        return takewhile(
-            lambda pair: not isinstance(pair[1], (*FUNCTIONS, ast.ClassDef)), self.facts.tree.ancestors(node)
-        )
+    def around(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Yield pairs of a child and its parent, from a node up to what runs later: a function or class."""
+        for child, parent in self.facts.tree.ancestors(node):
+            if isinstance(parent, ast.Lambda):
+                call = self.facts.tree.parents[parent]
+                if not (isinstance(call, ast.Call) and call.func is parent):
+                    return
+            elif isinstance(parent, (*FUNCTIONS, ast.ClassDef)):
+                return
+            yield child, parent
 
     def _named(self, function: ast.expr) -> str | None:
         """Return the full name of a function, by the imports or as a builtin."""
@@ -157,13 +155,14 @@ class Refusals:
 
 def returns(body: Sequence[ast.stmt]) -> bool:
     """Return whether a block ends with a return, break or continue, or with what skips a test."""
-    match body[-1]:
-        case ast.Expr(value=ast.Call(func=function)):
+    match body[-1:]:
+        case [ast.Expr(value=ast.Call(func=function))]:
             return dotted(function) == "pytest.skip" or last_name(function) == "skipTest"
-        case ast.Raise(exc=error):
+        case [ast.Raise(exc=error)]:
             return _skips_test(error)
-        case last:
+        case [last]:
             return isinstance(last, _LEAVING)
+    return False
 
 
 def _skips_test(error: ast.expr | None) -> bool:
