@@ -14,7 +14,8 @@ from devicefix.facts.guards.truth import of_any_count, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import returns
-from devicefix.facts.scopes import dotted
+from devicefix.facts.scopes import captured, dotted
+from devicefix.facts.values import last_name
 
 _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
@@ -130,9 +131,8 @@ class Guards(Conditions):
                     | ast.For(target=target, iter=value)
                 ) if self._holds_answer(value):
                     yield from (dotted(part) or "" for part in ast.walk(target))
-                case ast.Match(subject=value, cases=cases) if self._holds_answer(value):
-                    patterns = (part for case in cases for part in ast.walk(case.pattern))
-                    yield from (part.name or "" for part in patterns if isinstance(part, ast.MatchAs))
+                case ast.Match(subject=value) if self._holds_answer(value):
+                    yield from captured(node)
 
     def _holds_answer(self, value: ast.expr) -> bool:
         """Return whether a value is an answer, or made of one: a collection, or what a call returns."""
@@ -160,7 +160,8 @@ class Guards(Conditions):
             return True
         if parent in self._marked and getattr(child, "name", "").lower().startswith("test"):
             return True
-        return self._left_before(child, parent)
+        # An earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA.
+        return child.lineno > self._left_in(self.facts.tree.block(child))
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""
@@ -183,17 +184,16 @@ class Guards(Conditions):
 
     def _skips(self, decorator: ast.expr) -> bool:
         """Return whether a decorator skips a test without CUDA."""
-        name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
-        if isinstance(decorator, ast.Call) and decorator.args:
-            short = name.rpartition(".")[2].lower()
-            if short == "skipif":
-                return self.implies(decorator.args[0], False)
-            if short == "skipunless":
-                return self.implies(decorator.args[0], True)
-        own = self.refusals.own_function(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        function, arguments = decorator, []
+        if isinstance(decorator, ast.Call):
+            function, arguments = decorator.func, decorator.args
+        short = last_name(function).lower()
+        if short in ("skipif", "skipunless") and arguments:
+            return self.implies(arguments[0], short == "skipunless")
+        own = self.refusals.own_function(function)
         if own is not None:  # its code decides, not its name
-            return any(isinstance(node, ast.Call) and self.facts.call(node, *ASKS) for node in ast.walk(own))
-        return bool(_SKIPS.search(name[:_LONGEST]))
+            return any(self.facts.call(node, *ASKS) for node in ast.walk(own))
+        return bool(_SKIPS.search((dotted(function) or "")[:_LONGEST]))
 
     @cached_property
     def _marked(self) -> set[ast.AST]:
@@ -210,13 +210,6 @@ class Guards(Conditions):
                         found.add(self.facts.tree.parents[node])
         return found
 
-    def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
-        """Return whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
-        for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
-            if isinstance(block, list) and block and block[0].lineno <= statement.lineno <= block[-1].lineno:
-                return statement.lineno > self._left_in(block)
-        return False
-
     def _left_in(self, block: list[ast.stmt]) -> int:
         """Return the line of the statement that leaves a block without CUDA."""
         key = id(block)
@@ -230,19 +223,16 @@ class Guards(Conditions):
         return line
 
     def _leaves(self, statement: ast.stmt) -> bool:
+        """Return whether a statement leaves its block without CUDA, for a path that the CPU has."""
+        last: ast.stmt | None = None
         match statement:
-            case ast.Assert(test=test):
-                return self.implies(test) and self._is_handled(statement, AssertionError.__name__)
+            case ast.Assert(test=test) if self.implies(test):
+                last = statement
             case ast.If(test=test, body=body) if self.implies(test, False):
+                if returns(body):
+                    return True
                 last = self.refusals.last(body)
-                return returns(body) or (
-                    last is not None and self._is_handled(last, self.refusals.error_of(last))
-                )
-        return False
-
-    def _is_handled(self, refusal: ast.stmt, error: str | None) -> bool:
-        """Return whether the error of a refusal leads to the program's path without CUDA."""
-        return self.fallbacks.of(refusal, error) is not None
+        return last is not None and self.fallbacks.of(last, self.refusals.error_of(last)) is not None
 
 
 class Built(Guards):
