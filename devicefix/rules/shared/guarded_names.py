@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts import Binding, Facts, Scope
-from devicefix.facts.path_conditions import conditions_around
+from devicefix.facts.path_conditions import conditions_around, conditions_on
 from devicefix.facts.scopes import bound_names
 
 _OTHERS = 20  # bindings that follow; the uses between more of them are not told apart
@@ -22,7 +22,6 @@ class GuardedNames:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._asked: dict[ast.AST, bool] = {}
 
     def bound(self, body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
         """Yield the names that a block binds in its own scope, each with the first place."""
@@ -50,7 +49,7 @@ class GuardedNames:
         if found is None or scope.is_class:
             return None
         others: list[Binding] = []
-        bindings = found[1] if self._is_asked(node) else self.facts.once(_unasked, found[1])
+        bindings = found[1] if _is_only_asked(self.facts, node) else self.facts.once(_unasked, found[1])
         for binding in bindings:
             if not self._is_under(binding, node):
                 others.append(binding)
@@ -66,21 +65,9 @@ class GuardedNames:
         for child, parent in self.facts.tree.ancestors(binding.node):
             if parent is node:
                 return child in node.body
-            if _is_answered(child, parent):
+            if _is_asked(child, parent):
                 return True
         return False
-
-    def _is_asked(self, node: ast.AST) -> bool:
-        """Return whether a node is only reached where some accelerator is available."""
-        way: list[ast.AST] = []
-        answer = False
-        for child, parent in self.facts.tree.ancestors(node):
-            way.append(child)
-            answer = self._asked.get(child, False) or _is_answered(child, parent)
-            if answer or child in self._asked:
-                break
-        self._asked.update(dict.fromkeys(way, answer))
-        return answer
 
     def _is_after(self, binding: Binding, node: ast.If) -> bool:
         """Return whether a binding follows an `if` in its scope."""
@@ -108,8 +95,7 @@ class GuardedNames:
 
 def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
     """Return the bindings of a name that are also reached where no accelerator is available."""
-    names = GuardedNames(facts)
-    return [binding for binding in bindings if not names._is_asked(binding.node)]
+    return [binding for binding in bindings if not _is_only_asked(facts, binding.node)]
 
 
 def _unguarded(facts: Facts, scope: Scope, name: str) -> Sequence[ast.expr]:
@@ -123,9 +109,14 @@ def _unguarded(facts: Facts, scope: Scope, name: str) -> Sequence[ast.expr]:
     return sorted(reads, key=lambda read: read.lineno)
 
 
-def _is_answered(child: ast.AST, parent: ast.AST) -> bool:
-    """Return whether a node is in the body of an `if` that asks whether an accelerator is available."""
-    return isinstance(parent, ast.If) and child in parent.body and _asks(parent.test)
+def _is_only_asked(facts: Facts, node: ast.AST) -> bool:
+    """Return whether a node is only reached where some accelerator is available."""
+    return any(_is_asked(child, parent) for child, parent in facts.tree.ancestors(node))
+
+
+def _is_asked(child: ast.AST, parent: ast.AST) -> bool:
+    """Return whether a parent asks whether an accelerator is available before it evaluates a child."""
+    return any(truth and _asks(test) for test, truth in conditions_on(child, parent))
 
 
 def _asks(test: ast.expr) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
 
 from devicefix.facts import Binding, Facts, returns
 from devicefix.facts.flow.parameters import uses_of
@@ -134,17 +133,11 @@ class OptionalImports:
 
     def _is_annotation(self, use: ast.expr) -> bool:
         """Return whether a use is part of an annotation that is never evaluated."""
-        if "annotations" not in self._from_future:
-            return False
-        return any(
+        imported = self.tree.root.bindings.get("annotations", ())
+        return any(each.imported == "__future__.annotations" for each in imported) and any(
             child in (getattr(parent, "annotation", None), getattr(parent, "returns", None))
             for child, parent in self.tree.ancestors(use)
         )
-
-    @cached_property
-    def _from_future(self) -> set[str]:
-        imports = (node for node in self.tree.imports if isinstance(node, ast.ImportFrom))
-        return {alias.name for node in imports if node.module == "__future__" for alias in node.names}
 
 
 class Asking:
@@ -209,7 +202,7 @@ class Asking:
                 return self.asks(test)
             case ast.If(test=test, body=body, orelse=orelse) if self.asks(test):
                 refuses = self.facts.guards.refusals.refuses
-                return any(block and (returns(block) or refuses(block)) for block in (body, orelse))
+                return any(returns(block) or refuses(block) for block in (body, orelse))
         return isinstance(statement, TRIES) and any(map(_is_of_missing_name, statement.handlers))
 
     def _only_called_if_asked(self, definition: ast.AST, calls: int) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import islice
 
 from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
@@ -245,18 +246,14 @@ class Refusals:
 
     def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, Condition]]:
         """Yield the first condition that may end a block, and the first that names a device, with their places."""
-        is_first = True
-        for place, statement in enumerate(block):
-            match statement:
-                case ast.If(test=test, body=body, orelse=orelse) if returns(body) or (
-                    orelse and returns(orelse)
-                ):
-                    requests = any(map(self._names_request, self._open(test)))
-                    if requests or is_first:
-                        yield place, (test, not returns(body))
-                    if requests:
-                        return
-                    is_first = False
+        ends = [
+            (place, each)
+            for place, each in enumerate(block)
+            if isinstance(each, ast.If) and (returns(each.body) or returns(each.orelse))
+        ]
+        requests = (each for each in ends if any(map(self._names_request, self._open(each[1].test))))
+        for place, statement in dict.fromkeys((*ends[:1], *islice(requests, 1))):
+            yield place, (statement.test, not returns(statement.body))
 
     def _open(self, test: ast.expr) -> list[ast.expr]:
         """Return the conditions in a test, without the question whether the module is the program."""
