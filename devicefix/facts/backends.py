@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.flow.parameters import Place, arguments_of
+from devicefix.facts.flow.parameters import Place
+from devicefix.facts.flow.sinks import values_at
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.values import backend_name, last_name
@@ -42,16 +43,15 @@ def takes_backend(facts: Facts, function: ast.expr, place: Place) -> bool:
 
 def backend_values(facts: Facts) -> list[ast.expr]:
     """Return the expressions that the module makes process groups with."""
-    return [
-        value
-        for node in facts.tree.nodes_with(*_WORDS)
-        if isinstance(node, ast.Call)
-        for place, value in arguments_of(node)
-        if takes_backend(facts, node.func, place)
-    ]
+    return values_at(facts, _WORDS, takes_backend)
 
 
-def compared_backends(facts: Facts) -> Iterator[tuple[str, str]]:
+def allows_gloo(facts: Facts, name: str) -> bool:
+    """Return whether the module compares nothing of this name with "nccl", or something with "gloo"."""
+    return {text for compared, text in _compared(facts) if compared == name} != {"nccl"}
+
+
+def _compared(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield the names that are compared with "nccl" or "gloo", or chosen among them, each with the text."""
     for text in ("nccl", "gloo"):
         for node in facts.tree.nodes_with(text, text.upper()):

@@ -3,64 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
+
+UNKNOWN = "?"
+Answer = TypeVar("Answer")
 
 
 class Others:
-    """The other files, of which nothing is known.
+    """The other files as one file sees them; without a project, nothing is known of them.
 
-    Attributes:
-        path: the path of the module.
+    Args:
+        project: the project, whose questions have the same names.
+        path: the path of the file.
     """
 
-    path = ""
+    def __init__(self, project: Any = None, path: str = "") -> None:
+        self.path = path
+        self._project = project
 
-    def is_integer_option(self, _name: str) -> bool:
+    def _ask(self, unknown: Answer, question: str, *about: str | int) -> Answer:
+        """Return the answer of the project, or that nothing is known."""
+        if self._project is None:
+            return unknown
+        answer: Answer = getattr(self._project, question)(*about)
+        return answer
+
+    def is_integer_option(self, name: str) -> bool:
         """Return whether the command line's options of this name are ints."""
-        return False
+        return self._ask(False, "is_integer_option", name)
 
-    def is_flag(self, _name: str) -> bool:
+    def is_flag(self, name: str) -> bool:
         """Return whether an attribute is set, and only to what is true only with CUDA."""
-        return False
+        return self._ask(False, "is_flag", name)
 
-    def is_pure(self, _name: str) -> bool:
+    def is_pure(self, name: str) -> bool:
         """Return whether an imported function returns an int, and does nothing else."""
-        return False
+        return self._ask(False, "is_pure", self.path, name)
 
-    def passed(self, _function: str, _parameter: str, _position: int) -> Sequence[str]:
+    def passed(self, function: str, parameter: str, position: int) -> Sequence[str]:
         """Return the kinds of what the calls in other files pass to functions of a name for a parameter."""
-        return ()
+        return self._ask([], "passed", self.path, function, parameter, position)
 
-    def kinds_of(self, _name: str, _part: str = "") -> Sequence[str]:
+    def kinds_of(self, name: str, part: str = "") -> Sequence[str]:
         """Return the kinds of an import, by its full name.
 
         Args:
-            _name: the name; with `()`, what the function returns is meant.
-            _part: empty for the whole, or else the position in a tuple, a key, or an attribute of an object.
+            name: the name; with `()`, what the function returns is meant.
+            part: empty for the whole, or else the position in a tuple, a key, or an attribute of an object.
 
         Returns:
             The names of the kinds; with `UNKNOWN` if there may be others, and nothing if nothing is known.
         """
-        return ()
+        return self._ask([], "kinds_of", self.path, name, part)
 
-    def is_device_place(self, _name: str) -> bool:
+    def is_device_place(self, name: str) -> bool:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
-        return False
-
-    def receives_device(self, _function: str, _place: int | str) -> bool:
-        """Return whether a function of this name passes on an argument as a device."""
-        return False
+        return self._ask(False, "is_device_place", name)
 
     def is_imported(self) -> bool:
         """Return whether another file imports the module."""
-        return False
+        return self._ask(False, "is_imported", self.path)
 
-    def use_of_argument(self, _function: str, _place: int | str) -> int:
+    def use_of_argument(self, function: str, place: int | str) -> int:
         """Return the value of the `Use` of an argument of an imported function, by its full name."""
-        return 0
+        return self._ask(0, "use_of_argument", self.path, function, place)
 
-    def use_of_result(self, _function: str) -> int:
+    def use_of_result(self, function: str) -> int:
         """Return the value of the `Use` that other files make of what a function of the module returns."""
-        return 0
-
-
-UNKNOWN = "?"
+        return self._ask(0, "use_of_result", self.path, function)

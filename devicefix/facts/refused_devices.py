@@ -1,14 +1,11 @@
-"""Refused devices: the checks that end the program on the CPU, and the parameters that are so checked."""
+"""Refused devices: the checks that end the program on the CPU."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devicefix.facts.flow.kinds import Kind
-from devicefix.facts.flow.parameters import Parameter
-from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.values import backend_name, cpu, device_type, last_name
 
@@ -17,35 +14,11 @@ _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mt
 # The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
 _BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
 _MAY_BE_CPU = {Kind.CPU, Kind.DEVICE}
-_REFUSING = ("raise", "assert", "exit(")
-_NAMES = ('"cpu', "'cpu", '"cuda', "'cuda")
-_COMPARED = re.compile(r"[=!]=| in\b")
-_STEPS = 7  # from a value to a parameter, also one of a function that passes it on
-
-
-def refused_parameters(facts: Facts) -> frozenset[Parameter]:
-    """Return the parameters with which functions end the program on the CPU, perhaps by a call of another."""
-    if not any(word in facts.tree.text for word in _REFUSING):
-        return frozenset()
-    return Sources(facts, How.BOUND | How.PASSED | How.NAMED, _STEPS).parameters(_checked(facts))
-
-
-def _checked(facts: Facts) -> Iterator[ast.expr]:
-    """Yield the expressions whose check ends the program on the CPU."""
-    named = sorted({line for name in _NAMES for line in facts.tree.words.lines_with(name)})
-    text = facts.tree.text.split("\n") if named else []
-    lines = [line for line in named if _COMPARED.search(text[line - 1])]
-    for node in facts.tree.nodes_at(lines) if lines else ():
-        if isinstance(node, ast.Compare):
-            for side in (node.left, *node.comparators):
-                for part in ast.walk(side):
-                    if isinstance(part, ast.Name | ast.Attribute) and is_refused(facts, part):
-                        yield part
 
 
 def is_refused(facts: Facts, use: ast.expr) -> bool:
     """Return whether a use of a device is in a check that may need it to be another one than the CPU."""
-    compared = next((parent for _, parent in facts.tree.ancestors(use) if not _is_name_of(parent)), None)
+    compared = next((parent for _, parent in facts.tree.ancestors(use) if not is_name_of(parent)), None)
     return isinstance(compared, ast.Compare) and not all(
         _allows_cpu(facts, use, test, truth) for test, truth in _needed(facts, facts.tree.statement(use))
     )
@@ -121,7 +94,7 @@ def _is_of_tensor(node: ast.expr, is_device: bool) -> bool:
     return False
 
 
-def _is_name_of(node: ast.AST) -> bool:
+def is_name_of(node: ast.AST) -> bool:
     """Return whether a node is a device of a name, or its type or name: `device.type`, `str(device)`."""
     match node:
         case ast.Attribute(attr="type"):

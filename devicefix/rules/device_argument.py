@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from devicefix.devices.arguments import device_fix, gpu_number, name_fix
 from devicefix.facts.flow.forwards import Use
+from devicefix.facts.flow.needs import use_by_function
 from devicefix.facts.prefilter import brings_torch
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
@@ -473,11 +474,7 @@ class DeviceArgument(Rule):
         fix = self.context.when_cuda(value, '"cpu"', "" if literal else _OTHER_DEVICE)
         name = self.facts.resolve(node.func)
         brings = name is not None and brings_torch(name)
-        if (
-            brings
-            or not integer(value)
-            or self.context.project.receives_device(last_name(node.func), "device")
-        ):
+        if brings or not integer(value) or Use.DEVICE in use_by_function(self.context.forwards, value):
             return fix
         return replace(fix, why=_OTHER_DEVICE)
 
@@ -505,7 +502,7 @@ class DeviceArgument(Rule):
         if of_torch or cuda_string(value):
             return True
         literal = integer(value) or self.facts.call(value, "torch.device")
-        if literal and self.context.project.receives_device(last_name(function), keyword.arg):
+        if literal and Use.DEVICE in use_by_function(self.context.forwards, value):
             return True
         # For another library, `device_id=0` is also valid on a CPU.
         if keyword.arg != "device":

@@ -4,16 +4,16 @@ import ast
 import sys
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from devicefix.devices.arguments import name_fix
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.forwards import Use
-from devicefix.facts.named_devices import collapses, composed
+from devicefix.facts.names import Names
 from devicefix.facts.replaced import is_replaced
 from devicefix.facts.texts import text_of
 from devicefix.facts.torch_use import uses_torch
-from devicefix.facts.values import cuda_literal, cuda_string, device_name, last_name
+from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses
@@ -24,6 +24,7 @@ _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 # Options of the command line, fields of classes, variables of the environment.
 _OPTIONS = ("add_argument", "argument", "Argument", "option", "Option", "field", "Field", "getenv", "next")
+_AROUND = 6  # how many expressions may put a string together around its first piece
 _CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 
 
@@ -1201,10 +1202,19 @@ class DeviceValue(Rule):
         if isinstance(node.value, str) and node.value[:1] in ("c", "C"):
             parent = self.facts.tree.parents.get(node)
             if not isinstance(parent, ast.JoinedStr):
-                yield from self._check(composed(self.facts, node))
+                yield from self._check(self._composed(node))
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Iterator[Finding]:
-        yield from self._check(composed(self.facts, node))
+        yield from self._check(self._composed(node))
+
+    def _composed(self, node: ast.expr) -> ast.expr | None:
+        """Return the whole string that a piece such as `"cuda:"` begins, None if that is no CUDA device."""
+        whole = node if cuda_string(node) else None
+        for _, parent in islice(self.facts.tree.ancestors(node), _AROUND):
+            if not isinstance(parent, ast.expr):
+                break
+            whole = parent if cuda_string(parent) else whole
+        return whole
 
     def _check(self, value: ast.expr | None) -> Iterator[Finding]:
         """Check an expression whose value is the name of a CUDA device."""
@@ -1270,7 +1280,7 @@ class DeviceValue(Rule):
 
     def _report(self, value: ast.expr, why: str) -> Finding:
         self.context.mark_handled(value)
-        why = why or collapses(self.facts, value) or ""
+        why = why or self._collapses(value)
         fix = (
             self._of_argument(value, why)
             or self._shared(value, why)
@@ -1278,6 +1288,18 @@ class DeviceValue(Rule):
         )
         finding = self.finding(value, f"{self._is_device(value)}; use it only if CUDA is available", fix)
         return checked_for_uses(self.context, value, finding)
+
+    def _collapses(self, value: ast.expr) -> str:
+        """Return why a value beside others must not become the same as they are, empty where it can."""
+        parent = self.facts.tree.parents.get(value)
+        if isinstance(parent, (ast.Set, ast.SetComp)):
+            return "without CUDA, this element may equal the CPU, so the set has one element fewer"
+        owner = self.facts.tree.scope(value).node
+        if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
+            return "without CUDA, this member may equal the CPU, and then becomes its alias"
+        if isinstance(parent, (ast.List, ast.Tuple)) and self.facts.once(_holds_cpu, parent.elts):
+            return "the list already contains the CPU"
+        return ""
 
     def _of_argument(self, value: ast.expr, why: str) -> Fix | None:
         """Return the fix of an argument or an item that gets a device of the module by its name, or None.
@@ -1359,3 +1381,7 @@ class DeviceValue(Rule):
 
 def _is_in_statement(node: ast.AST) -> bool:
     return not isinstance(node, ast.stmt)
+
+
+def _holds_cpu(facts: Names, elements: list[ast.expr]) -> bool:
+    return any(cpu(facts, each) for each in elements)

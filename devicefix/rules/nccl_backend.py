@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import with_defaults
-from devicefix.facts.backends import takes_backend
+from devicefix.facts.backends import allows_gloo
+from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds import Kind
-from devicefix.facts.flow.parameters import argument_at
+from devicefix.facts.flow.needs import need_of
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import captures
 from devicefix.facts.texts import text_of
@@ -478,8 +479,7 @@ class NcclBackend(Rule):
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""
         names = list(filter(_called_backend, self._names(node)))
-        allowed = (self.context.project.allows_gloo(self.devices.path, name) for name in names)
-        if names and all(allowed):
+        if names and all(allows_gloo(self.facts, name) for name in names):
             fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
             yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
         elif names:
@@ -503,11 +503,7 @@ class NcclBackend(Rule):
 
     def _is_of_group(self, node: ast.expr) -> bool:
         """Return whether a node is the backend that a function takes to make a process group."""
-        call, place = argument_at(self.facts.tree, node) or (None, None)
-        return (call is not None and place is not None) and (
-            takes_backend(self.facts, call.func, place)
-            or self.context.project.receives_backend(last_name(call.func), place)
-        )
+        return Use.BACKEND in need_of(self.context.forwards, node)
 
     def _is_choice(self, node: ast.expr) -> bool:
         """Return whether a node is one arm of a choice, and the other is gloo, or a default among choices."""

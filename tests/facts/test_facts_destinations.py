@@ -193,7 +193,7 @@ def test_the_places_of_devices_are_exported(tie: bytes) -> None:
     file = ProjectFile(code + tie, "module.py")
     assert Project([file]).is_device_place("place")
     assert Project([file]).is_device_place("key")
-    assert Project([file]).receives_device("f", 1)
+    assert Use.DEVICE in Use(Project([file]).use_of_argument("main.py", "module.f", 1))
 
 
 PROGRAM = """

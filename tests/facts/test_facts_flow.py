@@ -121,7 +121,40 @@ def test_what_other_files_do_with_a_result() -> None:
 )
 def test_a_function_of_another_file_takes_the_number(body: str, taken: bool) -> None:
     files = project(a=f"def world(d):\n    return {body}\n", main="from a import world")
-    assert files.takes_number_of("/p/main.py", "a.world", 0) is taken
+    assert (Use.INDEXED in Use(files.use_of_argument("/p/main.py", "a.world", 0))) is taken
+
+
+@pytest.mark.parametrize(
+    ("body", "need"),
+    [
+        ("assert d.type == 'cuda'", Use.CPU_REFUSED),
+        ("if torch.device(d).type == 'cpu':\n        raise ValueError", Use.CPU_REFUSED),
+        ("e = str(d)\n    check(e)", Use.CPU_REFUSED),
+        ("if d == 0:\n        print(1)", Use.COMPARED),
+        ("torch.distributed.init_process_group(d)", Use.BACKEND),
+        ("assert d.type in ('cuda', 'cpu')", Use.NOTHING),
+    ],
+)
+def test_what_a_function_of_another_file_needs_its_argument_to_be(body: str, need: Use) -> None:
+    needs = Use.INDEXED | Use.CPU_REFUSED | Use.COMPARED | Use.BACKEND
+    check = "def check(text):\n    assert 'cuda' in text\n"
+    made = f"class Made:\n    def __init__(self, d):\n        start(d)\n\ndef start(d):\n    {body}\n"
+    files = project(
+        a=f"import torch\n\n{made}\n{check}",
+        b="import a\n\ndef run(x, d):\n    a.start(d)\n",
+        main="from a import Made, start\nfrom b import run",
+    )
+    for name, place in (("a.start", 0), ("a.Made", "d"), ("b.run", 1)):
+        assert Use(files.use_of_argument("/p/main.py", name, place)) & needs == need
+
+
+def test_all_functions_of_a_name_are_asked_about_an_argument() -> None:
+    stub = "@overload\ndef start(d: str) -> None: ...\n"
+    files = project(
+        a=f"from typing import overload\n\n{stub}{stub}def start(d):\n    assert d == 'cuda'\n",
+        main="from a import start",
+    )
+    assert Use.CPU_REFUSED in Use(files.use_of_argument("/p/main.py", "a.start", 0))
 
 
 def test_numbers_are_fixed_through_files() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from devicefix.facts import Facts
+from devicefix.facts.backends import allows_gloo
 from devicefix.facts.project import Project, ProjectFile, candidates
 
 
@@ -84,15 +86,19 @@ def test_own_to_beside_a_class_of_the_standard_library(word: str) -> None:
     assert has_own("import b as abc\nclass A(abc.ABC):")
 
 
-def test_the_comparisons_of_a_backend_in_its_own_file_come_first() -> None:
-    files = project(
-        a="assert backend == 'nccl'",
-        b="from torch.distributed import Backend\nif backend == Backend.GLOO: f()\nassert comm == 'nccl'",
-        c="x = 1",
-    )
-    assert [files.allows_gloo(f"/p/{name}.py", "backend") for name in "abc"] == [False, True, True]
-    assert not files.allows_gloo("/p/c.py", "comm")
-    assert files.allows_gloo("/p/c.py", "other")
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("assert backend == 'nccl'", False),
+        ("from torch.distributed import Backend\nassert backend in ('nccl', Backend.GLOO)", True),
+        ("assert comm == 'nccl'", True),
+        ("parser.add_argument('--backend', choices=['nccl'])", False),
+    ],
+)
+def test_a_module_that_compares_a_backend_only_with_nccl_does_not_allow_gloo(
+    code: str, allowed: bool
+) -> None:
+    assert allows_gloo(Facts.read(code.encode()), "backend") is allowed
 
 
 def test_subclasses_are_followed_through_files_without_cuda() -> None:

@@ -7,23 +7,17 @@ import re
 from collections.abc import Iterator
 
 from devicefix.facts.backends import backend_values
-from devicefix.facts.backends import compared_backends as compared
 from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_bytes, of_facts
-from devicefix.facts.flow.parameters import Parameter
+from devicefix.facts.flow.kinds.objects import names_of_fields
 from devicefix.facts.flow.sinks import device_names, device_values
-from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds as kinds_passed
-from devicefix.facts.refused_devices import refused_parameters
 from devicefix.facts.torchscript import TorchScript
 
 _OF_CUDA = re.compile("cuda|gpu")
 _GROUPS = (b"process_group", b"new_group", b"new_subgroups", b"init_distributed", b"Backend")
 _DEVICES = (b".to(", b"device", b"map_location")
-
-Parameters = frozenset[Parameter]
-_STEPS = 3  # bindings and calls between a value and a parameter
 
 
 @of_facts()
@@ -64,18 +58,6 @@ def device_places(facts: Facts) -> frozenset[str]:
     return device_names(facts, device_values(facts))
 
 
-@of_facts(*_DEVICES, anywhere=True)
-def device_receivers(facts: Facts) -> Parameters:
-    """Return the functions that pass on a parameter as a device, each with the parameter and its position."""
-    return Sources(facts, How.BOUND | How.PASSED, _STEPS).parameters(device_values(facts))
-
-
-@of_facts(b"raise", b"assert", b"exit(")
-def refusing(facts: Facts) -> Parameters:
-    """Return the functions with a parameter that must not be the CPU."""
-    return refused_parameters(facts)
-
-
 @of_bytes(b"torch.", b"mps", b"multiprocessing")
 def passed_kinds(data: bytes) -> frozenset[tuple[str, tuple[int | str, str]]]:
     """Return the functions, each with an argument that is passed, by keyword or position, and its kind."""
@@ -86,18 +68,6 @@ def passed_kinds(data: bytes) -> frozenset[tuple[str, tuple[int | str, str]]]:
 def backends(facts: Facts) -> frozenset[str]:
     """Return the attributes, keys and imported names whose values become backends of process groups."""
     return device_names(facts, backend_values(facts))
-
-
-@of_facts(*_GROUPS)
-def backend_receivers(facts: Facts) -> Parameters:
-    """Return the functions with a parameter that becomes a backend of process groups."""
-    return Sources(facts, How.BOUND | How.PASSED, _STEPS).parameters(backend_values(facts))
-
-
-@of_facts(b"gloo", b"GLOO", b"nccl", b"NCCL", anywhere=True)
-def compared_backends(facts: Facts) -> frozenset[tuple[str, str]]:
-    """Return the names that are compared with "nccl" or "gloo", each with the text."""
-    return frozenset(compared(facts))
 
 
 @of_facts(b"CUDAExtension(")
@@ -159,15 +129,8 @@ def _public(facts: Facts) -> frozenset[str] | None:
     bindings = facts.tree.root.bindings.get("__all__")
     if not bindings:
         return None
-    found: set[str] = set()
-    for binding in bindings:
-        if isinstance(binding.value, (ast.List, ast.Tuple)):
-            found.update(
-                each.value
-                for each in binding.value.elts
-                if isinstance(each, ast.Constant) and isinstance(each.value, str)
-            )
-    return frozenset(found)
+    listed = (binding.value for binding in bindings if binding.value is not None)
+    return frozenset(name for each in listed for name in names_of_fields(each))
 
 
 def _is_device(facts: Facts, name: str) -> bool:
@@ -179,16 +142,3 @@ def _is_device(facts: Facts, name: str) -> bool:
         and certain_device(facts, bindings[0].value)
         and facts.tree.parents.get(bindings[0].node) is facts.tree.module
     )
-
-
-@of_facts(b"= 0", b"> 0")
-def compared_parameters(facts: Facts) -> Parameters:
-    """Return the functions that compare a parameter with an int, each with the parameter."""
-    return Sources(facts, How.BOUND, 1).parameters(_compared(facts))
-
-
-def _compared(facts: Facts) -> Iterator[ast.expr]:
-    for node in facts.tree.nodes_with("== 0", "!= 0", "> 0"):
-        match node:
-            case ast.Compare(left=ast.Name() as left, comparators=[ast.Constant(value=int())]):
-                yield left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.parameters import Place, arguments_of
@@ -85,12 +85,19 @@ def _is_on_cuda(facts: Facts, value: ast.expr) -> bool:
 
 def device_values(facts: Facts) -> list[ast.expr]:
     """Return the expressions that the module passes on as devices."""
+    return values_at(facts, (".to(", "device", "map_location"), takes_device)
+
+
+def values_at(
+    facts: Facts, words: Iterable[str], takes: Callable[[Facts, ast.expr, Place], bool]
+) -> list[ast.expr]:
+    """Return the arguments of the calls with some words that certain functions take at certain places."""
     return [
         value
-        for node in facts.tree.nodes_with(".to(", "device", "map_location")
+        for node in facts.tree.nodes_with(*words)
         if isinstance(node, ast.Call)
         for place, value in arguments_of(node)
-        if takes_device(facts, node.func, place)
+        if takes(facts, node.func, place)
     ]
 
 

@@ -138,10 +138,11 @@ class Steps:
             return None
         node = bindings[0].node if len(bindings) == 1 else None
         if isinstance(node, ast.ClassDef):
-            node = self._constructor(node)
+            node = self.constructor(node)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
-    def _constructor(self, node: ast.ClassDef) -> ast.FunctionDef | None:
+    def constructor(self, node: ast.ClassDef) -> ast.FunctionDef | None:
+        """Return the `__init__` that a class defines, None if it has none."""
         created = self._bindings_in(node, "__init__")
         function = created[0].node if len(created) == 1 else None
         return function if isinstance(function, ast.FunctionDef) else None
@@ -161,7 +162,7 @@ class Steps:
                     if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         yield binding.node
                     elif isinstance(binding.node, ast.ClassDef):
-                        yield self._constructor(binding.node) or binding.node
+                        yield self.constructor(binding.node) or binding.node
                     elif isinstance(binding.value, ast.Lambda):
                         yield binding.value
                     elif isinstance(binding.value, ast.Name) and hops:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from devicefix.facts.flow.forwards import Followed, Forwards
 from devicefix.facts.flow.kinds import Kind
@@ -11,16 +11,19 @@ from devicefix.facts.flow.parameters import Place, argument_at
 from devicefix.facts.flow.reaching import blocks_around, position
 from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.module import Facts
+from devicefix.facts.refused_devices import is_name_of
 from devicefix.facts.scopes import Scope, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import cuda_string, device_name, last_name
 
-_PARTS = ("split", "rsplit", "partition", "rpartition")
-_WITHOUT = ("replace", "removeprefix", "strip", "lstrip")
-_ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.Subscript)
+_ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.AugAssign)
+_IS = (ast.Is, ast.IsNot)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_STARTS = ("startswith", "endswith")
-_WORDS = ("int(", "startswith", "endswith", "cuda:", *_PARTS, *_WITHOUT)
+# The methods of texts that take the number of a device, or ask for it, with what they look for.
+_PARTS = dict.fromkeys(("split", "rsplit", "partition", "rpartition", "startswith", "endswith"), ":")
+_METHODS = _PARTS | dict.fromkeys(("replace", "removeprefix", "strip", "lstrip"), "cuda")
+_SEARCHES = ("re.search", "re.match", "re.fullmatch")
+_WORDS = ("int(", "cuda:", *_METHODS)
 _NUMBER = len("cuda:")  # where it begins
 _SHOWING = ("print", "format", "debug", "info", "warning", "error")
 _GUARDED = ("torch.cuda.set_device", "torch.cuda.synchronize", "torch.cuda.device")
@@ -43,10 +46,24 @@ def number_taken(values: Forwards, value: ast.expr) -> ast.expr | None:
         The first such use in the order of the source, None if there is none in the module.
     """
     facts, followed = values.facts, values.of(value)
-    found = [use for use in followed.uses if _takes_number(facts, use) or _index_is_lost(values, use)]
+    found = [use for use in uses_of(values, followed) if takes_number(values, use)]
     if not found and _has_number(facts, value) and any(_lost(facts, followed)):
         found = facts.once(_takers, facts.tree.scopes[facts.tree.module])
     return min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
+
+
+def uses_of(values: Forwards, followed: Followed) -> Iterator[ast.expr]:
+    """Yield the uses of a device, and those of its type or name, or of the device of its name."""
+    for use in followed.uses:
+        yield use
+        other = values.tree.parents.get(use)
+        if isinstance(other, ast.expr) and is_name_of(other):
+            yield from values.of(other).uses
+
+
+def takes_number(values: Forwards, use: ast.expr) -> bool:
+    """Return whether a use of a device, or of its name, takes its number, which the CPU does not have."""
+    return _takes_number(values.facts, use) or _index_is_lost(values, use)
 
 
 def _has_number(facts: Facts, device: ast.expr) -> bool:
@@ -68,7 +85,7 @@ def _index_is_lost(values: Forwards, device: ast.expr) -> bool:
     facts, followed = values.facts, values.of(index)
     used = (use for use in followed.uses if not facts.is_guarded(use))
     lost = (use for use in _lost(facts, followed) if not facts.is_guarded(use))
-    return any(_is_number(facts, use) or _is_ordered(facts, use) for use in used) or any(lost)
+    return any(is_number(facts, use) or _is_ordered(facts, use) for use in used) or any(lost)
 
 
 def is_only_device(values: Forwards, number: ast.expr) -> bool:
@@ -91,7 +108,7 @@ def used_as_number(values: Forwards, number: ast.expr) -> ast.expr | None:
     """Return a use of the number of a GPU that counts with it, or takes an item by it, if any."""
     found = values.of(number).uses
     return next(
-        (use for use in found if _is_number(values.facts, use) and not values.facts.is_guarded(use)), None
+        (use for use in found if is_number(values.facts, use) and not values.facts.is_guarded(use)), None
     )
 
 
@@ -130,35 +147,40 @@ def _stops(facts: Facts, child: ast.AST, parent: ast.AST) -> bool:
 
 
 def _parsed(facts: Facts, node: ast.expr) -> tuple[ast.expr, str] | None:
-    """Return the text out of which an expression takes a number, and the part that separates the two."""
+    """Return what `_text_of_number` does if an expression fails for a text without a number."""
     match node:
-        case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=1)):
-            return _separated(call, ("split", "rsplit"), ":")
-        case ast.Call(func=ast.Attribute(attr="split" | "rsplit")):
-            parent = facts.tree.parents.get(node)
-            unpacked = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], (ast.Tuple, ast.List))
-            return _separated(node, ("split", "rsplit"), ":") if unpacked else None
-        case ast.Attribute(
-            attr="group" | "groups", value=ast.Call(args=[ast.Constant(value=str(part)), text]) as call
+        case ast.Subscript(
+            value=ast.Call(func=ast.Attribute(attr="split" | "rsplit")) as taken, slice=ast.Constant(value=1)
         ):
-            found = facts.call(call, "re.search", "re.match", "re.fullmatch")
-            return (text, part) if found and "cuda" in part else None
-        case ast.Call(func=ast.Name(id="int"), args=[ast.Call() as call]):
-            return _separated(call, _WITHOUT, "cuda")
-        case ast.Call(func=ast.Name(id="int"), args=[ast.Subscript(value=value, slice=index)]):
-            if isinstance(value, ast.Call) and last_name(value.func) in _PARTS:
-                return _separated(value, _PARTS, ":") if ast.unparse(index) in ("-1", "2") else None
-            return (value, "") if _is_number_part(index) else None
-    return None
+            pass
+        case ast.Attribute(attr="group" | "groups", value=taken):
+            pass
+        case ast.Call(func=ast.Name(id="int"), args=[ast.Subscript(value=ast.Call() as taken, slice=index)]):
+            if ast.unparse(index) not in ("-1", "2"):
+                return None
+        case ast.Call(func=ast.Name(id="int"), args=[taken]):
+            pass
+        case ast.Call(func=ast.Attribute(attr="split" | "rsplit")) as taken:
+            parent = facts.tree.parents.get(node)
+            if not (isinstance(parent, ast.Assign) and isinstance(parent.targets[0], (ast.Tuple, ast.List))):
+                return None
+        case _:
+            return None
+    return _text_of_number(facts, taken)
 
 
-def _separated(call: ast.Call, methods: Sequence[str], word: str) -> tuple[ast.expr, str] | None:
-    """Return the text and the argument of a method of texts, if the argument holds a word."""
-    match call:
-        case ast.Call(
-            func=ast.Attribute(value=text, attr=method), args=[ast.Constant(value=str(part)), *_]
-        ) if method in methods and word in part:
-            return text, part
+def _text_of_number(facts: Facts, node: ast.expr) -> tuple[ast.expr, str] | None:
+    """Return the text out of which an expression takes the number of a device, and what it seeks there."""
+    parent = facts.tree.parents.get(node)
+    match node:
+        case ast.Call(func=ast.Attribute(value=text, attr=method), args=[first, *_]) if method in _METHODS:
+            part = text_of(first) or ""
+            is_type = isinstance(parent, ast.Subscript) and ast.unparse(parent.slice) == "0"
+            return (text, part) if _METHODS[method] in part and not is_type else None
+        case ast.Call(args=[ast.Constant(value=str(part)), text]):
+            return (text, part) if "cuda" in part and facts.call(node, *_SEARCHES) else None
+        case ast.Subscript(value=text, slice=index) if isinstance(parent, ast.Call):
+            return (text, "") if dotted(parent.func) == "int" and _is_number_part(index) else None
     return None
 
 
@@ -205,21 +227,13 @@ def _is_known(facts: Facts, call: ast.Call, place: Place | None) -> bool:
 
 def _takers(facts: Facts, _: Scope) -> list[ast.expr]:
     """Return the uses of any text, of which nothing is known, that take the number of a device."""
-    texts = (text for node in facts.tree.nodes_with(*_WORDS) for text in _texts(facts, node))
+    texts: list[ast.expr] = []
+    for node in facts.tree.nodes_with(*_WORDS):
+        if isinstance(node, ast.Compare) and _compares_number(node):
+            texts += [side for side in (node.left, *node.comparators) if not isinstance(side, ast.Constant)]
+        elif isinstance(node, ast.expr) and (taken := _text_of_number(facts, node)) is not None:
+            texts.append(taken[0])
     return [text for text in texts if not facts.is_guarded(text) and _may_be_text(facts, text)]
-
-
-def _texts(facts: Facts, node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the texts that an expression uses as the name of a device with a number."""
-    match node:
-        case ast.Compare(left=left, comparators=[right]) if _compares_number(node):
-            yield from (each for each in (left, right) if not isinstance(each, ast.Constant))
-        case ast.Call(func=ast.Attribute(value=text, attr=method), args=[ast.Constant(value=str(part)), *_]):
-            if (":" in part or "cuda" in part) and _method_takes(facts, node, method):
-                yield text
-        case ast.Call(func=ast.Name(id="int"), args=[ast.Subscript(value=text, slice=index)]):
-            if _is_number_part(index):
-                yield text
 
 
 def _is_number_part(index: ast.expr) -> bool:
@@ -254,10 +268,10 @@ def _takes_number(facts: Facts, node: ast.expr) -> bool:
         case ast.Subscript(value=text, slice=index):
             return text is node and not _is_start(index)
         case ast.Attribute(attr="index"):
-            return _is_number(facts, parent) or _is_ordered(facts, parent)
-        case ast.Attribute(attr=attr):
+            return is_number(facts, parent) or _is_ordered(facts, parent)
+        case ast.Attribute():
             call = facts.tree.parents.get(parent)
-            return isinstance(call, ast.Call) and call.func is parent and _method_takes(facts, call, attr)
+            return isinstance(call, ast.Call) and _text_of_number(facts, call) is not None
         case ast.Call(func=ast.Name(id="str")) | ast.FormattedValue() | ast.JoinedStr(values=[_]):
             return _takes_number(facts, parent)
         case ast.Call(func=func):
@@ -274,26 +288,13 @@ def _is_start(index: ast.expr) -> bool:
     return isinstance(index, ast.Constant) and isinstance(index.value, str)  # no name, but a dictionary
 
 
-def _method_takes(facts: Facts, call: ast.Call, method: str) -> bool:
-    """Return whether a method of a device's name takes its number, or asks for it."""
-    if method in _STARTS:
-        return bool(call.args) and ":" in (text_of(call.args[0]) or "")
-    if method in _WITHOUT:
-        return bool(call.args)
-    if method not in _PARTS:
-        return False
-    item = facts.tree.parents.get(call)
-    first = isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Constant) and item.slice.value == 0
-    return not first
-
-
 def _is_ordered(facts: Facts, node: ast.expr) -> bool:
     """Return whether `device.index`, or what has its value, is compared by its size, as None can't be."""
     parent = facts.tree.parents.get(node)
     return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], _ORDER)
 
 
-def _is_number(facts: Facts, node: ast.expr) -> bool:
+def is_number(facts: Facts, node: ast.expr) -> bool:
     """Return whether a value such as `device.index` is called, or used as a number, which None is not."""
     parent = facts.tree.parents.get(node)
     match parent:
@@ -317,7 +318,7 @@ def _is_asked_about(facts: Facts, node: ast.expr) -> bool:
 
 def _asks(test: ast.expr, path: str) -> bool:
     return any(
-        (isinstance(part, ast.Compare) and not isinstance(part.ops[0], (ast.Is, ast.IsNot)))
+        (isinstance(part, ast.Compare) and not (dotted(part.left) == path and isinstance(part.ops[0], _IS)))
         or isinstance(part, ast.Call)
         for part in ast.walk(test)
         if any(dotted(each) == path for each in ast.walk(part))

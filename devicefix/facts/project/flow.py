@@ -16,14 +16,17 @@ from functools import cached_property
 from itertools import islice
 
 from devicefix.facts.effects import only_returns
-from devicefix.facts.exports.shared import device_receivers, passed_kinds
+from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.taken_numbers import number_taken
+from devicefix.facts.flow.needs import use_of_parameter
+from devicefix.facts.flow.parameters import Parameter
+from devicefix.facts.flow.sinks import device_values
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
@@ -35,6 +38,7 @@ from devicefix.facts.values import last_name
 
 _HOPS = 3  # packages that pass on a name that they import
 _FILES = 20  # that call one function; with more, what they pass is not known
+_STEPS = 3  # bindings and calls between a device and a parameter
 _INFORMED = 16  # files whose facts to keep
 _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
 # The arguments of a call, and what shows that a number may be among them.
@@ -51,9 +55,9 @@ Definition = tuple[ProjectFile, str]
 class Flow(SharedNames, Values):
     """The values that go from one file to another."""
 
-    def view(self, path: str) -> View:
+    def view(self, path: str) -> Others:
         """Return the other files as the file at `path` sees them."""
-        return View(self, path)
+        return Others(self, path)
 
     def informed(self, file: ProjectFile) -> Facts | None:
         """Return the facts of a file with what the other files show; None if it does not parse."""
@@ -95,13 +99,9 @@ class Flow(SharedNames, Values):
     def kinds_of(self, path: str, name: str, part: str) -> list[str]:
         """Return the kinds of what the file at `path` imports by its full name; see `Others.kinds_of`."""
         found = self.definition(path, name.removesuffix("()"))
-        if found is None:
+        if found is None or not _may_bind(*found, called=name.endswith("()")):
             return []
-        file, last = found
-        if not _may_bind(file, last, called=name.endswith("()")):
-            return []
-        facts = self.informed(file)
-        bindings = facts.tree.root.bindings.get(last, []) if facts is not None else []
+        facts, bindings = self._bound(found)
         if facts is None or len(bindings) != 1:
             return []
         return list(dict.fromkeys(_kinds(facts, bindings[0], part, called=name.endswith("()"))))
@@ -109,14 +109,11 @@ class Flow(SharedNames, Values):
     @remembered
     def is_pure(self, path: str, name: str) -> bool:
         """Return whether a function that the file at `path` imports returns an int, and does nothing else."""
-        found = self.definition(path, name.removesuffix("()"))
-        node, facts = self._function(found) if found is not None else (None, None)
-        return (
-            isinstance(node, ast.FunctionDef)
-            and facts is not None
-            and only_returns(facts, node)
-            and facts.kinds.returned(node).are({Kind.INDEX})
-        )
+        facts, bindings = self._bound(self.definition(path, name.removesuffix("()")))
+        node = bindings[0].node if len(bindings) == 1 else None
+        if facts is None or not isinstance(node, ast.FunctionDef):
+            return False
+        return only_returns(facts, node) and facts.kinds.returned(node).are({Kind.INDEX})
 
     @remembered
     def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
@@ -179,7 +176,7 @@ class Flow(SharedNames, Values):
         if file is None:
             return False
         called = {name for name in file.export(moving_functions) if self._may_get_number(path, name)}
-        receivers = file.export(device_receivers) if called else ()
+        receivers = _receivers(file.facts) if called and file.facts is not None else ()
         return any(
             Kind.INDEX.name in self.passed(path, name, *place) for name, place in receivers if name in called
         )
@@ -227,13 +224,15 @@ class Flow(SharedNames, Values):
     @remembered
     def use_of_argument(self, path: str, name: str, place: int | str) -> int:
         """Return the value of the `Use` of an argument of a function that the file at `path` imports."""
-        found = self.definition(path, name)
-        if found is None or not any(map(found[0].holds, (b".to(", b"device", b"cuda", b"map_location"))):
+        facts, bindings = self._bound(self.definition(path, name))
+        if facts is None:
             return 0
-        node, facts = self._function(found)
-        if node is None or facts is None:
-            return 0
-        return Forwards(facts).use_of_parameter(node, place).value
+        values, use = Forwards(facts), Use.NOTHING
+        for node in (binding.node for binding in bindings):  # with `@overload`, there are several
+            function = values.constructor(node) if isinstance(node, ast.ClassDef) else node
+            if isinstance(function, Function):
+                use |= use_of_parameter(values, function, place)
+        return use.value
 
     @remembered
     def use_of_result(self, path: str, function: str) -> int:
@@ -257,74 +256,15 @@ class Flow(SharedNames, Values):
                 break
         return use.value
 
-    @remembered
-    def takes_number_of(self, path: str, name: str, place: int | str) -> bool:
-        """Return whether a function that `path` imports takes the number of a device that it gets."""
-        found = self.definition(path, name)
-        if found is None or not any(map(found[0].holds, _TAKING)):
-            return False
-        node, facts = self._function(found)
-        if node is None or facts is None:
-            return False
-        parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        chosen = parameters[place : place + 1] if isinstance(place, int) else parameters
-        values = Forwards(facts)
-        return any(
-            number_taken(values, read) is not None
-            for each in chosen
-            if isinstance(place, int) or each.arg == place
-            for read in facts.reads_in(facts.tree.scopes[node], each.arg)
-        )
-
-    def _function(self, found: Definition) -> tuple[Function | None, Facts | None]:
-        """Return the function of a definition, with the facts of its file."""
-        facts = self.informed(found[0])
-        bindings = facts.tree.root.bindings.get(found[1], []) if facts is not None else []
-        node = bindings[0].node if len(bindings) == 1 else None
-        return (node if isinstance(node, Function) else None), facts
+    def _bound(self, found: Definition | None) -> tuple[Facts | None, Sequence[Binding]]:
+        """Return the facts of a definition's file, and the bindings of the name there."""
+        facts = self.informed(found[0]) if found is not None else None
+        return facts, facts.tree.root.bindings.get(found[1], ()) if found and facts is not None else ()
 
 
-class View(Others):
-    """The other files as one file sees them.
-
-    Args:
-        project: the project.
-        path: the path of the file.
-    """
-
-    def __init__(self, project: Flow, path: str) -> None:
-        self._project = project
-        self.path = path
-
-    def is_integer_option(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_integer_option(name)
-
-    def is_flag(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_flag(name)
-
-    def is_pure(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_pure(self.path, name)
-
-    def passed(self, function: str, parameter: str, position: int) -> Sequence[str]:  # noqa: D102
-        return self._project.passed(self.path, function, parameter, position)
-
-    def kinds_of(self, name: str, part: str = "") -> Sequence[str]:  # noqa: D102
-        return self._project.kinds_of(self.path, name, part)
-
-    def is_device_place(self, name: str) -> bool:  # noqa: D102
-        return self._project.is_device_place(name)
-
-    def receives_device(self, function: str, place: int | str) -> bool:  # noqa: D102
-        return self._project.receives_device(function, place)
-
-    def is_imported(self) -> bool:  # noqa: D102
-        return self._project.is_imported(self.path)
-
-    def use_of_argument(self, name: str, place: int | str) -> int:  # noqa: D102
-        return self._project.use_of_argument(self.path, name, place)
-
-    def use_of_result(self, function: str) -> int:  # noqa: D102
-        return self._project.use_of_result(self.path, function)
+def _receivers(facts: Facts) -> frozenset[Parameter]:
+    """Return the functions that pass on a parameter as a device, each with the parameter and its position."""
+    return Sources(facts, How.BOUND | How.PASSED, _STEPS).parameters(device_values(facts))
 
 
 def _passes_number(file: ProjectFile, function: str) -> bool:

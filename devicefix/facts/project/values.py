@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os.path
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from devicefix.facts.exports.export import Export
 from devicefix.facts.exports.options import options
 from devicefix.facts.exports.shared import (
-    Parameters,
-    backend_receivers,
     backends,
-    compared_backends,
-    compared_parameters,
     device_places,
-    device_receivers,
     flags,
-    refusing,
 )
 from devicefix.facts.exports.texts import named_configurations, numbered_names
 from devicefix.facts.project.file import ProjectFile
@@ -55,24 +49,21 @@ class Values(Files):
     @remembered
     def is_integer_option(self, name: str) -> bool:
         """Return whether the command line's options of this name are ints."""
-        return {kind for kind, _ in self._options(name)} == {"int"}
+        return {kind for kind, _ in self._options[name]} == {"int"}
 
     @remembered
     def default_of_option(self, name: str) -> str:
         """Return the default of the command line's options of a name, an empty text if it is not known."""
-        found = {default for _, default in self._options(name)}
+        found = {default for _, default in self._options[name]}
         return found.pop() if len(found) == 1 else ""
 
-    def _options(self, name: str) -> list[tuple[str, str]]:
-        """Return the types and the defaults of the options of a name."""
-        return self._all_options.get(name, [])
-
     @cached_property
-    def _all_options(self) -> dict[str, list[tuple[str, str]]]:
-        found: dict[str, list[tuple[str, str]]] = {}
+    def _options(self) -> defaultdict[str, list[tuple[str, str]]]:
+        """The types and the defaults of the command line's options, by name."""
+        found = defaultdict(list)
         for _, declared in self.exporting(options):
             for name, kind, default in declared:
-                found.setdefault(name, []).append((kind, default))
+                found[name].append((kind, default))
         return found
 
     @remembered
@@ -89,35 +80,6 @@ class Values(Files):
         return any(name in file.export(device_places) for file in self.mentioning(name)[:_FILES])
 
     @remembered
-    def receives_device(self, function: str, place: int | str) -> bool:
-        """Return whether a function of this name passes on an argument as a device."""
-        return self._gets(device_receivers, function, place, _FILES)
-
-    def _gets(
-        self, asked: Export[Parameters], function: str, place: int | str, most: int | None = None
-    ) -> bool:
-        """Return whether a function of this name is exported with a parameter at a place.
-
-        Args:
-            asked: the export.
-            function: the function.
-            place: the position or the keyword of the argument.
-            most: how many of the files that hold the name to look at, None for all.
-        """
-        return any(
-            called == function and place in parameter
-            for file in self.mentioning(function)[:most]
-            if file.defines(function)
-            for called, parameter in file.export(asked)
-        )
-
-    @remembered
-    def refuses_cpu(self, path: str, name: str, place: int | str) -> bool:
-        """Return whether a function that a file imports ends the program where an argument is the CPU."""
-        module, _, function = name.rpartition(".")
-        return self.find(path, module) is not None and self._gets(refusing, function, place)
-
-    @remembered
     def takes_number(self, path: str, name: str) -> bool:
         """Return whether another file than that at `path` takes the number of a device of some name."""
         path = os.path.normpath(path)
@@ -126,37 +88,9 @@ class Values(Files):
         )
 
     @remembered
-    def compares(self, path: str, name: str, place: int | str) -> bool:
-        """Return whether a function that the file at `path` imports compares an argument with an int."""
-        module, _, function = name.rpartition(".")
-        target = self.find(path, module) if module else None
-        compared = target.export(compared_parameters) if target is not None else ()
-        return any(called == function and place in parameter for called, parameter in compared)
-
-    @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
         return any(name in names for _, names in self.exporting(backends, name))
-
-    @remembered
-    def receives_backend(self, function: str, place: int | str) -> bool:
-        """Return whether a function of this name makes a process group with an argument."""
-        return self._gets(backend_receivers, function, place)
-
-    @remembered
-    def allows_gloo(self, path: str, name: str) -> bool:
-        """Return whether nothing of this name is compared with "nccl", or something is with "gloo".
-
-        The comparisons of the file at `path` count, or else those of all files: elsewhere another thing
-        may have the name.
-        """
-        own = self.file(path)
-        for files in ([own] if own is not None else [], self.mentioning(name)):
-            pairs = (pair for file in files for pair in file.export(compared_backends))
-            texts = {text for compared, text in pairs if compared == name}
-            if texts:
-                return texts != {"nccl"}
-        return True
 
     @remembered
     def configured(self, path: str, key: str) -> list[list[str]]:

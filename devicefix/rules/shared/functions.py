@@ -8,7 +8,9 @@ from functools import cached_property
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
-from devicefix.facts.flow.parameters import argument_at
+from devicefix.facts.flow.forwards import Use
+from devicefix.facts.flow.needs import need_of
+from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.refusals import PRINTING, prints
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
@@ -158,13 +160,12 @@ class Functions:
         found = self.context.forwards.of(node)
         if any(map(self._is_device, found.uses)):
             return None  # the fixes of the moves are enough
-        counted = any(map(self._is_number, found.uses)) or any(map(self._is_compared, found.uses))
-        return self.context.when_cuda(node, "0") if counted else None
+        return self.context.when_cuda(node, "0") if any(map(self._counts, found.uses)) else None
 
     def becomes_cpu(self, node: ast.Call) -> bool:
         """Return whether the fix of `torch.cuda.current_device()` is the CPU, since it is only used as a device."""
         uses = self.context.forwards.of(node).uses
-        return not any(map(self._is_number, uses)) and any(
+        return not any(map(self._counts, uses)) and any(
             self._is_device(use) or _is_move(self.facts.tree.parents.get(use)) for use in uses
         )
 
@@ -175,29 +176,9 @@ class Functions:
             return parent.arg in ("device", "map_location")
         return parent is not None and self.facts.call(parent, "torch.device")
 
-    def _is_number(self, node: ast.expr) -> bool:
-        """Return whether a value is certainly used as a number: counted with, or the index of something."""
-        parent = self.facts.tree.parents.get(node)
-        match parent:
-            case ast.BinOp(left=ast.Constant(value=str())):
-                return False
-            case ast.BinOp() | ast.AugAssign():
-                return True
-            case ast.Subscript(slice=index):
-                return index is node
-            case ast.Compare(comparators=[ast.Constant(value=int()), *_]):
-                return True
-            case ast.Call(func=ast.Name(id="range" | "int")):
-                return True
-        return False
-
-    def _is_compared(self, node: ast.expr) -> bool:
-        """Return whether a function of another file gets a value and compares it with an int."""
-        call, place = argument_at(self.facts.tree, node) or (None, None)
-        function = self.facts.resolve(call.func) if call is not None else None
-        if place is None or function is None:
-            return False
-        return self.context.project.compares(self.devices.path, function, place)
+    def _counts(self, node: ast.expr) -> bool:
+        """Return whether a value is certainly used as a number: counted with, or compared with one."""
+        return is_number(self.facts, node) or Use.COMPARED in need_of(self.context.forwards, node)
 
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""

@@ -5,7 +5,8 @@ of the module. In the order in which they need one another: `trail` follows a va
 and keys, `calls` into functions and back, and `values` through expressions of every form.
 """
 
+from devicefix.facts.flow.forwards.calls import use_of_import
 from devicefix.facts.flow.forwards.trail import Followed, Use
 from devicefix.facts.flow.forwards.values import Forwards
 
-__all__ = ["Followed", "Forwards", "Use"]
+__all__ = ["Followed", "Forwards", "Use", "use_of_import"]

@@ -23,6 +23,7 @@ from devicefix.facts.flow.kinds.objects import fields_of
 from devicefix.facts.flow.parameters import Function, Place
 from devicefix.facts.flow.sinks import load_location, maps_to_cuda, takes_device, turns_off
 from devicefix.facts.flow.steps import Layers, Variable, is_property, text_of_literal
+from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
@@ -123,7 +124,10 @@ class Calls(Trail, ABC):
 
     def _foreign(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> None:
         """Follow the argument of a function of which only the name is known."""
-        if not layers and (takes_device(self.facts, function, place) or self._receives(function, place)):
+        if not layers and (
+            takes_device(self.facts, function, place)
+            or Use.DEVICE in use_of_import(self.facts, function, place)
+        ):
             self._end(Use.DEVICE)
             if len(call.args) + len(call.keywords) > 1 and self.facts.call(call, "torch.device"):
                 self._end(Use.NUMBERED)
@@ -131,13 +135,6 @@ class Calls(Trail, ABC):
         if layers and layers[0] not in ("", CALLED) and not layers[0].isdigit():
             self._key(layers[0], layers[1:])
         self._end(Use.SHOWN if last_name(function) in SHOWS else Use.UNKNOWN)
-
-    def _receives(self, function: ast.expr, place: Place) -> bool:
-        """Return whether a function of another file takes an argument for a device."""
-        full = self.facts.resolve(function)
-        if full is not None and Use.DEVICE in Use(self.others.use_of_argument(full, place)):
-            return True
-        return self.others.receives_device(last_name(function), place)
 
     def _harmless(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> Use:
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
@@ -210,6 +207,12 @@ class Calls(Trail, ABC):
             self._reach(call, layers)
         for result in () if self.steps.zero or layers else self.steps.results(function):
             self._reach(result, ())
+
+
+def use_of_import(facts: Facts, function: ast.expr, place: Place) -> Use:
+    """Return what an imported function does with an argument."""
+    name = facts.resolve(function)
+    return Use(facts.others.use_of_argument(name, place)) if name is not None else Use.NOTHING
 
 
 def _applied(call: ast.Call, place: Place | None) -> tuple[ast.expr, Place | None]:

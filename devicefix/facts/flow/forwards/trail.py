@@ -34,6 +34,10 @@ class Use(Flag):
     OF_CUDA = auto()  # a call with a fix of its own takes it: of torch.cuda, or one that loads
     NAMED = auto()  # a variable, parameter, key or option holds it that has the name of a device
     UNKNOWN = auto()  # it leaves the module, or is used in a way that is not known
+    INDEXED = auto()  # the number of the device is taken out of it, which the CPU does not have
+    CPU_REFUSED = auto()  # the program ends where it is the CPU
+    COMPARED = auto()  # it is compared with an int
+    BACKEND = auto()  # a process group is made with it
 
 
 @dataclass(slots=True)

@@ -25,10 +25,10 @@ _AMONG_OTHERS = (ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.GeneratorExp,
 class Walk(Calls):
     """The way of one value through a module."""
 
-    def to_parameter(self, function: Function, place: Place) -> Use:
-        """Follow what a function gets for a parameter."""
+    def to_parameter(self, function: Function | ast.ClassDef, place: Place) -> Followed:
+        """Follow what a function, or the constructor of a class, gets for a parameter."""
         self._parameter(function, place, ())
-        return self._finish().use
+        return self._finish()
 
     def _step(self, node: ast.expr, layers: Layers) -> None:  # noqa: C901, PLR0912 (one case a kind of node)
         parent = self.tree.parents.get(node)
@@ -208,9 +208,13 @@ class Forwards(Steps):
         """Return what the value of an expression may be used for, as far as it may go."""
         return Walk(self, self._known).follow([value]).use
 
-    def use_of_parameter(self, function: Function, place: Place) -> Use:
+    def of_parameter(self, function: Function | ast.ClassDef, place: Place) -> Followed:
+        """Return where the value that a function gets for a parameter certainly goes."""
+        return Walk(self, self._known, certain=True).to_parameter(function, place)
+
+    def use_of_parameter(self, function: Function | ast.ClassDef, place: Place) -> Use:
         """Return what the value that a function gets for a parameter may be used for."""
-        return Walk(self, self._known).to_parameter(function, place)
+        return Walk(self, self._known).to_parameter(function, place).use
 
 
 def _has_star(_facts: Facts, elements: list[ast.expr]) -> bool:
