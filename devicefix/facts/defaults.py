@@ -14,11 +14,8 @@ _DEPTH = 4  # how many names to follow
 _GETTERS = ("os.getenv", "os.environ.get")
 _METHODS = ("lower", "upper", "strip")
 _MADE: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "str": str, "len": len}
+_UNKNOWN = "the value of an expression is not known"
 _DISPLAYS = (ast.List, ast.Dict, ast.Set)
-
-
-class _UnknownError(ValueError):
-    """The value of an expression is not known."""
 
 
 class Defaults:
@@ -55,7 +52,9 @@ class Defaults:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
                 return -value
             case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                return _known(self.truth(node, depth))
+                known = self.truth(node, depth)
+                if known is not None:
+                    return known
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._compared(left, op, right, depth)
             case ast.Call():
@@ -65,33 +64,25 @@ class Defaults:
                     return self._value(bound, depth - 1)
             case ast.Attribute(attr=name) if not self._facts.bindings(node) and self._options(name):
                 return ast.literal_eval(self._options(name))
-        raise _UnknownError
+        raise ValueError(_UNKNOWN)
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, depth: int) -> Any:
         if isinstance(op, (ast.In, ast.NotIn)) and self._facts.resolve(right) == "os.environ":
             return isinstance(op, ast.NotIn)
         if type(op) not in ORDERS:
-            raise _UnknownError
+            raise ValueError(_UNKNOWN)
         return ORDERS[type(op)](self._value(left, depth), self._value(right, depth))
 
     def _called(self, node: ast.Call, depth: int) -> Any:
         if self._facts.call(node, *ASKS, *COUNTS):
             return 0
         match node:
-            case ast.Call(args=[_], keywords=[]) if self._facts.call(node, *_GETTERS):
-                return None
-            case ast.Call(args=[_, default], keywords=[]) if self._facts.call(node, *_GETTERS):
-                return self._value(default, depth)
+            case ast.Call(args=[_, *defaults], keywords=[]) if self._facts.call(node, *_GETTERS):
+                return self._value(defaults[0], depth) if defaults else None
             case ast.Call(func=ast.Name(id=name), args=[only], keywords=[]) if name in _MADE:
                 return _MADE[name](self._value(only, depth))
             case ast.Call(func=ast.Attribute(value=text, attr=method), args=[]) if method in _METHODS:
                 value = self._value(text, depth)
                 if isinstance(value, str):
                     return getattr(value, method)()
-        raise _UnknownError
-
-
-def _known(value: bool | None) -> bool:
-    if value is None:
-        raise _UnknownError
-    return value
+        raise ValueError(_UNKNOWN)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from weakref import proxy
 
 from devicefix.facts.names import Names
-from devicefix.facts.refusals import PRINTING, Refusals, continues, may_catch, suppresses
-from devicefix.facts.scopes import FUNCTIONS, dotted
+from devicefix.facts.refusals import PRINTING, Refusals, caught, continues, may_catch, suppresses
+from devicefix.facts.scopes import dotted
 from devicefix.facts.tree import TRIES
 from devicefix.facts.values import last_name
 
@@ -23,6 +22,10 @@ _BUILT_IN = (
     "nullcontext",
 )  # fmt: skip
 _PURE = ("types", "functools", "contextlib", "itertools", "operator", "collections", "math")
+_RESULTS = (
+    ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return,
+)  # fmt: skip
+_BLOCKS = (ast.If, ast.With, ast.For, ast.While)
 _SHOWING = (ast.Break, ast.Continue, ast.For, ast.withitem, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 
 
@@ -57,8 +60,7 @@ class Fallbacks:
         self._any = any(
             word in facts.source.text for word in ("except", "suppress", "raises", "assertRaises")
         )
-        self._known: dict[tuple[ast.AST, str | None], Fallback | None] = {}
-        self._of_blocks: dict[tuple[ast.AST, tuple[str, ...]], Fallback | None] = {}
+        self._known: dict[tuple[ast.AST, tuple[str, ...]], Fallback | None] = {}
 
     def of(self, node: ast.AST, error: str | None = None) -> Fallback | None:
         """Return the handler that serves a machine without CUDA if a node fails there, None if there is none.
@@ -69,19 +71,9 @@ class Fallbacks:
         """
         if not self._any or isinstance(node, ast.Module):  # rules that search the whole module ask themselves
             return None
-        found, passed = None, []
-        for child, parent in takewhile(
-            lambda pair: not self._runs_later(pair[1]), self._facts.tree.ancestors(node)
-        ):
-            if (child, error) in self._known:
-                found = self._known[child, error]
-                break
-            passed.append(child)
-            found = self._of_parent(child, parent, (error,) if error else _ERRORS)
-            if found is not None:
-                break
-        self._known.update(((child, error), found) for child in passed)
-        return found
+        errors = (error,) if error else _ERRORS
+        around = (self._of_parent(child, parent, errors) for child, parent in self._refusals.around(node))
+        return next((found for found in around if found is not None), None)
 
     def may_replace(self, node: ast.AST, error: str | None) -> bool:
         """Return whether a handler of the error of a node may give another result: it sets or returns one.
@@ -90,52 +82,39 @@ class Fallbacks:
             node: a call.
             error: the name of the class of its error, None if that is not known.
         """
-        around = takewhile(lambda pair: not self._runs_later(pair[1]), self._facts.tree.ancestors(node))
+        handlers = self._refusals.handlers(node, error)
         return self.of(node, error) is not None or any(
-            isinstance(parent, TRIES) and child in parent.body and self.has_other_result(parent, error)
-            for child, parent in around
+            self.has_other_result(handler, error) for handler in handlers
         )
 
-    def has_other_result(self, node: ast.Try, error: str | None) -> bool:
-        """Return whether a handler of a `try` statement names an error, or sets or returns something then."""
-        return any(
-            may_catch(handler, error)
-            and not self._fails(handler)
-            and (_expects(handler, error) or bool(_results(handler.body)))
-            for handler in node.handlers
-        )
-
-    def _runs_later(self, node: ast.AST) -> bool:
-        """Return whether a node is a class or a function, but no lambda that is called at once."""
-        if isinstance(node, ast.Lambda):
-            call = self._facts.tree.parents.get(node)
-            return not (isinstance(call, ast.Call) and call.func is node)
-        return isinstance(node, (*FUNCTIONS, ast.ClassDef))
+    def has_other_result(self, handler: ast.ExceptHandler, error: str | None) -> bool:
+        """Return whether a handler names an error, or sets or returns something then."""
+        names = error in caught(handler)
+        return may_catch(handler, error) and not self._fails(handler) and (names or _has_result(handler.body))
 
     def _of_parent(self, child: ast.AST, parent: ast.AST, errors: tuple[str, ...]) -> Fallback | None:
         if not isinstance(parent, (*TRIES, ast.With, ast.AsyncWith)) or child not in parent.body:
             return None
         key = parent, errors
-        if key not in self._of_blocks:
-            self._of_blocks[key] = self._of_block(parent, errors)
-        return self._of_blocks[key]
+        if key not in self._known:
+            if isinstance(parent, (ast.With, ast.AsyncWith)):
+                self._known[key] = self._of_with(parent)
+            else:
+                self._known[key] = self._of_try(parent, errors)
+        return self._known[key]
 
-    def _of_block(self, node: ast.Try | ast.With | ast.AsyncWith, errors: tuple[str, ...]) -> Fallback | None:
-        if isinstance(node, (ast.With, ast.AsyncWith)):
-            suppressed = any(map(suppresses, node.items))
-            probes = suppressed and _Block(self._facts, node.body).is_probe(continues=False)
-            return Fallback(node.lineno, certain=False) if probes else None
-        return self._of_try(node, errors)
+    def _of_with(self, node: ast.With | ast.AsyncWith) -> Fallback | None:
+        suppressed = any(map(suppresses, node.items))
+        probes = suppressed and _Block(self._facts, node.body).is_probe(continues=False)
+        return Fallback(node.lineno, certain=False) if probes else None
 
     def _of_try(self, node: ast.Try, errors: Sequence[str]) -> Fallback | None:
         block = [*node.body, *node.orelse]
         for handler in node.handlers:
-            caught = [error for error in errors if may_catch(handler, error)]
-            if not caught or self._fails(handler):
-                continue
-            every = len(caught) == len(errors)
-            if _Block(self._facts, block).is_probe(continues=continues(handler.body)):
-                return Fallback(handler.lineno, every)
+            catches = [may_catch(handler, error) for error in errors]
+            if any(catches) and not self._fails(handler):
+                if _Block(self._facts, block).is_probe(continues=continues(handler.body)):
+                    return Fallback(handler.lineno, all(catches))
         return None
 
     def _fails(self, handler: ast.ExceptHandler) -> bool:
@@ -180,13 +159,13 @@ class _Block:
             case ast.FunctionDef() | ast.ClassDef():
                 self._shows = True
                 return True
-            case ast.Assign(targets=targets, value=value):
-                return all(self._is_neutral_binding(target, value) for target in targets)
             case (
-                ast.AnnAssign(target=target, value=ast.expr() as value)
-                | ast.AugAssign(target=target, value=value)
+                ast.Assign(value=value)
+                | ast.AugAssign(value=value)
+                | ast.AnnAssign(value=ast.expr() as value)
             ):
-                return self._is_neutral_binding(target, value)
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                return all(self._is_neutral_binding(target, value) for target in targets)
             case ast.expr():
                 return self._calls_nothing_else(node)
         self._shows |= isinstance(node, _SHOWING)
@@ -264,29 +243,13 @@ class _Block:
         )
 
 
-def _expects(handler: ast.ExceptHandler, error: str | None) -> bool:
-    """Return whether a handler names the class of an error."""
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return error is not None and any(kind is not None and dotted(kind) == error for kind in kinds)
-
-
-def _results(block: Iterable[ast.stmt]) -> set[str]:
-    """Return the paths that a block assigns, and `return` if it returns."""
-    found: set[str] = set()
-    for statement in block:
-        match statement:
-            case ast.Assign(targets=targets):
-                for target in targets:
-                    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-                    found |= {dotted(part) or ast.unparse(part) for part in parts}
-            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-                found.add(dotted(target) or ast.unparse(target))
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-            case ast.Return():
-                found.add("return")
-            case ast.If(body=body, orelse=orelse):
-                found |= _results([*body, *orelse])
-            case ast.With(body=body) | ast.For(body=body) | ast.While(body=body):
-                found |= _results(body)
-    return found
+def _has_result(block: Iterable[ast.stmt]) -> bool:
+    """Return whether a block binds something or returns."""
+    return any(
+        isinstance(statement, _RESULTS)
+        or (
+            isinstance(statement, _BLOCKS)
+            and _has_result([*statement.body, *getattr(statement, "orelse", ())])
+        )
+        for statement in block
+    )

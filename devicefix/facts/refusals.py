@@ -6,20 +6,21 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import takewhile
 from weakref import proxy
 
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import FUNCTIONS, dotted
 from devicefix.facts.tree import TRIES
+from devicefix.facts.values import last_name
 
 _EXITS = {
     "exit", "quit", "sys.exit", "os._exit", "os.abort", "builtins.exit", "builtins.quit", "pytest.exit",
     "pytest.fail", "absl.logging.fatal",
 }  # fmt: skip
 _PARSERS = ("argparse.ArgumentParser", "optparse.OptionParser")
+# Functions and methods that only show something to the user.
 PRINTING = {
-    "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical",
+    "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical", "echo",
     "write",
 }  # fmt: skip
 _LEAVING = (ast.Return, ast.Break, ast.Continue)
@@ -67,13 +68,12 @@ class Refusals:
     def _leaving(self) -> set[ast.AST]:
         """The nodes that hold a `return`, `yield`, `break` or `continue`."""
         found: set[ast.AST] = set()
-        leaving: list[ast.AST] = [*self.facts.tree.of_kind(*_LEAVING)]
-        leaving += (node for node in self.facts.tree.nodes_with("yield") if isinstance(node, _YIELDS))
-        for node in leaving:
-            if node not in found:
-                found.add(node)
-                parents = (parent for _, parent in self.facts.tree.ancestors(node))
-                found.update(takewhile(lambda each: each not in found, parents))
+        yields = (node for node in self.facts.tree.nodes_with("yield") if isinstance(node, _YIELDS))
+        for node in (*self.facts.tree.of_kind(*_LEAVING), *yields):
+            for each, _ in self.facts.tree.ancestors(node):
+                if each in found:
+                    break
+                found.add(each)
         return found
 
     def ends(self, node: ast.expr, calls: int = _CALLS) -> bool:
@@ -106,22 +106,17 @@ class Refusals:
         """
         return [
             handler
-            for child, parent in (self._in_function(node) if self._tries else ())
+            for child, parent in self.around(node)
             if isinstance(parent, TRIES) and child in parent.body
             for handler in parent.handlers
             if may_catch(handler, error)
         ]
 
-    @cached_property
-    def _tries(self) -> bool:
-        """Return whether the module handles any error."""
-        return any(True for _ in self.facts.tree.of_kind(*TRIES))
-
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
         """Return whether an error leads to other code of the same function: that is the path of the CPU."""
         if any(
             isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items))
-            for _, parent in self._in_function(node)
+            for _, parent in self.around(node)
         ):
             return True
         handlers = self.handlers(node, error)
@@ -133,16 +128,21 @@ class Refusals:
             case ast.Assert():
                 return AssertionError.__name__
             case ast.Raise(exc=ast.Call(func=error)) | ast.Raise(exc=ast.expr() as error):
-                return (dotted(error) or "").rpartition(".")[2] or None
+                return last_name(error) or None
             case ast.Expr(value=ast.Call(func=function)) if self._named(function) in _EXITS:
                 return SystemExit.__name__
         return None
 
-    def _in_function(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """Yield pairs of a child and its parent, from a node up to the function that it is in."""
-        return takewhile(
-            lambda pair: not isinstance(pair[1], (*FUNCTIONS, ast.ClassDef)), self.facts.tree.ancestors(node)
-        )
+    def around(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Yield pairs of a child and its parent, from a node up to what runs later: a function or class."""
+        for child, parent in self.facts.tree.ancestors(node):
+            if isinstance(parent, ast.Lambda):
+                call = self.facts.tree.parents[parent]
+                if not (isinstance(call, ast.Call) and call.func is parent):
+                    return
+            elif isinstance(parent, (*FUNCTIONS, ast.ClassDef)):
+                return
+            yield child, parent
 
     def _named(self, function: ast.expr) -> str | None:
         """Return the full name of a function, by the imports or as a builtin."""
@@ -154,17 +154,15 @@ class Refusals:
 
 
 def returns(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block ends with a return, break, continue or skip."""
-    return isinstance(body[-1], (ast.Return, ast.Continue, ast.Break)) or skips(body)
-
-
-def skips(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block ends with what skips a test."""
-    last = body[-1]
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        name = dotted(last.value.func) or ""
-        return name == "pytest.skip" or name.rpartition(".")[2] == "skipTest"
-    return isinstance(last, ast.Raise) and _skips_test(last.exc)
+    """Return whether a block ends with a return, break or continue, or with what skips a test."""
+    match body[-1:]:
+        case [ast.Expr(value=ast.Call(func=function))]:
+            return dotted(function) == "pytest.skip" or last_name(function) == "skipTest"
+        case [ast.Raise(exc=error)]:
+            return _skips_test(error)
+        case [last]:
+            return isinstance(last, _LEAVING)
+    return False
 
 
 def _skips_test(error: ast.expr | None) -> bool:
@@ -173,34 +171,35 @@ def _skips_test(error: ast.expr | None) -> bool:
     return kind is not None and "Skip" in (dotted(kind) or "")
 
 
+def caught(handler: ast.ExceptHandler) -> list[str]:
+    """Return the names of the classes of errors that a handler catches."""
+    if handler.type is None:
+        return [BaseException.__name__]
+    return [last_name(kind) for kind in getattr(handler.type, "elts", [handler.type])]
+
+
 def may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
     """Return whether a handler may catch an error of a class, by its name; unknown classes may be related."""
-    if handler.type is None:
-        return True
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     raised = getattr(builtins, error or "", None)
-    for kind in kinds:
-        caught = getattr(builtins, dotted(kind) or "", None)
-        if caught is None or raised is None or issubclass(raised, caught):
-            return True
-    return False
+    kinds = [getattr(builtins, name, None) for name in caught(handler)]
+    return any(kind is None or raised is None or issubclass(raised, kind) for kind in kinds)
 
 
 def continues(body: Sequence[ast.stmt]) -> bool:
     """Return whether a handler does more than print the error."""
-    return not all(
-        isinstance(statement, ast.Pass)
-        or (
-            isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Call)
-            and (dotted(statement.value.func) or "").rpartition(".")[2] in PRINTING
-        )
-        for statement in body
-    )
+    return not all(isinstance(statement, ast.Pass) or prints(statement) for statement in body)
+
+
+def prints(statement: ast.stmt) -> bool:
+    """Return whether a statement only shows something to the user."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=function)):
+            return last_name(function) in PRINTING
+    return False
 
 
 def suppresses(item: ast.withitem) -> bool:
     """Return whether a context manager expects an error: `contextlib.suppress`, `pytest.raises`."""
     call = item.context_expr
-    name = dotted(call.func) if isinstance(call, ast.Call) else None
-    return (name or "").rpartition(".")[2] in ("suppress", "raises", "assertRaises", "assertRaisesRegex")
+    names = ("suppress", "raises", "assertRaises", "assertRaisesRegex")
+    return isinstance(call, ast.Call) and last_name(call.func) in names

@@ -111,6 +111,20 @@ def captured(match: ast.Match) -> Iterator[str]:
             yield name
 
 
+def bound_names(node: ast.AST) -> list[str]:
+    """Return the names that a node binds in its scope, without what the nodes inside it bind."""
+    match node:
+        case ast.Name(ctx=ast.Store(), id=name):
+            return [name]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return [alias.asname or alias.name.partition(".")[0] for alias in names]
+        case ast.Match():
+            return list(captured(node))
+    return []
+
+
 class Bindings:
     """The names and dotted paths that a module binds.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 
 from devicefix.facts.names import Names
 from devicefix.facts.texts import UNKNOWN_PART, text_of
@@ -138,10 +139,21 @@ def is_current_object(facts: Names, node: ast.AST) -> bool:
     return False
 
 
-def current_device(facts: Names, node: ast.expr | None, depth: int = 4) -> bool:
+def current_device(
+    facts: Names,
+    node: ast.expr | None,
+    chooses: Callable[[ast.expr, bool], bool] | None = None,
+    depth: int = 4,
+) -> bool:
     """Return whether an expression is the current CUDA device if available and wanted, else the CPU.
 
     An unconditional `"cuda"` counts, since fixes replace it.
+
+    Args:
+        facts: the names of the module.
+        node: the expression.
+        chooses: whether a test with some value may choose CUDA; any test if it is not given.
+        depth: how many expressions to follow.
     """
     if node is None or depth == 0:
         return False
@@ -149,11 +161,12 @@ def current_device(facts: Names, node: ast.expr | None, depth: int = 4) -> bool:
         return True
     if isinstance(node, ast.IfExp):
         arms = choice(facts, node)
-        return arms is not None and current_device(facts, arms[1], depth - 1)
+        right = arms is not None and (chooses is None or chooses(node.test, arms[1] is node.body))
+        return arms is not None and right and current_device(facts, arms[1], chooses, depth - 1)
     if isinstance(node, ast.Call) and facts.call(node, "torch.device") and not node.keywords:
-        return len(node.args) == 1 and current_device(facts, node.args[0], depth - 1)
+        return len(node.args) == 1 and current_device(facts, node.args[0], chooses, depth - 1)
     if isinstance(node, ast.Name):
-        return current_device(facts, facts.value(node), depth - 1)
+        return current_device(facts, facts.value(node), chooses, depth - 1)
     if isinstance(node, ast.Attribute) and node.attr == "type":
         node = node.value
     return facts.call(node, "torch.accelerator.current_accelerator")

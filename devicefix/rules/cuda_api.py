@@ -8,13 +8,14 @@ from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterp
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
+from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.operations import Move
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.functions import Functions
-from devicefix.rules.shared.regions import LOADS, OUTPUTS, Regions
+from devicefix.rules.shared.regions import LOADS, Regions
 from devicefix.rules.shared.streams import Streams
 
 _ADVICE = {
@@ -480,7 +481,7 @@ class CudaApi(Rule):
             return False
         if isinstance(parent, ast.Call):
             # `torch.device("cuda")` is replaced as a whole.
-            return last_name(parent.func) not in OUTPUTS and not cuda_device(self.facts, parent)
+            return last_name(parent.func) not in PRINTING and not cuda_device(self.facts, parent)
         return True
 
 

@@ -5,12 +5,14 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
 from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -46,11 +48,11 @@ _OF_DIFFUSERS = {*OFFLOADS, XFORMERS, ATTENTION_BACKEND}
 
 
 def _length(devices: ast.expr) -> int | None:
-    """Return how many devices a literal selects, where -1 may be any number; None for other expressions."""
+    """Return how many devices a literal selects, where -1 may be any number; None for numbers and "auto"."""
     match devices:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return len(elements) or 1
-        case ast.Constant(value=str(text)):
+        case ast.Constant(value=str(text)) if text != "auto":
             return len([part for part in text.split(",") if part.strip()]) or 1
         case ast.UnaryOp():
             return 1
@@ -716,9 +718,9 @@ class HardWiredFlag(Rule):
             return
         yield from self._check_callee(node, full_name)
         for keyword in node.keywords:
+            code = self.context.source.code(keyword.value)
             needs = self._needs(node, full_name, keyword)
             if needs is not None and not self.facts.is_guarded(node):
-                code = self.context.source.code(keyword.value)
                 yield self.finding(node, f"`{keyword.arg}={code}` {needs}")
             if name is None:
                 continue
@@ -727,12 +729,9 @@ class HardWiredFlag(Rule):
                 self.context.mark_handled(keyword.value)
                 yield self._trainer(node, keyword.value)
             elif flag and name not in COPING and self._foreign(node.func) and not self._asked(node):
-                code = self.context.source.code(keyword.value)
-                yield self.finding(
-                    node, self._message(f"{keyword.arg}={code}"), self._switched(name, keyword)
-                )
+                message = self._message(f"{keyword.arg}={code}")
+                yield self.finding(node, message, self._switched(name, keyword))
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
-                code = self.context.source.code(keyword.value)
                 message = f"`{keyword.arg}={code}` is the index of a GPU"
                 yield self.finding(node, f"{message}; without CUDA, pass the library's value for the CPU")
 
@@ -758,12 +757,6 @@ class HardWiredFlag(Rule):
         if node.arg == "num_gpus" and self._requests(call, node.value):
             advice = "waits forever if no machine in the cluster has a GPU; request no GPU in that case"
             yield self.finding(node.value, f"`num_gpus={self.context.source.code(node.value)}` {advice}")
-        if (
-            node.arg == "accelerator"
-            and isinstance(call, ast.Call)
-            and self._lightning(self.facts.resolve(call.func) or "", node)
-        ):
-            return  # it is checked with the other arguments
         yield from self._check_setting(name, node.value)
 
     def _requests(self, call: ast.AST, number: ast.expr) -> bool:
@@ -879,13 +872,9 @@ class HardWiredFlag(Rule):
         option, value = keyword.arg, keyword.value
         if option in ("gpus", "devices") and _is_of(name, LIGHTNING):
             if option == "gpus" and not (isinstance(value, ast.Constant) and value.value in (0, None)):
-                counts = isinstance(value, (ast.Constant, ast.List, ast.UnaryOp))
-                return (
-                    'needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
-                    if counts
-                    else None
-                )
-            if option == "devices" and not self._counts(value) and self._is_automatic(call):
+                if isinstance(value, (ast.Constant, ast.List, ast.UnaryOp)):
+                    return 'needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
+            if option == "devices" and _length(value) is not None and self._is_automatic(call):
                 return "needs CUDA; without CUDA, use `1`, because a CPU accepts only a number of devices"
         for fact in _ARGUMENTS.get(option or "", ()):
             if not _is_of(name, (fact.libraries, fact.ends)) or _is_off(fact, call):
@@ -897,12 +886,6 @@ class HardWiredFlag(Rule):
             if taken is not None:
                 return f"may be {self.context.source.code(taken)}, which {fact.message}"
         return None
-
-    def _counts(self, devices: ast.expr) -> bool:
-        """Return whether an argument `devices` may be how many there are, which a CPU takes as well."""
-        if isinstance(devices, ast.Constant):
-            return devices.value == "auto" or not isinstance(devices.value, str)
-        return not isinstance(devices, (ast.List, ast.UnaryOp))
 
     def _is_automatic(self, call: ast.Call) -> bool:
         """Return whether a trainer selects a CPU where there is no GPU."""
@@ -918,7 +901,7 @@ class HardWiredFlag(Rule):
         fix = self.context.when_cuda(accelerator, '"auto"', of_cuda=True)
         message = f'`accelerator={code(accelerator)}` needs CUDA; without CUDA, use "auto"'
         devices = next((keyword.value for keyword in call.keywords if keyword.arg == "devices"), None)
-        if devices is None or (isinstance(devices, ast.Constant) and self._counts(devices)):
+        if devices is None or (isinstance(devices, ast.Constant) and _length(devices) is None):
             return self.finding(call, message, fix)
         number = _length(devices)
         other = self.context.when_cuda(devices, str(number or 1), of_cuda=True)
@@ -957,8 +940,8 @@ class HardWiredFlag(Rule):
     def _asked(self, node: ast.AST) -> bool:
         """Return whether an earlier check asks the user or the machine for CUDA."""
         return self.facts.is_guarded(node) or any(
-            isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
-            for _, parent in self.facts.tree.ancestors(node)
+            _ASKED.search(self.context.source.code(test))
+            for test, _ in conditions_around(self.facts.tree, node)
         )
 
 
@@ -977,13 +960,7 @@ def _takes(fact: Argument, value: ast.expr) -> bool:
             given = str(first)
         case _:
             return False
-    for each in fact.values:
-        if isinstance(each, str) and each.endswith("*"):
-            if isinstance(given, str) and given.startswith(each[:-1]):
-                return True
-        elif type(given) is type(each) and given == each:
-            return True
-    return False
+    return any(type(given) is type(each) and fnmatchcase(str(given), str(each)) for each in fact.values)
 
 
 def _is_off(fact: Argument, call: ast.Call) -> bool:

@@ -62,7 +62,8 @@ def tried_names(facts: Facts) -> frozenset[str]:
 
 def _tried(facts: Facts) -> Iterable[str]:
     for node in facts.tree.of_kind(ast.Try):
-        if any(facts.guards.fallbacks.has_other_result(node, error) for error in _ERRORS):
+        has_other_result = facts.guards.fallbacks.has_other_result
+        if any(has_other_result(handler, error) for handler in node.handlers for error in _ERRORS):
             for part in (part for statement in node.body for part in walk(statement)):
                 if isinstance(part, (ast.Import, ast.ImportFrom)):
                     yield from (name.rpartition(".")[2] for name in modules_of(part))

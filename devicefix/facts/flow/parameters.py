@@ -14,7 +14,27 @@ Place = int | str  # the position of an argument, or its keyword
 Parameter = tuple[str, tuple[str, int]]
 
 
-def called(tree: Tree, function: Function) -> str:
+def reads_of(tree: Tree, definition: ast.AST) -> list[ast.expr]:
+    """Return where a module reads the name of a function or class of it, but for its own code.
+
+    The name of a module's function as an attribute is something else, as in `model.train()`.
+    """
+    if not isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return []
+    kinds = ast.Name if isinstance(tree.parents[definition], ast.Module) else (ast.Name, ast.Attribute)
+    name = called(tree, definition)
+    reads = (
+        node for node in tree.nodes_with_name(name) if isinstance(node, kinds) and last_name(node) == name
+    )
+    return [
+        read
+        for read in reads
+        if isinstance(read.ctx, ast.Load)
+        and all(parent is not definition for _, parent in tree.ancestors(read))
+    ]
+
+
+def called(tree: Tree, function: Function | ast.ClassDef) -> str:
     """Return the name by which a function is called: of the class for `__init__`, empty for a lambda."""
     if isinstance(function, ast.Lambda):
         return ""

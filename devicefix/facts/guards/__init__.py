@@ -2,8 +2,7 @@
 
 In the order in which they need one another: `answers` names the functions of torch that ask for CUDA,
 `truth` evaluates a condition whose parts may be unknown, `conditions` finds what implies that there is a
-GPU, `decided` what has one value on every machine with CUDA, and `guarded` the code that is reached only
-there.
+GPU, and `guarded` the code that is reached only there, and what refuses to run elsewhere.
 """
 
 from devicefix.facts.guards.answers import ASKS, AVAILABLE, COUNTS, VERSION

@@ -1,4 +1,4 @@
-"""Find the code that is reached only where CUDA is available."""
+"""Find the code that is reached only where CUDA is available, and the refusals to run without it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import takewhile
 
-from devicefix.facts.guards.answers import ASKS, VERSION
-from devicefix.facts.guards.decided import Decided
+from devicefix.facts.guards.answers import ASKS, COUNTS, VERSION
+from devicefix.facts.guards.conditions import Conditions
+from devicefix.facts.guards.truth import of_any_count, of_truth, truth
 from devicefix.facts.names import Names
+from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import returns
-from devicefix.facts.scopes import dotted
+from devicefix.facts.scopes import captured, dotted
+from devicefix.facts.values import last_name
 
 _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
@@ -22,7 +25,7 @@ _NEVER = 1 << 30  # beyond the last line
 _QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda")
 
 
-class Guards(Decided):
+class Guards(Conditions):
     """The guards of one module.
 
     Args:
@@ -47,6 +50,53 @@ class Guards(Decided):
                 answer = True
                 break
         return self._kept(answer, *inside)
+
+    def settled(self, test: ast.expr) -> bool | None:
+        """Return the value of a test on every machine with CUDA, None where it depends on more."""
+        return truth(test, self._with_cuda)
+
+    def _with_cuda(self, part: ast.expr) -> bool | None:
+        match part:
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=bool(value))]):
+                return of_truth(op, self.settled(left), value)
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(value))]):
+                # Of a variable it may depend on more: what is refused here would be 0 later.
+                return of_any_count(op, value) if self.facts.call(left, *COUNTS) else None
+            case ast.Call():
+                return True if self.facts.call(part, *ASKS, *COUNTS) else None
+            case ast.Name():
+                bound = self.facts.value(part)
+                return self.settled(bound) if isinstance(bound, ast.Call) else None
+        return None
+
+    def conditions(self, test: ast.expr) -> list[ast.expr]:
+        """Return the parts of a test that may be true or false on a machine with CUDA."""
+        if self.settled(test) is not None and not isinstance(test, (ast.BoolOp, ast.UnaryOp)):
+            return []
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.conditions(operand)
+            case ast.BoolOp(values=values):
+                return [part for value in values for part in self.conditions(value)]
+        return [test]
+
+    def refusal(self, node: ast.If) -> list[ast.stmt] | None:
+        """Return the statements that end the program without CUDA, and never run with it.
+
+        They are a branch of the `if`, or what follows it where its body leaves the block:
+        `if torch.cuda.is_available(): return x.cuda()` and then `raise RuntimeError`.
+        """
+        answer = self.settled(node.test)
+        if answer is None:
+            return None
+        branch = node.orelse if answer else node.body
+        if answer and not branch and returns(node.body):
+            block = self.facts.tree.block(node)
+            branch = block[block.index(node) + 1 :]
+        last = self.refusals.last(branch)
+        if last is None or self.refusals.both(node):
+            return None
+        return None if self.fallbacks.of(node, self.refusals.error_of(last)) else branch
 
     @cached_property
     def lines(self) -> frozenset[int]:
@@ -81,9 +131,8 @@ class Guards(Decided):
                     | ast.For(target=target, iter=value)
                 ) if self._holds_answer(value):
                     yield from (dotted(part) or "" for part in ast.walk(target))
-                case ast.Match(subject=value, cases=cases) if self._holds_answer(value):
-                    patterns = (part for case in cases for part in ast.walk(case.pattern))
-                    yield from (part.name or "" for part in patterns if isinstance(part, ast.MatchAs))
+                case ast.Match(subject=value) if self._holds_answer(value):
+                    yield from captured(node)
 
     def _holds_answer(self, value: ast.expr) -> bool:
         """Return whether a value is an answer, or made of one: a collection, or what a call returns."""
@@ -99,15 +148,9 @@ class Guards(Decided):
         """Return whether a node is evaluated only where CUDA is available, judged by its parent alone."""
         if isinstance(child, ast.stmt):
             return self._statement_only_with_cuda(child, parent)
-        match parent:
-            case ast.IfExp(test=test, body=body):
-                return child is not test and self.implies(test, child is body)
-            case ast.BoolOp():
-                return child in self._behind(parent)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                tests = (test for generator in parent.generators for test in generator.ifs)
-                return not isinstance(child, ast.comprehension) and any(map(self.implies, tests))
-        return False
+        if isinstance(parent, ast.BoolOp):
+            return child in self._behind(parent)
+        return any(self.implies(test, value) for test, value in conditions_on(child, parent))
 
     def _statement_only_with_cuda(self, child: ast.stmt, parent: ast.AST) -> bool:
         if isinstance(parent, (ast.If, ast.While)):
@@ -117,7 +160,8 @@ class Guards(Decided):
             return True
         if parent in self._marked and getattr(child, "name", "").lower().startswith("test"):
             return True
-        return self._left_before(child, parent)
+        # An earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA.
+        return child.lineno > self._left_in(self.facts.tree.block(child))
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""
@@ -140,17 +184,16 @@ class Guards(Decided):
 
     def _skips(self, decorator: ast.expr) -> bool:
         """Return whether a decorator skips a test without CUDA."""
-        name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
-        if isinstance(decorator, ast.Call) and decorator.args:
-            short = name.rpartition(".")[2].lower()
-            if short == "skipif":
-                return self.implies(decorator.args[0], False)
-            if short == "skipunless":
-                return self.implies(decorator.args[0], True)
-        own = self.refusals.own_function(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        function, arguments = decorator, []
+        if isinstance(decorator, ast.Call):
+            function, arguments = decorator.func, decorator.args
+        short = last_name(function).lower()
+        if short in ("skipif", "skipunless") and arguments:
+            return self.implies(arguments[0], short == "skipunless")
+        own = self.refusals.own_function(function)
         if own is not None:  # its code decides, not its name
-            return any(isinstance(node, ast.Call) and self.facts.call(node, *ASKS) for node in ast.walk(own))
-        return bool(_SKIPS.search(name[:_LONGEST]))
+            return any(self.facts.call(node, *ASKS) for node in ast.walk(own))
+        return bool(_SKIPS.search((dotted(function) or "")[:_LONGEST]))
 
     @cached_property
     def _marked(self) -> set[ast.AST]:
@@ -167,13 +210,6 @@ class Guards(Decided):
                         found.add(self.facts.tree.parents[node])
         return found
 
-    def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
-        """Return whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
-        for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
-            if isinstance(block, list) and block and block[0].lineno <= statement.lineno <= block[-1].lineno:
-                return statement.lineno > self._left_in(block)
-        return False
-
     def _left_in(self, block: list[ast.stmt]) -> int:
         """Return the line of the statement that leaves a block without CUDA."""
         key = id(block)
@@ -187,19 +223,16 @@ class Guards(Decided):
         return line
 
     def _leaves(self, statement: ast.stmt) -> bool:
+        """Return whether a statement leaves its block without CUDA, for a path that the CPU has."""
+        last: ast.stmt | None = None
         match statement:
-            case ast.Assert(test=test):
-                return self.implies(test) and self._is_handled(statement, AssertionError.__name__)
+            case ast.Assert(test=test) if self.implies(test):
+                last = statement
             case ast.If(test=test, body=body) if self.implies(test, False):
+                if returns(body):
+                    return True
                 last = self.refusals.last(body)
-                return returns(body) or (
-                    last is not None and self._is_handled(last, self.refusals.error_of(last))
-                )
-        return False
-
-    def _is_handled(self, refusal: ast.stmt, error: str | None) -> bool:
-        """Return whether the error of a refusal leads to the program's path without CUDA."""
-        return self.fallbacks.of(refusal, error) is not None
+        return last is not None and self.fallbacks.of(last, self.refusals.error_of(last)) is not None
 
 
 class Built(Guards):

@@ -11,6 +11,7 @@ from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.needs import need_of
 from devicefix.facts.flow.taken_numbers import is_number
+from devicefix.facts.refusals import PRINTING, prints
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
@@ -18,7 +19,6 @@ from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
 # Context managers.
 NVTX = "torch.autograd.profiler.emit_nvtx"
 _CONTEXTS = ("nvtx.range", "profiler.profile", NVTX)
-_PRINTING = {"print", "debug", "info", "warning", "error", "log", "write", "echo"}
 
 
 # Expressions that have no effect if their parts have none.
@@ -82,9 +82,7 @@ class Functions:
     def _without(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that skips a call without CUDA, or uses another value."""
         statement = self._statement(node)
-        if statement is not None and not (
-            short in INSTEAD and self._prints(statement) and not self._quoted(node)
-        ):
+        if statement is not None and not (short in INSTEAD and prints(statement) and not self._quoted(node)):
             return self.context.put_under_guard(statement)
         return self._value(node, short)
 
@@ -128,16 +126,12 @@ class Functions:
         statement = self.facts.tree.statement(node)
         if not isinstance(statement, ast.Expr):
             return None
-        if self._prints(statement):
+        if prints(statement):
             return statement if all(map(self._is_of_cuda, _arguments(statement.value))) else None
         chain: ast.expr = statement.value
         while isinstance(chain, (ast.Call, ast.Attribute)) and chain is not node:
             chain = chain.func if isinstance(chain, ast.Call) else chain.value
         return statement if chain is node else None
-
-    def _prints(self, statement: ast.Expr) -> bool:
-        call = statement.value
-        return isinstance(call, ast.Call) and last_name(call.func) in _PRINTING
 
     def _is_of_cuda(self, node: ast.AST) -> bool:
         """Return whether a value is a text, or made of one and what functions of torch.cuda return."""
@@ -156,7 +150,7 @@ class Functions:
             return Fix(())  # the fix of the move is enough
         if isinstance(parent, ast.Call) and self.facts.call(parent, "torch.device"):
             return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
-        if isinstance(parent, ast.Call) and last_name(parent.func) in _PRINTING:
+        if isinstance(parent, ast.Call) and last_name(parent.func) in PRINTING:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
         if self.becomes_cpu(node):
             return self.context.when_cuda(node, '"cpu"')

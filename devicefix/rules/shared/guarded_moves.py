@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections import Counter
 from collections.abc import Sequence
 
 from devicefix.devices.arguments import device_argument
@@ -44,32 +43,24 @@ class GuardedMoves:
 
     def of_choice(self, node: ast.IfExp) -> Fix | None:
         """Return the fix that replaces `x.cuda() if use_cuda else x` by `x.to(device)`, or None."""
-        if not self._plain(node.body) or self.facts.is_guarded(node):
+        receiver = self._moved_by(node.body)
+        if type(receiver) is not type(node.orelse) or self.facts.is_guarded(node):
             return None
-        assert isinstance(node.body, ast.Call)
-        assert isinstance(node.body.func, ast.Attribute)
-        receiver = node.body.func.value
-        if type(receiver) is not type(node.orelse) or ast.dump(receiver) != ast.dump(node.orelse):
-            return None
-        use = self._device(node, node.test)
+        use = self._device(node, node.test) if ast.unparse(receiver) == ast.unparse(node.orelse) else None
         if use is None:
             return None
         choice = Edit(*self.context.source.span(node), KeepFirst())
         return Fix((self._moved(node.body, use), choice), needs=use.needs)
 
-    def _moves(self, node: ast.If) -> list[ast.Call]:
+    def _moves(self, node: ast.If) -> list[ast.expr]:
         """Return the calls of `.cuda()` in the body, or nothing if it does anything else."""
-        moves: list[ast.Call] = []
-        for statement in node.body:
-            found = self._moves_of(statement, node)
-            if not found or not all(self._is_defined(call, node) for call in found):
-                return []
-            moves += found
-        return moves
+        found = [self._moves_of(statement, node) for statement in node.body]
+        moves = [call for calls in found for call in calls]
+        return moves if all(found) and all(self._is_defined(call, node) for call in moves) else []
 
-    def _moves_of(self, statement: ast.stmt, guard: ast.If) -> list[ast.Call]:
+    def _moves_of(self, statement: ast.stmt, guard: ast.If) -> list[ast.expr]:
         match statement:
-            case ast.Expr(value=ast.Call() as call) if self._plain(call):
+            case ast.Expr(value=ast.Call() as call) if self._moved_by(call) is not None:
                 return [call]
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
                 return self._pairs(targets, values, guard)
@@ -79,7 +70,7 @@ class GuardedMoves:
 
     def _pairs(
         self, targets: Sequence[ast.expr], values: Sequence[ast.expr], guard: ast.If
-    ) -> list[ast.Call]:
+    ) -> list[ast.expr]:
         """Return the calls if each value is its own target, moved: `x, y = x.cuda(), y.cuda()`.
 
         The target may also be a name that is not defined without the guard, and used there: that is an error on
@@ -87,11 +78,9 @@ class GuardedMoves:
         """
         calls = []
         for target, value in zip(targets, values, strict=False):
-            if not (
-                isinstance(value, ast.Call) and self._plain(value) and isinstance(value.func, ast.Attribute)
-            ):
+            receiver = self._moved_by(value)
+            if receiver is None:
                 return []
-            receiver = value.func.value
             if ast.unparse(target) != ast.unparse(receiver) and not self._is_missing(target, guard):
                 return []
             calls.append(value)
@@ -119,29 +108,22 @@ class GuardedMoves:
                 bindings = self.facts.bindings(part)
             else:
                 continue
-            by_parent = self.facts.once(_if_all_guarded, bindings) if bindings else None
-            if by_parent is not None and by_parent[None] > by_parent[guard]:
+            guarded = self.facts.once(_all_guarded, bindings) if bindings else False
+            if guarded and any(self.facts.tree.parents[each.node] is not guard for each in bindings):
                 return False
         return True
 
-    def _plain(self, node: ast.expr) -> bool:
-        """Return whether a node moves a name, an attribute or an item to the current device: `x.cuda()`."""
-        if (
-            not isinstance(node, ast.Call)
-            or not isinstance(node.func, ast.Attribute)
-            or node.func.attr != "cuda"
-        ):
-            return False
-        receiver = node.func.value
-        if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript)):
-            return False
-        if custom_cuda(self.context, receiver) is not CustomCuda.NEVER or may_be_storage(
-            self.context, receiver
-        ):
-            return False
-        return device_argument(node) is None and all(
-            keyword.arg == "non_blocking" for keyword in node.keywords
-        )
+    def _moved_by(self, node: ast.expr) -> ast.expr | None:
+        """Return the name, attribute or item that `x.cuda()` moves to the current device, None for anything else."""
+        match node:
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Name() | ast.Attribute() | ast.Subscript() as receiver, attr="cuda"
+                )
+            ) if device_argument(node) is None and all(each.arg == "non_blocking" for each in node.keywords):
+                is_own = custom_cuda(self.context, receiver) is not CustomCuda.NEVER
+                return None if is_own or may_be_storage(self.context, receiver) else receiver
+        return None
 
     def _device(self, site: ast.AST, test: ast.expr) -> DeviceExpr | None:
         if self.facts.call(test, *ASKS):
@@ -150,15 +132,10 @@ class GuardedMoves:
             return self.devices.flagged(site, test)
         return None
 
-    def _moved(self, call: ast.Call, use: DeviceExpr) -> Edit:
+    def _moved(self, call: ast.expr, use: DeviceExpr) -> Edit:
         """Return the edit that replaces `.cuda()` by `.to(device)`."""
         return Edit(*self.context.source.span(call), Move(use.text))
 
 
-def _if_all_guarded(facts: Facts, bindings: Sequence[Binding]) -> Counter[ast.AST | None] | None:
-    """Return the numbers of a name's bindings by statement around them, None for all, if all are guarded."""
-    if not all(facts.is_guarded(binding.node) for binding in bindings):
-        return None
-    found: Counter[ast.AST | None] = Counter(facts.tree.parents[binding.node] for binding in bindings)
-    found[None] = len(bindings)
-    return found
+def _all_guarded(facts: Facts, bindings: Sequence[Binding]) -> bool:
+    return all(facts.is_guarded(binding.node) for binding in bindings)

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts import Binding, Facts, Scope
-from devicefix.facts.scopes import captured
+from devicefix.facts.path_conditions import conditions_around, conditions_on
+from devicefix.facts.scopes import bound_names
 
 _OTHERS = 20  # bindings that follow; the uses between more of them are not told apart
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -21,16 +22,17 @@ class GuardedNames:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._asked: dict[ast.AST, bool] = {}
 
     def bound(self, body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
         """Yield the names that a block binds in its own scope, each with the first place."""
         scope = self.facts.tree.scope(body[0])
         seen: set[str] = set()
-        for place, name in self._places(body, scope):
-            if name not in seen:
-                seen.add(name)
-                yield name, place
+        for node in (node for statement in body for node in ast.walk(statement)):
+            if isinstance(node, (ast.Name, ast.stmt)) and self.facts.tree.scope(node) is scope:
+                for name in bound_names(node):
+                    if name not in seen:
+                        seen.add(name)
+                        yield name, node
 
     def use(self, name: str, node: ast.If) -> ast.expr | None:
         """Return the first use of a name where only the body of an `if` binds it, and the guard may not hold.
@@ -47,7 +49,7 @@ class GuardedNames:
         if found is None or scope.is_class:
             return None
         others: list[Binding] = []
-        bindings = found[1] if self._is_asked(node) else self.facts.once(_unasked, found[1])
+        bindings = found[1] if _is_only_asked(self.facts, node) else self.facts.once(_unasked, found[1])
         for binding in bindings:
             if not self._is_under(binding, node):
                 others.append(binding)
@@ -58,42 +60,14 @@ class GuardedNames:
         first = next((use for use in uses if self._is_open(use, name, node, flag)), None)
         return first if first is None or all(self._is_late(each, first, node) for each in others) else None
 
-    def _places(self, body: list[ast.stmt], scope: Scope) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-        tree = self.facts.tree
-        for node in (node for statement in body for node in ast.walk(statement)):
-            if not isinstance(node, (ast.Name, ast.stmt)) or tree.scope(node) is not scope:
-                continue
-            match node:
-                case ast.Name(ctx=ast.Store(), id=name):
-                    yield node, name
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                    yield node, name
-                case ast.Import(names=names) | ast.ImportFrom(names=names):
-                    for alias in names:
-                        yield node, alias.asname or alias.name.partition(".")[0]
-                case ast.Match():
-                    yield from ((node, name) for name in captured(node))
-
     def _is_under(self, binding: Binding, node: ast.If) -> bool:
         """Return whether a binding is in the body of an `if`, or where another accelerator is available."""
         for child, parent in self.facts.tree.ancestors(binding.node):
             if parent is node:
                 return child in node.body
-            if _is_answered(child, parent):
+            if _is_asked(child, parent):
                 return True
         return False
-
-    def _is_asked(self, node: ast.AST) -> bool:
-        """Return whether a node is only reached where some accelerator is available."""
-        way: list[ast.AST] = []
-        answer = False
-        for child, parent in self.facts.tree.ancestors(node):
-            way.append(child)
-            answer = self._asked.get(child, False) or _is_answered(child, parent)
-            if answer or child in self._asked:
-                break
-        self._asked.update(dict.fromkeys(way, answer))
-        return answer
 
     def _is_after(self, binding: Binding, node: ast.If) -> bool:
         """Return whether a binding follows an `if` in its scope."""
@@ -115,16 +89,13 @@ class GuardedNames:
         tree = self.facts.tree
         if use.lineno <= (node.end_lineno or 0) and tree.scope(use) is tree.scope(node):
             return False
-        return not any(
-            parent is node or (isinstance(parent, (ast.If, ast.IfExp)) and _mentions(parent.test, flag, name))
-            for _, parent in tree.ancestors(use)
-        )
+        tests = (test for test, _ in conditions_around(tree, use))
+        return not any(test is node.test or _mentions(test, flag, name) for test in tests)
 
 
 def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
     """Return the bindings of a name that are also reached where no accelerator is available."""
-    names = GuardedNames(facts)
-    return [binding for binding in bindings if not names._is_asked(binding.node)]
+    return [binding for binding in bindings if not _is_only_asked(facts, binding.node)]
 
 
 def _unguarded(facts: Facts, scope: Scope, name: str) -> Sequence[ast.expr]:
@@ -138,9 +109,14 @@ def _unguarded(facts: Facts, scope: Scope, name: str) -> Sequence[ast.expr]:
     return sorted(reads, key=lambda read: read.lineno)
 
 
-def _is_answered(child: ast.AST, parent: ast.AST) -> bool:
-    """Return whether a node is in the body of an `if` that asks whether an accelerator is available."""
-    return isinstance(parent, ast.If) and child in parent.body and _asks(parent.test)
+def _is_only_asked(facts: Facts, node: ast.AST) -> bool:
+    """Return whether a node is only reached where some accelerator is available."""
+    return any(_is_asked(child, parent) for child, parent in facts.tree.ancestors(node))
+
+
+def _is_asked(child: ast.AST, parent: ast.AST) -> bool:
+    """Return whether a parent asks whether an accelerator is available before it evaluates a child."""
+    return any(truth and _asks(test) for test, truth in conditions_on(child, parent))
 
 
 def _asks(test: ast.expr) -> bool:

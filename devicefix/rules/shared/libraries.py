@@ -9,9 +9,10 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.facts.defaults import Defaults
+from devicefix.facts.flow.parameters import reads_of
+from devicefix.facts.refusals import caught
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
-from devicefix.facts.values import last_name
 from devicefix.rules.shared.library_facts import LIBRARIES
 from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
@@ -25,6 +26,7 @@ _MENTION = re.compile(
 )
 _EXTENSION = re.compile(r"\w{1,100}_cuda(_\w{1,100})?")
 _EXTENSIONS = "_C"  # the name that torch's tutorial gives to the compiled part of a package
+# The errors of a failed import, or of a program that does not exist.
 _FAILED = {
     "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError",
     "FileNotFoundError", "CalledProcessError",
@@ -148,13 +150,7 @@ class CudaLibraries:
         function = next(
             (parent for _, parent in self.facts.tree.ancestors(node) if isinstance(parent, FUNCTIONS)), None
         )
-        if not isinstance(function, ast.FunctionDef):
-            return False
-        uses = [
-            use
-            for use in self.facts.tree.nodes_with(function.name)
-            if isinstance(use, (ast.Name, ast.Attribute)) and last_name(use) == function.name
-        ]
+        uses = reads_of(self.facts.tree, function) if function is not None else ()
         return bool(uses) and all(map(self.facts.is_guarded, uses))
 
     def unasked(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
@@ -201,9 +197,7 @@ class CudaLibraries:
 
     def _goes_on(self, handler: ast.ExceptHandler) -> bool:
         """Return whether a handler catches the error of a failed import, and the program continues."""
-        if not _catches(handler):
-            return False
-        return not self.facts.guards.refusals.refuses(handler.body)
+        return not (_FAILED.isdisjoint(caught(handler)) or self.facts.guards.refusals.refuses(handler.body))
 
 
 def full_names(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -223,11 +217,3 @@ def _compiled(name: str) -> str | None:
             return ".".join(parts)
         return parts[0] if len(parts) == 1 and _EXTENSION.fullmatch(parts[0]) else None
     return parts[0] if _EXTENSION.fullmatch(parts[0]) else None
-
-
-def _catches(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler catches the error of a failed import, or of a program that does not exist."""
-    if handler.type is None:
-        return True
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(last_name(kind) in _FAILED for kind in types)

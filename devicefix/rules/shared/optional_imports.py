@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
-from functools import cached_property
+from collections.abc import Collection, Iterator, Sequence
 
 from devicefix.facts import Binding, Facts, returns
+from devicefix.facts.flow.parameters import reads_of
+from devicefix.facts.path_conditions import conditions_on
+from devicefix.facts.refusals import caught
+from devicefix.facts.scopes import bound_names
 from devicefix.facts.tree import TRIES, walk
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.library_facts import FAILING
@@ -48,19 +51,19 @@ class OptionalImports:
             flags |= {node.id for node in walk(place.test) if isinstance(node, ast.Name)} - {"torch"}
         asking = Asking(self.facts, library, flags)
         inside = set(walk(place))
-        for alias in statement.names:
-            name = alias.asname or alias.name.partition(".")[0]
-            scope = self.tree.scope(statement)
-            bindings = scope.bindings.get(name, [])
-            if any(map(self._replaces, bindings)):
-                continue
-            bound = len(bindings) > 1
-            for use in self.tree.reads(name):
-                found = self.tree.scope(use).lookup(name)
-                if use in inside or found is None or found[0] is not scope:
-                    continue
-                if self._fails(use, bound=bound) and not asking.before(use):
-                    yield use
+        for name, uses in self._bound_by(statement):
+            bindings = self.tree.scope(statement).bindings.get(name, [])
+            if not any(map(self._replaces, bindings)):
+                bound = len(bindings) > 1
+                for use in uses:
+                    if use not in inside and self._fails(use, bound=bound) and not asking.before(use):
+                        yield use
+
+    def _bound_by(self, statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Sequence[ast.expr]]]:
+        """Yield the names that an import binds, each with its reads."""
+        scope = self.tree.scope(statement)
+        for name in bound_names(statement):
+            yield name, self.facts.reads_in(scope, name)
 
     def without_cuda(self, statement: ast.Import | ast.ImportFrom, library: str) -> Iterator[ast.expr]:
         """Yield the calls of a library's functions that fail on a CPU, and that only ask whether it is installed.
@@ -74,19 +77,14 @@ class OptionalImports:
         if not isinstance(place, TRIES) or not failing:
             return
         asking = Installed(self.facts, library, _bound_in(place))
-        scope = self.tree.scope(statement)
-        for alias in statement.names:
-            name = alias.asname or alias.name.partition(".")[0]
-            for use in self.tree.reads(name):
-                function = use
-                while isinstance(parent := self.tree.parents.get(function), ast.Attribute):
-                    function = parent
-                called = alias.name if function is use else last_name(function)
-                is_call = isinstance(parent, ast.Call) and parent.func is function
-                found = self.tree.scope(use).lookup(name)
-                if is_call and called in failing and found is not None and found[0] is scope:
-                    if not asking.before(use):
-                        yield function
+        for use in (use for _, uses in self._bound_by(statement) for use in uses):
+            function = use
+            while isinstance(parent := self.tree.parents.get(function), ast.Attribute):
+                function = parent
+            is_call = isinstance(parent, ast.Call) and parent.func is function
+            called = (self.facts.resolve(function) or last_name(function)).rpartition(".")[2]
+            if is_call and called in failing and not asking.before(use):
+                yield function
 
     def flag(self, statement: ast.stmt) -> ast.expr | None:
         """Return the `True` to which a flag is set where an import succeeds, None if there is no flag."""
@@ -135,17 +133,11 @@ class OptionalImports:
 
     def _is_annotation(self, use: ast.expr) -> bool:
         """Return whether a use is part of an annotation that is never evaluated."""
-        if "annotations" not in self._from_future:
-            return False
-        return any(
+        imported = self.tree.root.bindings.get("annotations", ())
+        return any(each.imported == "__future__.annotations" for each in imported) and any(
             child in (getattr(parent, "annotation", None), getattr(parent, "returns", None))
             for child, parent in self.tree.ancestors(use)
         )
-
-    @cached_property
-    def _from_future(self) -> set[str]:
-        imports = (node for node in self.tree.imports if isinstance(node, ast.ImportFrom))
-        return {alias.name for node in imports if node.module == "__future__" for alias in node.names}
 
 
 class Asking:
@@ -184,20 +176,14 @@ class Asking:
     def _decides(self, child: ast.AST, parent: ast.AST) -> bool:
         """Return whether a parent asks for the library before it evaluates a child, or handles its absence."""
         match parent:
-            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-                return child is not test and self.asks(test)
-            case ast.BoolOp(values=values):
-                return any(map(self.asks, values[: values.index(child)]))  # type: ignore[arg-type]
-            case ast.comprehension():
-                return False
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                return any(self.asks(test) for each in parent.generators for test in each.ifs)
             case ast.Match(subject=subject):
                 return child is not subject and self.asks(subject)
             case ast.Dict(keys=keys, values=values) if child in values:
                 key = keys[values.index(child)]
                 return key is not None and self.asks(key)
-        return isinstance(parent, TRIES) and child in parent.body and any(map(self._handles, parent.handlers))
+        if isinstance(parent, TRIES) and child in parent.body:
+            return any(map(self._handles, parent.handlers))
+        return any(self.asks(test) for test, _ in conditions_on(child, parent))
 
     def _handles(self, handler: ast.ExceptHandler) -> bool:
         """Return whether a handler is for a library that is missing, or continues without it."""
@@ -216,39 +202,29 @@ class Asking:
                 return self.asks(test)
             case ast.If(test=test, body=body, orelse=orelse) if self.asks(test):
                 refuses = self.facts.guards.refusals.refuses
-                return any(block and (returns(block) or refuses(block)) for block in (body, orelse))
+                return any(returns(block) or refuses(block) for block in (body, orelse))
         return isinstance(statement, TRIES) and any(map(_is_of_missing_name, statement.handlers))
 
     def _only_called_if_asked(self, definition: ast.AST, calls: int) -> bool:
         """Return whether a function or class is used, and only where a question decides."""
         if definition not in self.known:
             self.known[definition] = False  # also for what calls itself
-            name = definition.name  # type: ignore[attr-defined]
-            inside = set(walk(definition))
-            uses = [
-                node
-                for node in self.tree.nodes_with(name)
-                if isinstance(node, (ast.Name, ast.Attribute))
-                and last_name(node) == name
-                and node not in inside
-            ]
+            uses = reads_of(self.tree, definition)
             self.known[definition] = bool(uses) and all(self.before(use, calls) for use in uses)
         return self.known[definition]
 
     def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
         """Return whether a test depends on a flag, or on a value that names the library and is not the default."""
-        for node in walk(test):
-            match node:
-                case ast.Name(id=name) | ast.Attribute(attr=name):
-                    if name in self.flags or (depth and self._is_set_by_question(node, depth - 1)):
-                        return True
-                case ast.Constant(value=str(name)):
-                    if self._chooses(name):
-                        return True
-                case _:
-                    continue
-            if self.library.search(name):
-                return True
+        return any(self._asks_by(node, depth) for node in walk(test))
+
+    def _asks_by(self, node: ast.AST, depth: int) -> bool:
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                if name in self.flags or (depth and self._is_set_by_question(node, depth - 1)):
+                    return True
+                return self.library.search(name) is not None
+            case ast.Constant(value=str(text)):
+                return self._chooses(text) or self.library.search(text) is not None
         return False
 
     def _chooses(self, text: str) -> bool:
@@ -276,23 +252,16 @@ class Asking:
 
 
 class Installed(Asking):
-    """The code of one module that runs only after another question than whether a library is installed."""
+    """The code of one module that runs only after another question than whether a library is installed.
 
-    def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
-        """Return whether a test depends on a value that names the library, and is not always on."""
-        return any(self._asks_by(node, depth) for node in walk(test))
+    That is a test of a value that names the library, and is not always on.
+    """
 
     def _asks_by(self, node: ast.AST, depth: int) -> bool:
-        match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                if name in self.flags or self._is_on(node):
-                    return False
-                if depth and self._is_set_by_question(node, depth - 1):
-                    return True
-                return name != "torch" and self.library.search(name) is not None
-            case ast.Constant(value=str(text)):
-                return self.library.search(text) is not None
-        return False
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            if last_name(node) in self.flags or self._is_on(node):
+                return False
+        return super()._asks_by(node, depth)
 
     def _is_on(self, node: ast.Name | ast.Attribute) -> bool:
         """Return whether a flag is true unless a caller says otherwise."""
@@ -324,19 +293,13 @@ def for_types(test: ast.expr) -> bool:
 
 
 def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is not None and last_name(kind) == "NameError" for kind in kinds)
+    return NameError.__name__ in caught(handler)
 
 
 def _bound_in(place: ast.stmt) -> set[str]:
-    """Return the names that a statement and those in it bind."""
-    bound = set()
-    for node in walk(place):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                bound.add(name)
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                bound |= {alias.asname or alias.name.partition(".")[0] for alias in names}
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                bound.add(name)
-    return bound
+    """Return the names and attributes that a statement and those in it bind."""
+    nodes = list(walk(place))
+    attributes = {
+        each.attr for each in nodes if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)
+    }
+    return attributes.union(*map(bound_names, nodes))

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import islice
 
 from devicefix.devices.context import Context
 from devicefix.facts.defaults import Defaults
 from devicefix.facts.exports.imports import modules_of
-from devicefix.facts.refusals import PRINTING
+from devicefix.facts.flow.parameters import reads_of
+from devicefix.facts.path_conditions import Condition, conditions_on
+from devicefix.facts.refusals import PRINTING, returns
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import device_named, last_name
 from devicefix.rules.shared.libraries import CudaLibraries
@@ -26,8 +29,6 @@ _TEST_FILE = re.compile(r"(?:test_.*|.*_test|conftest)\.py\Z")
 _TEST_LIBRARIES = ("pytest", "unittest")
 _MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
 _CALLERS = 3  # how many functions to follow, each called by the next
-
-_Condition = tuple[ast.expr, bool]  # a test, and the value that leads to a place
 
 
 class Request(IntEnum):
@@ -71,11 +72,11 @@ class Refusals:
         self.facts = context.facts
         self.libraries = CudaLibraries(context)
         self._defaults = Defaults(context.facts, context.project.default_of_option)
-        self._ends: dict[int, list[tuple[int, _Condition]]] = {}  # by block
+        self._ends: dict[int, list[tuple[int, Condition]]] = {}  # by block
         self._requests: dict[tuple[ast.AST, int], Request] = {}
         self._caught: dict[tuple[ast.AST, str | None, int], bool] = {}
 
-    def verdict(self, site: ast.AST, condition: _Condition, error: str | None) -> Verdict | None:
+    def verdict(self, site: ast.AST, condition: Condition, error: str | None) -> Verdict | None:
         """Return what to do with a refusal, None where it is right.
 
         It is safe to remove unless its user typed a request for a GPU, or the program has a path without CUDA
@@ -101,7 +102,7 @@ class Refusals:
         doubt = self._doubt(site, condition, error, request)
         return Verdict(f"{MESSAGE}; remove the check", removable=True, why=doubt)
 
-    def _doubt(self, site: ast.AST, condition: _Condition, error: str | None, request: Request) -> str:
+    def _doubt(self, site: ast.AST, condition: Condition, error: str | None, request: Request) -> str:
         """Return why it may be wrong to remove a refusal, an empty text if it is not."""
         if request is Request.OPEN:
             return "the user may have asked for a GPU"
@@ -149,7 +150,9 @@ class Refusals:
 
     def _only_checks(self, function: ast.AST, site: ast.AST) -> bool:
         """Return whether a function does nothing but check several things, for callers that are not known."""
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or self._uses(function):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or reads_of(
+            self.facts.tree, function
+        ):
             return False
         checks = [node for node in ast.walk(function) if isinstance(node, (ast.Raise, ast.Assert))]
         others = [
@@ -157,7 +160,7 @@ class Refusals:
         ]
         return bool(others) and not any(_does_work(node, function.name) for node in ast.walk(function))
 
-    def _request(self, site: ast.AST, callers: int, *conditions: _Condition) -> Request:
+    def _request(self, site: ast.AST, callers: int, *conditions: Condition) -> Request:
         """Return who asked for the GPU where a place is reached.
 
         Args:
@@ -172,7 +175,7 @@ class Refusals:
         """Return who asked for the GPU where a function is called, as far as its module shows."""
         key = function, callers
         if key not in self._requests:
-            uses = self._uses(function) if callers else []
+            uses = reads_of(self.facts.tree, function) if callers else []
             asked = (self._request(use, callers - 1) for use in uses)
             self._requests[key] = min(asked, default=Request.NONE)
         return self._requests[key]
@@ -228,37 +231,29 @@ class Refusals:
             if isinstance(parent, FUNCTIONS):
                 return
 
-    def _path(self, site: ast.AST) -> Iterator[_Condition]:
+    def _path(self, site: ast.AST) -> Iterator[Condition]:
         """Yield the conditions on which a node of a function, or of the module, is reached.
 
         Of those that may end a block, they are the first one and the first one that names a device.
         """
         for child, parent in self._around(site):
-            match parent:
-                case ast.If(test=test, body=body) if child is not test:
-                    yield test, child in body
-                case ast.While(test=test) if child is not test:
-                    yield test, True
-                case ast.IfExp(test=test, body=chosen) if child is not test:
-                    yield test, child is chosen
-                case ast.BoolOp(op=op, values=values) if child is not values[0]:
-                    yield values[0], isinstance(op, ast.And)
+            yield from conditions_on(child, parent)
             if isinstance(child, ast.stmt):
                 block, place = self.facts.tree.block(child), self.facts.tree.position(child)
                 if id(block) not in self._ends:
                     self._ends[id(block)] = list(self._first_ends(block))
                 yield from (condition for before, condition in self._ends[id(block)] if before < place)
 
-    def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, _Condition]]:
+    def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, Condition]]:
         """Yield the first condition that may end a block, and the first that names a device, with their places."""
-        ends = (each for each in enumerate(block) if isinstance(each[1], ast.If) and _may_leave(each[1]))
-        for number, (place, statement) in enumerate(ends):
-            assert isinstance(statement, ast.If)
-            requests = any(map(self._names_request, self._open(statement.test)))
-            if requests or number == 0:
-                yield place, (statement.test, not _leaves(statement.body))
-            if requests:
-                return
+        ends = [
+            (place, each)
+            for place, each in enumerate(block)
+            if isinstance(each, ast.If) and (returns(each.body) or returns(each.orelse))
+        ]
+        requests = (each for each in ends if any(map(self._names_request, self._open(each[1].test))))
+        for place, statement in dict.fromkeys((*ends[:1], *islice(requests, 1))):
+            yield place, (statement.test, not returns(statement.body))
 
     def _open(self, test: ast.expr) -> list[ast.expr]:
         """Return the conditions in a test, without the question whether the module is the program."""
@@ -275,7 +270,7 @@ class Refusals:
             return True
         key = self.function(site), error, callers
         if key not in self._caught:
-            uses = self._uses(key[0]) if callers else []
+            uses = reads_of(self.facts.tree, key[0]) if callers else []
             self._caught[key] = self._is_tried(key[0]) or any(
                 self._is_caught(use, error, callers - 1) for use in uses
             )
@@ -290,31 +285,6 @@ class Refusals:
             owner = self.facts.tree.parents.get(function)
             names = [function.name, *([owner.name] if isinstance(owner, ast.ClassDef) else [])]
         return any(self.context.project.is_tried(path, each) for each in names)
-
-    def _uses(self, function: ast.AST) -> list[ast.expr]:
-        """Return where the module reads the name of a function, or of the class that it creates objects of.
-
-        An attribute of the name of a module's function is something else, as in `model.train()`.
-        """
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return []
-        owner = self.facts.tree.parents.get(function)
-        name = (
-            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
-        )
-        return [
-            node
-            for node in self.facts.tree.nodes_with(name)
-            if (
-                (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-                or (
-                    isinstance(node, ast.Attribute)
-                    and node.attr == name
-                    and not isinstance(owner, ast.Module)
-                )
-            )
-            and not any(parent is function for _, parent in self.facts.tree.ancestors(node))
-        ]
 
 
 def _compares_number(test: ast.expr) -> bool:
@@ -338,12 +308,3 @@ def _does_work(node: ast.AST, own: str) -> bool:
         case ast.Return(value=value):
             return value is not None and not isinstance(value, ast.Constant)
     return isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await))
-
-
-def _leaves(clause: list[ast.stmt]) -> bool:
-    return bool(clause) and isinstance(clause[-1], (ast.Return, ast.Break, ast.Continue))
-
-
-def _may_leave(statement: ast.If) -> bool:
-    """Return whether a branch ends the block around it."""
-    return _leaves(statement.body) or _leaves(statement.orelse)

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.context import Context
 from devicefix.facts import returns
+from devicefix.facts.flow.steps import Steps
+from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.guarded_moves import GuardedMoves
 
 LOADS = ("torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url")
-OUTPUTS = {"print", "debug", "info", "warning", "log", "write", "echo"}
 _DEPTH = 4  # variables to follow
 
 
@@ -29,6 +30,7 @@ class Regions:
         self.facts = context.facts
         self.accelerator = accelerator
         self._moves = GuardedMoves(context)
+        self._steps = Steps(context.facts)
         self._collapses = collapses
 
     def of(self, node: ast.expr, counts: bool, depth: int = _DEPTH) -> list[ast.AST] | None:
@@ -54,7 +56,7 @@ class Regions:
                 regions = self._of_test(parent)
             case ast.Assert() | ast.Expr() | ast.keyword(arg="pin_memory"):
                 regions = []
-            case ast.Call() if last_name(parent.func) in OUTPUTS:
+            case ast.Call() if last_name(parent.func) in PRINTING:
                 regions = []
             case ast.Call() if parent in getattr(tree.parents[parent], "decorator_list", ()):
                 regions = [tree.parents[parent]]
@@ -129,17 +131,11 @@ class Regions:
 
     def _of_variable(self, name: ast.Name, counts: bool, depth: int) -> list[ast.AST] | None:
         """Return the code that depends on a variable that holds an answer, or None if it is not known."""
-        found = self.facts.tree.scope(name).lookup(name.id)
-        if found is None or len(found[1]) != 1:
+        variable = self._steps.variable(name)
+        found = [self.of(read, counts, depth - 1) for read in variable.reads]
+        if len(variable.bindings) != 1 or None in found:
             return None
-        regions: list[ast.AST] = []
-        for node in self.facts.tree.reads(name.id):
-            if self.facts.tree.scope(node).lookup(name.id) == found:
-                more = self.of(node, counts, depth - 1)
-                if more is None:
-                    return None
-                regions += more
-        return regions
+        return [region for regions in found for region in regions or ()]
 
 
 def _keeps(node: ast.AST | None) -> bool:
