@@ -5,17 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.copies.changes import changes_numbers
+from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, changes_numbers
 from devicefix.facts.module import Facts
 
 _NO_GRADIENTS = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad")
 # What has no gradient: functions, builtins, methods and attributes.
-_COUNTED = ("torch.unique", "torch.bincount")
+# What has no gradient; the table has the functions, methods and attributes of tensors.
 _BUILTINS = {"len", "int", "float", "bool"}
-_NUMBERS = {
-    "item", "tolist", "numel", "size", "dim", "long", "int", "bool", "unique", "nonzero", "argmax", "argmin",
-    "detach", "data", "shape", "device", "dtype", "ndim",
-}  # fmt: skip
 
 
 def changed_buffer(facts: Facts, name: str) -> ast.Attribute | None:
@@ -80,9 +76,11 @@ def _is_counted(facts: Facts, use: ast.expr) -> bool:
     """Return whether an expression becomes something that has no gradient."""
     node: ast.AST | None = facts.tree.parents.get(use)
     while isinstance(node, (ast.expr, ast.keyword)):
-        if isinstance(node, ast.Compare) or (isinstance(node, ast.Attribute) and node.attr in _NUMBERS):
+        if isinstance(node, ast.Compare) or (
+            isinstance(node, ast.Attribute) and node.attr in METHODS["constant"]
+        ):
             return True
-        if facts.call(node, *_COUNTED) or _is_builtin(facts, node):
+        if facts.call(node, *FUNCTIONS["constant"]) or _is_builtin(facts, node):
             return True
         node = facts.tree.parents.get(node)
     return False

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from devicefix.facts.copies.moves import (
-    MAKERS,
     already_there,
     is_parameter,
     is_typed,
@@ -23,25 +22,13 @@ from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Function, described
 from devicefix.facts.flow.points import is_view, path_of
 from devicefix.facts.flow.reaching import reaching
+from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, in_place
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
-_VIEWS = {
-    "detach", "view", "view_as", "squeeze", "unsqueeze", "t", "transpose", "permute", "narrow", "select",
-    "expand", "expand_as", "reshape", "contiguous", "flatten", "numpy",
-}  # fmt: skip
-_CONVERSIONS = {"float", "double", "half", "bfloat16", "long", "int", "bool"}  # to its own dtype: itself
-_INTEGERS = {"arange", "randint", "tensor", "LongTensor"}  # they make tensors that a conversion copies
-_OF_ARRAYS = ("torch.from_numpy", *MAKERS)
-_WRAPPERS = (*_OF_ARRAYS, "numpy.asarray", "torch.nn.Parameter", "torch.nn.parameter.Parameter",
-             "torch.autograd.Variable")  # fmt: skip
 _LIBRARY = re.compile(r"(torch|numpy)(\.|\Z)")
-_PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict"}
-_ITERATING = {"list", "tuple", "sorted", "enumerate", "reversed", "iter", "next", "tqdm"}
-
-_OF_MODULES = ("parameters", "named_parameters", "state_dict", "load_state_dict", "eval", "train")
 _COUNTING = ("range", "enumerate", "trange")
 
 
@@ -125,8 +112,8 @@ def _is_replaced(facts: Facts, copy: Copy) -> bool:
 
 def _is_module(facts: Facts, copy: Copy) -> bool:
     """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
-    for node in facts.tree.nodes_with(*_OF_MODULES):
-        if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES:
+    for node in facts.tree.nodes_with(*METHODS["module"]):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS["module"]:
             if path_of(node.value) == copy.source.path and _scope(facts, node) is _scope(facts, copy.base):
                 return True
     return facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
@@ -178,7 +165,11 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     chain = list(views(facts, node))
     base = chain[-1]
     converted = any(_converts(each) or is_typed(facts, each) for each in chain)
-    arrays = [each for each in chain if facts.call(each, *_OF_ARRAYS) or is_typed(facts, each)]
+    arrays = [
+        each
+        for each in chain
+        if facts.call(each, *FUNCTIONS["make"], "torch.from_numpy") or is_typed(facts, each)
+    ]
     if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
     model = _model_of(facts, base)
@@ -207,7 +198,7 @@ def _is_of_another_type(makers: Sequence[ast.Call], is_array: bool) -> bool:
         return not any(last_name(part) == "float32" for part in parts if isinstance(part, ast.expr))
     if any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts):
         return is_array  # NumPy's are of double precision
-    return is_array or any(last_name(call.func) in _INTEGERS for call in makers)
+    return is_array or any(last_name(call.func) in FUNCTIONS["integer"] for call in makers)
 
 
 def _parameters_of(model: str) -> Place:
@@ -245,11 +236,6 @@ def root(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
-def in_place(method: str) -> bool:
-    """Return whether a tensor's method of this name works on the tensor itself, and returns it."""
-    return method.endswith("_") and not method.startswith("_") and not method.endswith("__")
-
-
 def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
     """Return the expression that another one is, or is a view of, on a CPU."""
     match node:
@@ -263,10 +249,10 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
             return given_for(facts, node, function, name)
         case ast.Call() if moves(facts, node):
             return moved(node)
-        case ast.Call(args=[first, *_]) if facts.call(node, *_WRAPPERS):
+        case ast.Call(args=[first, *_]) if facts.call(node, *FUNCTIONS["make"], *FUNCTIONS["view"]):
             return first
         case ast.Call(func=ast.Attribute(attr=attr, value=value)) if facts.resolve(node.func) is None:
-            return value if attr in _VIEWS or in_place(attr) or _converts(node) else None
+            return value if attr in METHODS["view"] or in_place(attr) or _converts(node) else None
     return None
 
 
@@ -285,7 +271,7 @@ def _whole(facts: Facts, node: ast.Subscript | ast.Call) -> ast.expr | None:
 def _converts(node: ast.expr) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(attr=attr), args=[]):
-            return attr in _CONVERSIONS
+            return attr in METHODS["convert"]
         case ast.Call(func=ast.Attribute(attr="type")):
             return True
     return False
@@ -327,7 +313,7 @@ def _model_of(facts: Facts, node: ast.expr) -> str | None:
                     if any(isinstance(each, ast.Name) and each.id == node.id for each in walk(target)):
                         return _iterated(facts, iterated)
         case ast.Subscript(value=ast.Call() as iterated) | (ast.Call() as iterated):
-            return _iterated(facts, iterated) if last_name(iterated.func) in _ITERATING else None
+            return _iterated(facts, iterated) if last_name(iterated.func) in FUNCTIONS["iterate"] else None
     return None
 
 
@@ -337,11 +323,11 @@ def _iterated(facts: Facts, node: ast.expr) -> str | None:
         case ast.Name():
             value = facts.value(node)
             return _iterated(facts, value) if isinstance(value, ast.Call) else None
-        case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in _ITERATING:
+        case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in FUNCTIONS["iterate"]:
             return _iterated(facts, first)
         case ast.Call(func=ast.Attribute(attr="items" | "values", value=value)):
             return _iterated(facts, value)
-        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _PARAMETERS:
+        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in METHODS["hold"]:
             return path_of(value)
     return None
 

@@ -11,7 +11,7 @@ from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 
 _ITERATORS = {"iter", "map", "reversed", "values"}
-_COLLECTIONS = {"dict", "list", "tuple", "set", "sorted", "OrderedDict"}
+_COLLECTIONS = {"dict", "list", "tuple", "set", "sorted", "OrderedDict", "defaultdict", "deque"}
 
 Pair = tuple[ast.expr, ast.expr]  # a target, and the expression whose value it gets
 

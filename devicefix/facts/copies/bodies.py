@@ -1,0 +1,225 @@
+"""The tensors of one function or module: their names, their uses, and the changes between these."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from devicefix.facts.copies.changes import Changes, everything
+from devicefix.facts.copies.views import Place, contents, place_of, root
+from devicefix.facts.flow.binding import bound_at, collects
+from devicefix.facts.flow.order import Body, Flow
+from devicefix.facts.flow.points import Point, is_view, path_of, without_index
+from devicefix.facts.flow.tensors import METHODS
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.tree import walk
+
+_NAMES = 16  # of one tensor
+
+Clash = tuple[ast.AST | None, Point]  # a change, None if it is out of sight, and a use after it
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name that a tensor has in a body, from a point on.
+
+    Attributes:
+        place: the name, or the collection that holds the tensor.
+        start: the point that gives it the name.
+        kept: whether it is that of a copy, and not of its source.
+    """
+
+    place: Place
+    start: Point
+    kept: bool = False
+
+
+class Tensors:
+    """The tensors of one function or module.
+
+    Args:
+        facts: the facts of the module.
+        owner: the function or module.
+    """
+
+    def __init__(self, facts: Facts, owner: Body) -> None:
+        self._facts = facts
+        self.flow = Flow(owner)
+        self.changes = Changes(facts, self.flow)
+        self._known_uses: dict[tuple[Place, bool], dict[Point, Point]] = {}
+
+    def clash(self, changed: Name, used: Name) -> Clash | None:
+        """Return a change of a tensor by one of its names, and a use of the other side after it."""
+        own = {changed.place.path, used.place.path}
+        others = self.changes.by_path.keys() - own
+        for one in [changed, *islice(self._later_names(changed, own, others), _NAMES)]:
+            changes = self.changes.of(one.place)
+            for other in [used, *islice(self._later_names(used, own), _NAMES)] if changes else ():
+                start = other.start if one is changed else one.start
+                among, ends = self._uses(other), self._ends(other)
+                for point in self.flow.before_rebinding(start, one.place.path, among, ends):
+                    node = changes.get(point)
+                    use = self.use_behind(other, point, node) if node is not None else None
+                    if node is not None and use is not None:
+                        return node, use
+        return None
+
+    def changed_after(self, name: Name) -> ast.AST | None:
+        """Return what changes a tensor after it gets a name."""
+        changes = self.changes.of(name.place)
+        reached = self.flow.before_rebinding(name.start, name.place.path) if changes else ()
+        return next((changes[point] for point in reached if point in changes), None)
+
+    def _later_names(self, name: Name, but: Set[str], among: Set[str] | None = None) -> Iterator[Name]:
+        """Yield the names that a tensor gets later, as in `z = y.view(-1)`, of those that matter."""
+        given = {
+            point: (path, added)
+            for point, path, added in self._given.get(name.place.path, ())
+            if path not in but and (among is None or path in among)
+        }
+        for point in self.flow.before_rebinding(name.start, name.place.path) if given else ():
+            if point in given:
+                path, added = given[point]
+                yield Name(Place(path, indexed=added), point, kept=True)
+
+    @cached_property
+    def _given(self) -> dict[str, list[tuple[Point, str, bool]]]:
+        """The names that tensors with a name are given, by that name."""
+        found: dict[str, list[tuple[Point, str, bool]]] = {}
+        for point in self.flow.points:
+            for path, expression, contained in stores(self._facts, point):
+                place = place_of(self._facts, expression)
+                if place is not None and place.path != path and not place.parameters:
+                    found.setdefault(place.path, []).append((point, path, contained))
+        return found
+
+    # -- uses --------------------------------------------------------------------------------------------
+
+    def use_behind(self, name: Name, point: Point, change: ast.AST) -> Point | None:
+        """Return a use of a name after a change, or beside it: `return y.add_(1) - x`."""
+        uses = self._uses(name)
+        # An assignment changes its target after it has read everything.
+        if point in uses and isinstance(change, ast.Call):
+            if name.place.path.partition("[")[0] in point.reads_but(change):
+                return point
+        if point in self._ends(name):
+            return None
+        return next((uses[after] for after in point.after if after in uses), None)
+
+    def _uses(self, name: Name) -> dict[Point, Point]:
+        """Return the points from which a name may still be used, each with such a use."""
+        key = name.place, name.kept
+        if key not in self._known_uses:
+            overwriting = self._overwriting_of(name)
+            reads = [point for point in self.flow.reading(name.place.path) if point not in overwriting]
+            exits = [self.flow.exit] if self._outlives_call(name) else []
+            self._known_uses[key] = self.flow.leading_to([*reads, *exits], self._ends(name))
+        return self._known_uses[key]
+
+    def _ends(self, name: Name) -> set[Point]:
+        """Return the points after which a name does not hold a tensor, or its numbers, any more."""
+        path = name.place.path
+        return self.flow.binding(path).union(self.flow.clearers.get(path, ()), self._overwriting_of(name))
+
+    def _overwriting_of(self, name: Name) -> set[Point]:
+        """Return the points that overwrite what a name holds; the other elements of a collection stay."""
+        is_collection = name.kept and name.place.indexed
+        return set() if is_collection else self._overwriting.get(name.place.path, set())
+
+    @cached_property
+    def _overwriting(self) -> dict[str, set[Point]]:
+        """The points that overwrite a tensor with other numbers, without reading it, by its path."""
+        found: dict[str, set[Point]] = {}
+        for point in self.flow.points:
+            match point.node:
+                case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=value), args=given)) if (
+                    attr in METHODS["overwrite"]
+                ):
+                    pass
+                case ast.Assign(targets=[ast.Subscript(value=value, slice=index)], value=new) if everything(
+                    index
+                ):
+                    given = [new]
+                case _:
+                    continue
+            if isinstance(value, ast.Attribute) and is_view(value):
+                value = value.value
+            path = path_of(value)
+            if path is not None and all(path_of(inner) != path for each in given for inner in walk(each)):
+                found.setdefault(path, set()).add(point)
+        return found
+
+    def _outlives_call(self, name: Name) -> bool:
+        """Return whether what has a name in a function may be used after the function has returned."""
+        path = name.place.path
+        if isinstance(self.flow.owner, ast.Module) or (not name.kept and path in self.flow.binders):
+            return False  # the next call binds it anew
+        if not self._is_given(path):
+            return not self._facts.tree.scopes[self.flow.owner].bindings.get(root(path))
+        inside = root(path) != path
+        return (name.place.indexed or inside) if name.kept else (inside and root(path) == self._receiver)
+
+    def trained_later(self, source: Place, holder: str) -> Clash | None:
+        """Return the clash of parameters that an object keeps of a model which it is given."""
+        kept = self._receiver is not None and holder.startswith(f"{self._receiver}.")
+        return (None, self.flow.exit) if kept and source.parameters and self._is_given(source.path) else None
+
+    def _is_given(self, path: str) -> bool:
+        """Return whether a path starts with a parameter of the function, which nothing binds again."""
+        bindings = self._facts.tree.scopes[self.flow.owner].bindings.get(root(path), ())
+        return bool(bindings) and all(binding.parameter for binding in bindings)
+
+    @cached_property
+    def _receiver(self) -> str | None:
+        """The name that a method gives to its object."""
+        match self.flow.owner:
+            case (
+                ast.FunctionDef(args=ast.arguments(args=[first, *_]))
+                | ast.AsyncFunctionDef(args=ast.arguments(args=[first, *_]))
+            ) if isinstance(self._facts.tree.parents.get(self.flow.owner), ast.ClassDef):
+                return first.arg
+        return None
+
+
+def stores(facts: Facts, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
+    """Yield what keeps values at a point, each with such a value, and whether it is one of a collection."""
+    for path, added, value in _stored(facts, point):
+        yield from ((path, each, added or contained) for each, contained in contents(value))
+
+
+def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
+    """Yield what keeps values at a point, whether it is a collection that gets one more, and the value."""
+    for target, value in bound_at(facts, point):
+        if isinstance(target, ast.Subscript):
+            path = dotted(without_index(target))
+            if path and facts.once(_all_collections, facts.bindings(without_index(target))):
+                yield path, True, value
+        elif (path := dotted(target)) and not (
+            isinstance(target, ast.Attribute) and (target.attr == "grad" or is_view(target))
+        ):
+            yield path, False, value
+    match point.node:
+        case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
+            given = [value]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=target), args=given)) if (
+            attr in METHODS["add"]
+        ):
+            pass
+        case _:
+            return
+    if path := dotted(without_index(target)):
+        yield from ((path, True, value) for value in given)
+
+
+def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
+    """Return whether a name is bound to dicts or lists, whose items are kept and not copied into."""
+    values = [binding.value for binding in bindings]
+    return bool(values) and all(
+        isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
+        or (isinstance(value, ast.Call) and collects(value.func))
+        for value in values
+    )
