@@ -10,9 +10,10 @@ from devicefix.facts import Facts
 from devicefix.facts.copies import Place, held_copies
 from devicefix.facts.copies.changes import Changes
 from devicefix.facts.copies.moves import moves
-from devicefix.facts.copies.views import contents, copy_of, place_of, root, views
+from devicefix.facts.copies.views import copy_of, place_of, views
+from devicefix.facts.flow.binding import contents
 from devicefix.facts.flow.order import Flow
-from devicefix.facts.flow.points import starts_of
+from devicefix.facts.flow.points import root, starts_of
 from devicefix.facts.flow.tensors import changes_numbers, in_place
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
 from devicefix.facts.copies.changes import Changes, everything
-from devicefix.facts.copies.views import Place, contents, place_of, root
-from devicefix.facts.flow.binding import bound_at, collects
+from devicefix.facts.copies.views import Place, place_of
+from devicefix.facts.flow.binding import kept_at
 from devicefix.facts.flow.order import Body, Flow
-from devicefix.facts.flow.points import Point, is_view, path_of, without_index
+from devicefix.facts.flow.points import Point, is_view, path_of, root
 from devicefix.facts.flow.tensors import METHODS
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.tree import walk
 
 _NAMES = 16  # of one tensor
@@ -91,7 +90,7 @@ class Tensors:
         """The names that tensors with a name are given, by that name."""
         found: dict[str, list[tuple[Point, str, bool]]] = {}
         for point in self.flow.points:
-            for path, expression, contained in stores(self._facts, point):
+            for path, expression, contained in kept_at(self._facts, point):
                 place = place_of(self._facts, expression)
                 if place is not None and place.path != path and not place.parameters:
                     found.setdefault(place.path, []).append((point, path, contained))
@@ -183,43 +182,3 @@ class Tensors:
             ) if isinstance(self._facts.tree.parents.get(self.flow.owner), ast.ClassDef):
                 return first.arg
         return None
-
-
-def stores(facts: Facts, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
-    """Yield what keeps values at a point, each with such a value, and whether it is one of a collection."""
-    for path, added, value in _stored(facts, point):
-        yield from ((path, each, added or contained) for each, contained in contents(value))
-
-
-def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
-    """Yield what keeps values at a point, whether it is a collection that gets one more, and the value."""
-    for target, value in bound_at(facts, point):
-        if isinstance(target, ast.Subscript):
-            path = dotted(without_index(target))
-            if path and facts.once(_all_collections, facts.bindings(without_index(target))):
-                yield path, True, value
-        elif (path := dotted(target)) and not (
-            isinstance(target, ast.Attribute) and (target.attr == "grad" or is_view(target))
-        ):
-            yield path, False, value
-    match point.node:
-        case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
-            given = [value]
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=target), args=given)) if (
-            attr in METHODS["add"]
-        ):
-            pass
-        case _:
-            return
-    if path := dotted(without_index(target)):
-        yield from ((path, True, value) for value in given)
-
-
-def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
-    """Return whether a name is bound to dicts or lists, whose items are kept and not copied into."""
-    values = [binding.value for binding in bindings]
-    return bool(values) and all(
-        isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
-        or (isinstance(value, ast.Call) and collects(value.func))
-        for value in values
-    )

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from devicefix.facts.copies.bodies import Clash, Name, Tensors, stores
+from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import is_parameter, is_typed
 from devicefix.facts.copies.views import Copy, Place, copy_of, is_copied, is_parameter_at, passed
+from devicefix.facts.flow.binding import kept_at
 from devicefix.facts.flow.order import Body
 from devicefix.facts.flow.points import Point, starts_of
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
@@ -97,7 +98,7 @@ class _Search:
 
     def _kept(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that a point keeps, and that clash."""
-        for path, expression, contained in stores(self._facts, point):
+        for path, expression, contained in kept_at(self._facts, point):
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue

@@ -178,6 +178,11 @@ def path_of(node: ast.AST) -> str | None:
     return "".join((node.id, *reversed(parts)))
 
 
+def root(path: str) -> str:
+    """Return the name that a path such as `a.b['c']` starts with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
 def starts_of(path: str) -> list[str]:
     """Return a path and what it starts with: `a`, `a.b` and `a.b['c']` for the last."""
     return [path[: match.start()] for match in re.finditer(r"[.\[]|\Z", path)]
