@@ -8,7 +8,7 @@ import pytest
 
 from devicefix.facts import Facts
 from devicefix.facts.copies import Place, held_copies
-from devicefix.facts.copies.changes import Changes
+from devicefix.facts.copies.bodies import Tensors
 from devicefix.facts.copies.moves import moves
 from devicefix.facts.copies.views import copy_of, place_of, views
 from devicefix.facts.flow.binding import contents
@@ -177,8 +177,8 @@ def test_copy(code: str, expected: str | None) -> None:
 )
 def test_changes(code: str, path: str, changed: bool) -> None:
     facts = Facts.read(f"import torch\n{code}\n".encode())
-    flow = Flow(facts.tree.module)
-    assert list(Changes(facts, flow).of(Place(path))) == flow.points[-1:] * changed
+    body = Tensors(facts, facts.tree.module)
+    assert list(body.changes(Place(path))) == body.flow.points[-1:] * changed
 
 
 @pytest.mark.parametrize(

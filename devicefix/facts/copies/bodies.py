@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from devicefix.facts.copies.changes import Changes, everything
+from devicefix.facts.copies.changes import Change, changes_at, everything, trained_by
 from devicefix.facts.copies.views import Place, place_of
 from devicefix.facts.flow.binding import kept_at
 from devicefix.facts.flow.order import Body, Flow
@@ -48,15 +48,15 @@ class Tensors:
     def __init__(self, facts: Facts, owner: Body) -> None:
         self._facts = facts
         self.flow = Flow(owner)
-        self.changes = Changes(facts, self.flow)
+        self._known_changes: dict[Place, Mapping[Point, ast.AST]] = {}
         self._known_uses: dict[tuple[Place, bool], dict[Point, Point]] = {}
 
     def clash(self, changed: Name, used: Name) -> Clash | None:
         """Return a change of a tensor by one of its names, and a use of the other side after it."""
         own = {changed.place.path, used.place.path}
-        others = self.changes.by_path.keys() - own
+        others = self._changes_by_path.keys() - own
         for one in [changed, *islice(self._later_names(changed, own, others), _NAMES)]:
-            changes = self.changes.of(one.place)
+            changes = self.changes(one.place)
             for other in [used, *islice(self._later_names(used, own), _NAMES)] if changes else ():
                 start = other.start if one is changed else one.start
                 among, ends = self._uses(other), self._ends(other)
@@ -69,7 +69,7 @@ class Tensors:
 
     def changed_after(self, name: Name) -> ast.AST | None:
         """Return what changes a tensor after it gets a name."""
-        changes = self.changes.of(name.place)
+        changes = self.changes(name.place)
         reached = self.flow.before_rebinding(name.start, name.place.path) if changes else ()
         return next((changes[point] for point in reached if point in changes), None)
 
@@ -94,6 +94,47 @@ class Tensors:
                 place = place_of(self._facts, expression)
                 if place is not None and place.path != path and not place.parameters:
                     found.setdefault(place.path, []).append((point, path, contained))
+        return found
+
+    # -- changes ----------------------------------------------------------------------------------------
+
+    def changes(self, place: Place) -> Mapping[Point, ast.AST]:
+        """Return the points that change a tensor, each with what changes it."""
+        if place not in self._known_changes:
+            by_hand = {
+                point: change.node
+                for point, change in reversed(self._changes_by_path.get(place.path, ()))
+                if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
+            }
+            found = self._trained.get(place.path, {}) if place.parameters else by_hand
+            of_any = self._trained.get("", {}) if place.parameters or place.trained else {}
+            self._known_changes[place] = {**found, **of_any}
+        return self._known_changes[place]
+
+    @cached_property
+    def changes_at(self) -> dict[Point, list[Change]]:
+        """What is changed at each point."""
+        return {point: list(changes_at(self._facts, point)) for point in self.flow.points}
+
+    @cached_property
+    def _changes_by_path(self) -> dict[str, list[tuple[Point, Change]]]:
+        """What is changed, with the points that do, by the paths of the tensors."""
+        found: dict[str, list[tuple[Point, Change]]] = {}
+        for point, changes in self.changes_at.items():
+            for change in changes:
+                found.setdefault(change.place.path, []).append((point, change))
+        return found
+
+    @cached_property
+    def _trained(self) -> dict[str, dict[Point, ast.AST]]:
+        """The points that may change the parameters of models, by model; under an empty name those of any."""
+        found: dict[str, dict[Point, ast.AST]] = {}
+        for point, changes in self.changes_at.items():
+            calls = [node for node in point.nodes if isinstance(node, ast.Call)]
+            trained = [(model, call) for call in calls for model in trained_by(self._facts, call)]
+            by_hand = [(each.place.path, each.node) for each in changes if each.place.parameters]
+            for model, node in (*trained, *by_hand):
+                found.setdefault(model, {}).setdefault(point, node)
         return found
 
     # -- uses --------------------------------------------------------------------------------------------

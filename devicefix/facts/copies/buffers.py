@@ -36,9 +36,9 @@ def _uses(facts: Facts, name: str) -> Iterator[ast.Attribute]:
 
 def _is_changed(facts: Facts, use: ast.expr) -> bool:
     """Return whether a statement only changes a tensor in place: an item of it is set, or the like."""
-    parents = facts.tree.parents
-    item = _item(facts, use)
-    parent = parents.get(item)
+    parents, item = facts.tree.parents, use
+    while isinstance(parent := parents.get(item), ast.Subscript) and parent.value is item:
+        item = parent
     if isinstance(parent, ast.AugAssign) and parent.target is item:
         return True
     if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
@@ -49,14 +49,6 @@ def _is_changed(facts: Facts, use: ast.expr) -> bool:
         if isinstance(parent, ast.Expr):
             return True
     return False
-
-
-def _item(facts: Facts, use: ast.expr) -> ast.expr:
-    """Return the item of a tensor that an expression takes, or the tensor."""
-    parent = facts.tree.parents.get(use)
-    while isinstance(parent, ast.Subscript) and parent.value is use:
-        use, parent = parent, facts.tree.parents.get(parent)
-    return use
 
 
 def _moves_within(facts: Facts, use: ast.Attribute) -> bool:
@@ -97,17 +89,16 @@ def _is_builtin(facts: Facts, node: ast.AST) -> bool:
 
 def without_gradients(facts: Facts, use: ast.expr) -> bool:
     """Return whether an expression is evaluated where no gradients are recorded."""
-    node: ast.AST | None = use
-    while node is not None:
-        if isinstance(node, ast.With):
-            asked = [item.context_expr for item in node.items]
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            asked = node.decorator_list
-        else:
-            asked = []
+    for _, parent in facts.tree.ancestors(use):
+        match parent:
+            case ast.With(items=items):
+                asked = [item.context_expr for item in items]
+            case ast.FunctionDef(decorator_list=asked) | ast.AsyncFunctionDef(decorator_list=asked):
+                pass
+            case _:
+                continue
         if any(_stops_gradients(facts, each) for each in asked):
             return True
-        node = facts.tree.parents.get(node)
     return False
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from devicefix.facts.copies.moves import moves
 from devicefix.facts.copies.views import Place, given_for, place_of
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.order import Flow
 from devicefix.facts.flow.parameters import arguments_of
 from devicefix.facts.flow.points import Point, path_of
 from devicefix.facts.flow.steps import Steps
@@ -41,90 +39,27 @@ class Change(NamedTuple):
     target: ast.expr
 
 
-class Changes:
-    """The changes in place of one function or module.
+def changes_at(facts: Facts, point: Point) -> Iterator[Change]:
+    """Yield what is changed at a point, also by the functions of the module that it calls."""
+    for node in point.nodes:
+        for target, item in (*targets(facts, node), *_by_function(facts, node)):
+            if (place := place_of(facts, target)) is not None:
+                yield Change(place, item, node, target)
 
-    Args:
-        facts: the facts of the module.
-        flow: the order of the statements of the function or module.
-    """
 
-    def __init__(self, facts: Facts, flow: Flow) -> None:
-        self._facts = facts
-        self._flow = flow
-        self._steps = Steps(facts)
-        self._known: dict[Place, Mapping[Point, ast.AST]] = {}
-
-    def of(self, place: Place) -> Mapping[Point, ast.AST]:
-        """Return the points that change a tensor, each with what changes it."""
-        if place not in self._known:
-            self._known[place] = self._of(place)
-        return self._known[place]
-
-    def _of(self, place: Place) -> Mapping[Point, ast.AST]:
-        trained = self._trained.get("", {}) if place.parameters or place.trained else {}
-        if place.parameters:
-            return {**self._trained.get(place.path, {}), **trained}
-        found = {
-            point: change.node
-            for point, change in reversed(self.by_path.get(place.path, ()))
-            if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
-        }
-        return {**found, **trained}
-
-    @cached_property
-    def by_path(self) -> dict[str, list[tuple[Point, Change]]]:
-        """What is changed, with the points that do, by the paths of the tensors."""
-        found: dict[str, list[tuple[Point, Change]]] = {}
-        for point, changes in self.at.items():
-            for change in changes:
-                found.setdefault(change.place.path, []).append((point, change))
-        return found
-
-    @cached_property
-    def at(self) -> dict[Point, list[Change]]:
-        """What is changed at each point."""
-        return {
-            point: [
-                change for node in point.nodes for change in (*self._direct(node), *self._by_function(node))
-            ]
-            for point in self._flow.points
-        }
-
-    def _direct(self, node: ast.AST) -> Iterator[Change]:
-        """Yield what a node changes itself."""
-        for target, item in targets(self._facts, node):
-            yield from self._changed(target, item, node)
-
-    def _by_function(self, node: ast.AST) -> Iterator[Change]:
-        """Yield what the function of the module changes that a call calls: its parameters."""
-        if not isinstance(node, ast.Call):
-            return
-        own = node.func if isinstance(node.func, ast.Lambda) else self._steps.function(node.func)
-        if own is None:
-            return
-        for name, item in self._facts.once(_changed_parameters, self._steps.scope_of(own)).items():
-            given = given_for(self._facts, node, own, name)
-            # What a function does to a copy that nothing keeps is lost on a GPU: it is sent, or received.
-            if given is not None and not (isinstance(given, ast.Call) and moves(self._facts, given)):
-                yield from self._changed(given, item, node)
-
-    def _changed(self, target: ast.expr, item: bool, node: ast.AST) -> Iterator[Change]:
-        place = place_of(self._facts, target)
-        if place is not None:
-            yield Change(place, item, node, target)
-
-    @cached_property
-    def _trained(self) -> dict[str, dict[Point, ast.AST]]:
-        """The points that may change the parameters of models, by model; under an empty name those of any."""
-        found: dict[str, dict[Point, ast.AST]] = {}
-        for point in self._flow.points:
-            calls = [node for node in point.nodes if isinstance(node, ast.Call)]
-            trained = [(model, call) for call in calls for model in _trained_by(self._facts, call)]
-            by_hand = [(each.place.path, each.node) for each in self.at[point] if each.place.parameters]
-            for model, node in (*trained, *by_hand):
-                found.setdefault(model, {}).setdefault(point, node)
-        return found
+def _by_function(facts: Facts, call: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield the arguments that the function of the module changes which a call reaches."""
+    if not isinstance(call, ast.Call):
+        return
+    steps = Steps(facts)
+    own = call.func if isinstance(call.func, ast.Lambda) else steps.function(call.func)
+    if own is None:
+        return
+    for name, item in facts.once(_changed_parameters, steps.scope_of(own)).items():
+        given = given_for(facts, call, own, name)
+        # What a function does to a copy that nothing keeps is lost on a GPU: it is sent, or received.
+        if given is not None and not (isinstance(given, ast.Call) and moves(facts, given)):
+            yield given, item
 
 
 def targets(facts: Facts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
@@ -187,7 +122,7 @@ def _changed_parameters(facts: Facts, function: Scope) -> dict[str, bool]:
 # -- training ------------------------------------------------------------------------------------------
 
 
-def _trained_by(facts: Facts, call: ast.Call) -> Iterator[str]:
+def trained_by(facts: Facts, call: ast.Call) -> Iterator[str]:
     """Yield the models whose parameters a call may change, an empty name for those of any optimizer."""
     if _steps(facts, call) or last_name(call.func) in facts.once(_stepping, facts.tree.root):
         yield ""

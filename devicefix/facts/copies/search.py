@@ -116,7 +116,7 @@ class _Search:
 
     def _changed_at_once(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that are changed where they are made, as `x.cuda().mul_(2)`: on a CPU, `x` is."""
-        changes = [(change, copy_of(self._facts, change.target)) for change in body.changes.at[point]]
+        changes = [(change, copy_of(self._facts, change.target)) for change in body.changes_at[point]]
         direct = {change.place.path for change, copy in changes if copy is None}
         for change, copy in changes:
             if copy is None or copy.source.path in direct:  # `x.copy_(x.cpu().normal_())`
