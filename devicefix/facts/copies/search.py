@@ -14,6 +14,7 @@ from devicefix.facts.copies.views import Copy, Place, copy_of, is_copied, is_par
 from devicefix.facts.flow.binding import kept_at
 from devicefix.facts.flow.order import Body
 from devicefix.facts.flow.points import Point, starts_of
+from devicefix.facts.flow.steps import Steps
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
@@ -154,9 +155,9 @@ class _Search:
         """Yield the calls of a function, or of a method of its name."""
         tree = self._facts.tree
         is_method = isinstance(tree.parents.get(function), ast.ClassDef)
-        for call in tree.calls_with_name(function.name):
+        for call in Steps(self._facts).calls(function.name):
             statement = tree.statement(call)
-            if last_name(call.func) == function.name and tree.scope(call) is tree.scope(statement):
-                if isinstance(call.func, ast.Attribute) is is_method:
-                    found = self._points(statement)
-                    yield from ((body, point, call) for body, point in found if call in point.nodes)
+            is_own = tree.scope(call) is tree.scope(statement)  # and not of a comprehension
+            if is_own and isinstance(call.func, ast.Attribute) is is_method:
+                found = self._points(statement)
+                yield from ((body, point, call) for body, point in found if call in point.nodes)

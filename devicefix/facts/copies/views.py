@@ -287,13 +287,10 @@ def _iterated(facts: Facts, node: ast.expr) -> str | None:
 def _state_on_cpu(outer: ast.expr) -> Copy | None:
     """Return the copy that `model.cpu().state_dict()` is: its tensors stay on the CPU."""
     match outer:
-        case ast.Call(
-            func=ast.Attribute(
-                attr="state_dict", value=ast.Call(func=ast.Attribute(attr="cpu", value=value)) as call
-            )
-        ):
-            path = path_of(value)
-            return Copy(call, outer, _parameters_of(path), value) if path else None
+        case ast.Call(func=ast.Attribute(attr="state_dict", value=ast.Call() as call)) if last_name(
+            call.func
+        ) == "cpu" and (path := path_of(moved(call))):
+            return Copy(call, outer, _parameters_of(path), moved(call))
     return None
 
 
