@@ -235,12 +235,12 @@ class KeptState(Rule):
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         for held in held_copies(self.facts):
-            if held.source.parameters:
-                code = self.context.source.code(held.call)
+            if held.copy.source.parameters:
+                code = self.context.source.code(held.copy.call)
                 line = getattr(held.change, "lineno", None)
                 training = f"line {line} changes" if line else "training changes"
                 message = (
                     f"`{code}` copies only on a GPU: on a CPU, `{held.holder}` shares memory with the parameters of"
-                    f" `{held.source.path}`, which {training}; add {remedy(held)}"
+                    f" `{held.copy.source.path}`, which {training}; add {remedy(held)}"
                 )
-                yield self.finding(held.outer, message, copied(self.context, held))
+                yield self.finding(held.copy.outer, message, copied(self.context, held))

@@ -288,21 +288,21 @@ class KeptView(Rule):
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         for held in held_copies(self.facts):
-            if not held.source.parameters and not held.source.buffer:
-                yield self.finding(held.outer, self._message(held), copied(self.context, held))
+            if not held.copy.source.parameters and not held.copy.source.buffer:
+                yield self.finding(held.copy.outer, self._message(held), copied(self.context, held))
 
     def _message(self, held: Held) -> str:
-        code = self.context.source.code(held.call)
+        code = self.context.source.code(held.copy.call)
         if held.reverse:
             line = getattr(held.change, "lineno", None)
-            path = held.source.path
+            path = held.copy.source.path
             used = f"line {held.use} uses `{path}` after that" if held.use else f"`{path}` may be used again"
             change = f"line {line} also changes" if line else "training also changes"
             return (
                 f"`{code}` copies only on a GPU: on a CPU, {change} `{path}`, and {used}; add {remedy(held)}"
             )
         return (
-            f"`{code}` copies only on a GPU: on a CPU, `{held.holder}` shares memory with `{held.source.path}`,"
+            f"`{code}` copies only on a GPU: on a CPU, `{held.holder}` shares memory with `{held.copy.source.path}`,"
             f" {changed_and_used(held)}; add {remedy(held)}"
         )
 
@@ -317,34 +317,34 @@ def changed_and_used(held: Held) -> str:
 
 def remedy(held: Held) -> str:
     """Return the code that makes a copy on every device, in backticks."""
-    if isinstance(held.outer, ast.Call) and last_name(held.outer.func) == "state_dict":
+    if isinstance(held.copy.outer, ast.Call) and last_name(held.copy.outer.func) == "state_dict":
         return "`copy.deepcopy(...)` around the call"
-    return "`.clone()`" if held.source.buffer is False and _array(held) is None else "`.copy()`"
+    return "`.clone()`" if held.copy.source.buffer is False and _array(held) is None else "`.copy()`"
 
 
 def copied(context: Context, held: Held) -> Fix | None:
     """Return the fix that also makes a copy on a CPU, or None."""
-    if held.source.buffer:
-        array = _given(held.call)
+    if held.copy.source.buffer:
+        array = _given(held.copy.call)
         if not isinstance(array, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
         end = context.source.span(array)[1]
         return Fix((Edit(end, end, ".copy()"),), _COSTS)
     if (
-        held.source.parameters
-        and isinstance(held.outer, ast.Call)
-        and last_name(held.outer.func) == "state_dict"
+        held.copy.source.parameters
+        and isinstance(held.copy.outer, ast.Call)
+        and last_name(held.copy.outer.func) == "state_dict"
     ):
         return None
     array = _array(held)
-    end = context.source.span(array or held.call)[1]
+    end = context.source.span(array or held.copy.call)[1]
     return Fix((Edit(end, end, ".copy()" if array else ".clone()"),), _COSTS)
 
 
 def _array(held: Held) -> ast.Call | None:
     """Return the call of `.numpy()` around the call that copies, or None."""
-    for node in ast.walk(held.outer):
-        if node is held.call:
+    for node in ast.walk(held.copy.outer):
+        if node is held.copy.call:
             return None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy":
             return node

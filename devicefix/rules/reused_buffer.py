@@ -183,13 +183,13 @@ class ReusedBuffer(Rule):
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         for held in held_copies(self.facts):
-            if held.source.buffer:
+            if held.copy.source.buffer:
                 what = changed_and_used(held)
                 if held.reverse:
                     line = getattr(held.change, "lineno", None)
                     what = f"line {line} changes the tensor, and line {held.use} uses the array after that"
                 message = (
                     f"this tensor is a copy only on a GPU: on a CPU, `{held.holder}` shares memory with"
-                    f" `{held.source.path}`, {what}; pass `{held.source.path}.copy()`"
+                    f" `{held.copy.source.path}`, {what}; pass `{held.copy.source.path}.copy()`"
                 )
-                yield self.finding(held.outer, message, copied(self.context, held))
+                yield self.finding(held.copy.outer, message, copied(self.context, held))

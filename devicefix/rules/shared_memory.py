@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 from devicefix.config.evidence import Seen
 from devicefix.devices.context import BY_A_RUN
+from devicefix.facts.flow.tensors import METHODS
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
-
-_VIEWS = frozenset({"detach", "numpy", "squeeze", "unsqueeze", "view", "reshape", "flatten", "t"})
 
 
 class SharedMemory(Rule):
@@ -120,7 +119,7 @@ class SharedMemory(Rule):
 
     def _last_view(self, node: ast.expr) -> ast.expr:
         """Return the outermost expression around a call that is a view of its result."""
-        while (outer := self._called_on(node)) is not None and outer.func.attr in _VIEWS:  # type: ignore[attr-defined]
+        while (outer := self._called_on(node)) is not None and outer.func.attr in METHODS["view"]:  # type: ignore[attr-defined]
             node = outer
         return node
 

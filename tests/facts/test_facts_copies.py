@@ -8,10 +8,13 @@ import pytest
 
 from devicefix.facts import Facts
 from devicefix.facts.copies import Place, held_copies
-from devicefix.facts.copies.changes import Changes, changes_numbers
+from devicefix.facts.copies.bodies import Tensors
 from devicefix.facts.copies.moves import moves
-from devicefix.facts.copies.views import contents, copy_of, in_place, place_of, root, views
+from devicefix.facts.copies.views import copy_of, place_of, views
+from devicefix.facts.flow.binding import contents
 from devicefix.facts.flow.order import Flow
+from devicefix.facts.flow.points import root, starts_of
+from devicefix.facts.flow.tensors import changes_numbers, in_place
 
 
 def parsed(code: str) -> tuple[Facts, ast.expr]:
@@ -26,7 +29,7 @@ def held(code: str) -> list[tuple[str, str, int | None, int | None]]:
     """Return the source, the holder, and the lines of the change and the use of the copies that are kept."""
     facts = Facts.read(f"import torch  # cuda\n{code}\n".encode())
     return [
-        (found.source.path, found.holder, getattr(found.change, "lineno", None), found.use)
+        (found.copy.source.path, found.holder, getattr(found.change, "lineno", None), found.use)
         for found in held_copies(facts)
     ]
 
@@ -174,8 +177,8 @@ def test_copy(code: str, expected: str | None) -> None:
 )
 def test_changes(code: str, path: str, changed: bool) -> None:
     facts = Facts.read(f"import torch\n{code}\n".encode())
-    flow = Flow(facts.tree.module)
-    assert list(Changes(facts).of(flow, Place(path))) == flow.points[-1:] * changed
+    body = Tensors(facts, facts.tree.module)
+    assert list(body.changes(Place(path))) == body.flow.points[-1:] * changed
 
 
 @pytest.mark.parametrize(
@@ -219,3 +222,29 @@ def test_viewed(code: str, expected: str | None) -> None:
 
 def test_paths() -> None:
     assert root("a.b['c']") == root("a['c']") == root("a") == "a"
+    assert starts_of("a.b['c']") == ["a", "a.b", "a.b['c']"]
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"), [("x", [2, 3, 4]), ("x.y", [2, 3, 4]), ("z", [2, 3, 4, 5]), ("b['k']", [2, 3, 4, 5])]
+)
+def test_what_may_run_before_a_name_is_bound_again(path: str, lines: list[int]) -> None:
+    flow = Flow(ast.parse("x = 1\nif y:\n    print(x)\nx = 2\nprint(x)\n"))
+    found = flow.before_rebinding(flow.points[0], path)
+    assert sorted({getattr(point.node, "lineno", 0) for point in found} - {0}) == lines
+
+
+@pytest.mark.parametrize(
+    ("code", "path", "is_read"),
+    [
+        ("f(b['k'])", "b['k']", True),
+        ("f(b['k'].x)", "b['k']", True),
+        ("f(b['other'])", "b['k']", False),
+        ("f(b)", "b['k']", True),
+        ("f(b['other'])", "b", True),
+        ("b['other'] = 1", "b['k']", False),
+    ],
+)
+def test_readers_of_an_item(code: str, path: str, is_read: bool) -> None:
+    flow = Flow(ast.parse(code))
+    assert list(flow.reading(path)) == flow.points * is_read

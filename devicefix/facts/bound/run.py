@@ -88,19 +88,14 @@ class Run:
 
     def _before_goal(self) -> set[Point]:
         """Return the points that may run while the goal is not reached."""
-        todo = [] if self.first else list(self._flow.entry.after)
+        start = [] if self.first else [self._flow.entry]
         for point in self._flow.points:
             deleted = isinstance(point.node, ast.Delete) and point.node in self._unbinders
             if deleted or (point.unbinds and point.unbinds == self._goal):
-                todo += point.after
-        found: set[Point] = set()
-        while todo:
-            point = todo.pop()
-            if point not in found:
-                found.add(point)
-                if not (self._is_goal(point) or self._ends_program(point.node)):
-                    todo += point.after
-        return found
+                start.append(point)
+        return set(
+            self._flow.reachable(start, lambda point: self._is_goal(point) or self._ends_program(point.node))
+        )
 
     def _is_goal(self, point: Point) -> bool:
         """Return whether the goal is reached behind a point."""

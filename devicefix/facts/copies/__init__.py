@@ -5,12 +5,12 @@ return `x` itself, and `x.cpu().numpy()` is a view of it. That matters where the
 two is then changed in place, and the other one is used after that.
 
 `moves` finds the calls that copy, `views` what an expression is on a CPU, `changes` what a statement changes
-in place, and `search` the changes between a copy and a use. What these don't follow, such as attributes from
-one method to another and the elements of lists, `devicefix verify` sees when it runs the program.
+in place, `bodies` the changes and uses of one function, and `search` the copies that are used after a change.
+What these don't follow, such as attributes from one method to another and the elements of lists,
+`devicefix verify` sees when it runs the program.
 """
 
-from devicefix.facts.copies.held import Held
-from devicefix.facts.copies.search import held_copies
+from devicefix.facts.copies.search import Held, held_copies
 from devicefix.facts.copies.views import Place
 
 __all__ = ["Held", "Place", "held_copies"]

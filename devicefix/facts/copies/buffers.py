@@ -5,17 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.copies.changes import changes_numbers
+from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, changes_numbers
 from devicefix.facts.module import Facts
 
 _NO_GRADIENTS = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad")
 # What has no gradient: functions, builtins, methods and attributes.
-_COUNTED = ("torch.unique", "torch.bincount")
+# What has no gradient; the table has the functions, methods and attributes of tensors.
 _BUILTINS = {"len", "int", "float", "bool"}
-_NUMBERS = {
-    "item", "tolist", "numel", "size", "dim", "long", "int", "bool", "unique", "nonzero", "argmax", "argmin",
-    "detach", "data", "shape", "device", "dtype", "ndim",
-}  # fmt: skip
 
 
 def changed_buffer(facts: Facts, name: str) -> ast.Attribute | None:
@@ -40,9 +36,9 @@ def _uses(facts: Facts, name: str) -> Iterator[ast.Attribute]:
 
 def _is_changed(facts: Facts, use: ast.expr) -> bool:
     """Return whether a statement only changes a tensor in place: an item of it is set, or the like."""
-    parents = facts.tree.parents
-    item = _item(facts, use)
-    parent = parents.get(item)
+    parents, item = facts.tree.parents, use
+    while isinstance(parent := parents.get(item), ast.Subscript) and parent.value is item:
+        item = parent
     if isinstance(parent, ast.AugAssign) and parent.target is item:
         return True
     if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
@@ -53,14 +49,6 @@ def _is_changed(facts: Facts, use: ast.expr) -> bool:
         if isinstance(parent, ast.Expr):
             return True
     return False
-
-
-def _item(facts: Facts, use: ast.expr) -> ast.expr:
-    """Return the item of a tensor that an expression takes, or the tensor."""
-    parent = facts.tree.parents.get(use)
-    while isinstance(parent, ast.Subscript) and parent.value is use:
-        use, parent = parent, facts.tree.parents.get(parent)
-    return use
 
 
 def _moves_within(facts: Facts, use: ast.Attribute) -> bool:
@@ -80,9 +68,11 @@ def _is_counted(facts: Facts, use: ast.expr) -> bool:
     """Return whether an expression becomes something that has no gradient."""
     node: ast.AST | None = facts.tree.parents.get(use)
     while isinstance(node, (ast.expr, ast.keyword)):
-        if isinstance(node, ast.Compare) or (isinstance(node, ast.Attribute) and node.attr in _NUMBERS):
+        if isinstance(node, ast.Compare) or (
+            isinstance(node, ast.Attribute) and node.attr in METHODS["constant"]
+        ):
             return True
-        if facts.call(node, *_COUNTED) or _is_builtin(facts, node):
+        if facts.call(node, *FUNCTIONS["constant"]) or _is_builtin(facts, node):
             return True
         node = facts.tree.parents.get(node)
     return False
@@ -99,17 +89,16 @@ def _is_builtin(facts: Facts, node: ast.AST) -> bool:
 
 def without_gradients(facts: Facts, use: ast.expr) -> bool:
     """Return whether an expression is evaluated where no gradients are recorded."""
-    node: ast.AST | None = use
-    while node is not None:
-        if isinstance(node, ast.With):
-            asked = [item.context_expr for item in node.items]
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            asked = node.decorator_list
-        else:
-            asked = []
+    for _, parent in facts.tree.ancestors(use):
+        match parent:
+            case ast.With(items=items):
+                asked = [item.context_expr for item in items]
+            case ast.FunctionDef(decorator_list=asked) | ast.AsyncFunctionDef(decorator_list=asked):
+                pass
+            case _:
+                continue
         if any(_stops_gradients(facts, each) for each in asked):
             return True
-        node = facts.tree.parents.get(node)
     return False
 
 

@@ -7,21 +7,16 @@ import ast
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.reaching import BINDINGS, reaching
+from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
 from devicefix.facts.module import Facts
 from devicefix.facts.values import cpu, last_name
 
-MAKERS = ("torch.as_tensor", "torch.asarray")  # they make a tensor of an array, on a device
-_FACTORIES = {
-    "zeros", "ones", "empty", "full", "tensor", "rand", "randn", "arange", "from_numpy", "zeros_like",
-    "FloatTensor", "LongTensor", "Tensor", "eye", "linspace", "randint",
-}  # fmt: skip
-_TAKING = ("as_tensor", "asarray", "FloatTensor")
 _DTYPES = {Kind.DTYPE, Kind.NONE}
 
 
 def moves(facts: Facts, node: ast.Call) -> bool:
     """Return whether a call moves a tensor, or an array, to a device and does nothing else to it."""
-    if facts.call(node, *MAKERS):
+    if facts.call(node, *FUNCTIONS["make"]):
         device = argument_of(node, "device", -1)
         return device is not None and not cpu(facts, device) and _shares_memory(facts, node)
     if is_typed(facts, node):
@@ -29,12 +24,10 @@ def moves(facts: Facts, node: ast.Call) -> bool:
     match node.func:
         case ast.Attribute(attr="cpu"):
             return not node.args
-        case ast.Attribute(attr="cuda"):
+        case ast.Attribute(attr="cuda" | "pin_memory"):
             return facts.resolve(node.func) is None
         case ast.Attribute(attr="to"):
             return _to_device(facts, node)
-        case ast.Attribute(attr="pin_memory"):
-            return facts.resolve(node.func) is None
         case ast.Attribute(attr="type"):
             return len(node.args) == 1 and _is_cuda_type(facts, node.args[0])
     return False
@@ -57,7 +50,7 @@ def _is_cuda_type(facts: Facts, node: ast.expr) -> bool:
 
 def moved(call: ast.Call) -> ast.expr:
     """Return what a call moves."""
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr not in _TAKING
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in METHODS["move"]
     return call.func.value if is_method else call.args[0]  # type: ignore[attr-defined]
 
 
@@ -108,7 +101,9 @@ def _is_there(facts: Facts, value: ast.expr, to_cpu: bool) -> bool:
     while isinstance(value, ast.Call):
         if moves(facts, value):
             return goes_to_cpu(facts, value) is to_cpu
-        if last_name(value.func) in _FACTORIES and (facts.resolve(value.func) or "").startswith("torch."):
+        if last_name(value.func) in FUNCTIONS["new"] and (facts.resolve(value.func) or "").startswith(
+            "torch."
+        ):
             device = argument_of(value, "device", -1)
             return (device is None or cpu(facts, device)) is to_cpu
         if not isinstance(value.func, ast.Attribute):

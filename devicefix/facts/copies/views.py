@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from devicefix.facts.copies.moves import (
-    MAKERS,
     already_there,
     is_parameter,
     is_typed,
@@ -16,33 +15,23 @@ from devicefix.facts.copies.moves import (
     moves,
     values_of,
 )
-from devicefix.facts.flow.binding import collects, element_pairs, elements_of
+from devicefix.facts.flow.binding import contents, element_pairs, elements_of
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.kind import NUMBERS
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Function, described
-from devicefix.facts.flow.points import is_view, path_of
+from devicefix.facts.flow.points import is_view, path_of, root
 from devicefix.facts.flow.reaching import reaching
+from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, in_place
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Scope
+from devicefix.facts.scopes import Binding, Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
-_VIEWS = {
-    "detach", "view", "view_as", "squeeze", "unsqueeze", "t", "transpose", "permute", "narrow", "select",
-    "expand", "expand_as", "reshape", "contiguous", "flatten", "numpy",
-}  # fmt: skip
-_CONVERSIONS = {"float", "double", "half", "bfloat16", "long", "int", "bool"}  # to its own dtype: itself
-_INTEGERS = {"arange", "randint", "tensor", "LongTensor"}  # they make tensors that a conversion copies
-_OF_ARRAYS = ("torch.from_numpy", *MAKERS)
-_WRAPPERS = (*_OF_ARRAYS, "numpy.asarray", "torch.nn.Parameter", "torch.nn.parameter.Parameter",
-             "torch.autograd.Variable")  # fmt: skip
+_HOPS = 4  # from the elements of an iteration to the model
 _LIBRARY = re.compile(r"(torch|numpy)(\.|\Z)")
-_PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict"}
-_ITERATING = {"list", "tuple", "sorted", "enumerate", "reversed", "iter", "next", "tqdm"}
-
-_OF_MODULES = ("parameters", "named_parameters", "state_dict", "load_state_dict", "eval", "train")
-_COUNTING = ("range", "enumerate", "trange")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +93,7 @@ def copy_of(facts: Facts, outer: ast.expr, calls: bool = True) -> Copy | None:
 
 def is_copied(facts: Facts, copy: Copy) -> bool:
     """Return whether a copy that the syntax shows is made, and only on a GPU, as far as the module shows."""
-    scope = _scope(facts, copy.base)
+    scope, _ = _start(facts, copy.base)
     if scope is not None and isinstance(scope.node, ast.Lambda):  # a parameter, which nothing else names
         return False
     if facts.is_guarded(copy.call) and not _is_replaced(facts, copy):
@@ -125,33 +114,28 @@ def _is_replaced(facts: Facts, copy: Copy) -> bool:
 
 def _is_module(facts: Facts, copy: Copy) -> bool:
     """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
-    for node in facts.tree.nodes_with(*_OF_MODULES):
-        if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES:
-            if path_of(node.value) == copy.source.path and _scope(facts, node) is _scope(facts, copy.base):
+    for node in facts.tree.nodes_with(*METHODS["module"]):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS["module"]:
+            if (
+                path_of(node.value) == copy.source.path
+                and _start(facts, node)[0] is _start(facts, copy.base)[0]
+            ):
                 return True
     return facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
 
 
 def is_parameter_at(facts: Facts, node: ast.expr) -> bool:
     """Return whether a tensor may be a parameter of the function around it, or a part of one."""
-    name = _first_name(node)
-    found = facts.tree.scope(name).lookup(name.id) if name is not None else None
-    bindings = reaching(facts.tree, name, found[1]) if name is not None and found is not None else ()
-    return any(binding.parameter for binding in bindings)
+    _, bindings = _start(facts, node)
+    return any(binding.parameter for binding in reaching(facts.tree, node, bindings))
 
 
-def _scope(facts: Facts, node: ast.AST) -> Scope | None:
-    """Return the scope that binds the name that a path starts with, None for `self`."""
-    name = _first_name(node)
-    found = facts.tree.scope(name).lookup(name.id) if name is not None and name.id != "self" else None
-    return found[0] if found is not None else None
-
-
-def _first_name(node: ast.AST) -> ast.Name | None:
-    """Return the name that a path starts with."""
+def _start(facts: Facts, node: ast.expr) -> tuple[Scope | None, Sequence[Binding]]:
+    """Return the scope that binds the name that a path starts with, None for `self`, and its bindings."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
-    return node if isinstance(node, ast.Name) else None
+    known = isinstance(node, ast.Name) and node.id != "self"
+    return (facts.tree.scope(node).lookup(node.id) if known else None) or (None, ())  # type: ignore[attr-defined]
 
 
 def views(facts: Facts, node: ast.expr) -> Iterator[ast.expr]:
@@ -159,18 +143,8 @@ def views(facts: Facts, node: ast.expr) -> Iterator[ast.expr]:
     inner: ast.expr | None = node
     while inner is not None:
         yield inner
-        if isinstance(inner, ast.Name):
-            inner = _only_element(facts, inner)
-        else:
-            inner = None if path_of(inner) is not None else _inside(facts, inner)
-
-
-def _only_element(facts: Facts, name: ast.Name) -> ast.expr | None:
-    """Return the one expression that a comprehension binds a name to: `[x.cuda() for x in [y]]`."""
-    bindings = facts.bindings(name)
-    loop = bindings[0].node if len(bindings) == 1 else None
-    elements = elements_of(loop.iter) if isinstance(loop, ast.comprehension) else None
-    return elements[0] if elements is not None and len(elements) == 1 else None
+        is_path = path_of(inner) is not None and not isinstance(inner, ast.Name)
+        inner = None if is_path else _inside(facts, inner)
 
 
 def place_of(facts: Facts, node: ast.expr) -> Place | None:
@@ -178,7 +152,11 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     chain = list(views(facts, node))
     base = chain[-1]
     converted = any(_converts(each) or is_typed(facts, each) for each in chain)
-    arrays = [each for each in chain if facts.call(each, *_OF_ARRAYS) or is_typed(facts, each)]
+    arrays = [
+        each
+        for each in chain
+        if facts.call(each, *FUNCTIONS["make"], "torch.from_numpy") or is_typed(facts, each)
+    ]
     if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
     model = _model_of(facts, base)
@@ -207,47 +185,11 @@ def _is_of_another_type(makers: Sequence[ast.Call], is_array: bool) -> bool:
         return not any(last_name(part) == "float32" for part in parts if isinstance(part, ast.expr))
     if any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts):
         return is_array  # NumPy's are of double precision
-    return is_array or any(last_name(call.func) in _INTEGERS for call in makers)
+    return is_array or any(last_name(call.func) in FUNCTIONS["integer"] for call in makers)
 
 
 def _parameters_of(model: str) -> Place:
     return Place(model.removesuffix(".module"), parameters=True)  # it may be wrapped for several GPUs
-
-
-def contents(value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
-    """Yield the expressions whose values are kept where `value` is kept, and whether in a collection."""
-    todo = [(value, False)]
-    while todo:
-        each, contained = todo.pop()
-        match each:
-            case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
-                todo += [(other, contained), (one, contained)]
-            case ast.GeneratorExp():
-                continue  # it has not run yet
-            case ast.Attribute(attr=attr, value=ast.Call() as made) if (
-                kept := argument_of(made, attr, -1)
-            ) is not None:  # `SimpleNamespace(x=tensor).x`
-                todo.append((kept, contained))
-            case ast.Call(func=function) if not collects(function):
-                yield each, contained
-            case _:
-                parts = elements_of(each)
-                if parts is None and isinstance(each, ast.Call):
-                    parts = each.args
-                if parts is None:
-                    yield each, contained
-                else:
-                    todo += [(part, True) for part in reversed(parts)]
-
-
-def root(path: str) -> str:
-    """Return the name that a path such as `a.b['c']` starts with."""
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
-
-
-def in_place(method: str) -> bool:
-    """Return whether a tensor's method of this name works on the tensor itself, and returns it."""
-    return method.endswith("_") and not method.startswith("_") and not method.endswith("__")
 
 
 def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
@@ -257,35 +199,48 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
             return value
         case ast.Attribute(value=value) if is_view(node):
             return value
-        case ast.Subscript() | ast.Call(func=ast.Name(id="next")):
+        case ast.Name() | ast.Subscript() | ast.Call(func=ast.Name(id="next")):
             return _whole(facts, node)
         case ast.Call(func=ast.Lambda(body=ast.Name(id=name)) as function):  # `(lambda t: t)(x)`
             return given_for(facts, node, function, name)
         case ast.Call() if moves(facts, node):
             return moved(node)
-        case ast.Call(args=[first, *_]) if facts.call(node, *_WRAPPERS):
+        case ast.Call(args=[first, *_]) if facts.call(node, *FUNCTIONS["make"], *FUNCTIONS["view"]):
             return first
         case ast.Call(func=ast.Attribute(attr=attr, value=value)) if facts.resolve(node.func) is None:
-            return value if attr in _VIEWS or in_place(attr) or _converts(node) else None
+            return value if attr in METHODS["view"] or in_place(attr) or _converts(node) else None
     return None
 
 
-def _whole(facts: Facts, node: ast.Subscript | ast.Call) -> ast.expr | None:
-    """Return the expression that a part of a tensor is a view of, or the only element of a list."""
+def _whole(facts: Facts, node: ast.Name | ast.Subscript | ast.Call) -> ast.expr | None:
+    """Return the expression that a part of a tensor is a view of, or the only element of a collection."""
+    collection: ast.expr | None = None
     match node:
-        case (
-            ast.Call(args=[ast.Call(func=ast.Name(id="iter"), args=[value])]) | ast.Subscript(value=value)
-        ) if (elements := elements_of(value)) is not None:
-            return elements[0] if len(elements) == 1 else None
-        case ast.Subscript(value=value, slice=index) if _chooses_a_view(facts, index):
-            return value
-    return None
+        case ast.Name():
+            loop = _loop_of(facts, node)
+            collection = loop.iter if isinstance(loop, ast.comprehension) else None
+        case ast.Subscript(value=collection):
+            pass
+        case ast.Call(args=[ast.Call(func=ast.Name(id="iter"), args=[collection])]):
+            pass
+    elements = elements_of(collection) if collection is not None else None
+    if elements is not None:
+        return elements[0] if len(elements) == 1 else None
+    is_view = isinstance(node, ast.Subscript) and _chooses_a_view(facts, node.slice)
+    return collection if is_view else None
+
+
+def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
+    """Return the loop that binds a name, which nothing else binds."""
+    bindings = facts.bindings(name)
+    loop = bindings[0].node if len(bindings) == 1 else None
+    return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
 
 
 def _converts(node: ast.expr) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(attr=attr), args=[]):
-            return attr in _CONVERSIONS
+            return attr in METHODS["convert"]
         case ast.Call(func=ast.Attribute(attr="type")):
             return True
     return False
@@ -301,15 +256,7 @@ def _chooses_a_view(facts: Facts, index: ast.expr) -> bool:
         case ast.Tuple(elts=elements):
             return all(_chooses_a_view(facts, element) for element in elements)
         case ast.Name():
-            found = facts.tree.scope(index).lookup(index.id)
-            return found is not None and all(_counts(binding.node) for binding in found[1])
-    return False
-
-
-def _counts(node: ast.AST) -> bool:
-    """Return whether a node is a loop whose variables are numbers."""
-    if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
-        return last_name(node.iter.func) in _COUNTING
+            return facts.kinds.of(index).are(NUMBERS)
     return False
 
 
@@ -319,43 +266,31 @@ def _model_of(facts: Facts, node: ast.expr) -> str | None:
         case ast.Attribute(attr="weight" | "bias", value=value):
             owner = path_of(value)
             return None if owner == "self" else owner
-        case ast.Name():
-            bindings = facts.bindings(node)
-            loop = bindings[0].node if len(bindings) == 1 else None
-            if isinstance(loop, (ast.For, ast.comprehension)):
-                for target, iterated in element_pairs(loop.target, loop.iter):
-                    if any(isinstance(each, ast.Name) and each.id == node.id for each in walk(target)):
-                        return _iterated(facts, iterated)
+        case ast.Name() if (loop := _loop_of(facts, node)) is not None:
+            for target, iterated in element_pairs(loop.target, loop.iter):
+                if any(isinstance(each, ast.Name) and each.id == node.id for each in walk(target)):
+                    return _iterated(facts, iterated)
         case ast.Subscript(value=ast.Call() as iterated) | (ast.Call() as iterated):
-            return _iterated(facts, iterated) if last_name(iterated.func) in _ITERATING else None
+            return _iterated(facts, iterated) if last_name(iterated.func) in FUNCTIONS["iterate"] else None
     return None
 
 
 def _iterated(facts: Facts, node: ast.expr) -> str | None:
     """Return the model whose parameters, or the entries of whose state, an expression iterates over."""
-    match node:
-        case ast.Name():
-            value = facts.value(node)
-            return _iterated(facts, value) if isinstance(value, ast.Call) else None
-        case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in _ITERATING:
-            return _iterated(facts, first)
-        case ast.Call(func=ast.Attribute(attr="items" | "values", value=value)):
-            return _iterated(facts, value)
-        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _PARAMETERS:
-            return path_of(value)
+    for source in Sources(facts, How.BOUND | How.ELEMENT, _HOPS).of(node):
+        match source.node:
+            case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in METHODS["hold"]:
+                return path_of(value)
     return None
 
 
 def _state_on_cpu(outer: ast.expr) -> Copy | None:
     """Return the copy that `model.cpu().state_dict()` is: its tensors stay on the CPU."""
     match outer:
-        case ast.Call(
-            func=ast.Attribute(
-                attr="state_dict", value=ast.Call(func=ast.Attribute(attr="cpu", value=value)) as call
-            )
-        ):
-            path = path_of(value)
-            return Copy(call, outer, _parameters_of(path), value) if path else None
+        case ast.Call(func=ast.Attribute(attr="state_dict", value=ast.Call() as call)) if last_name(
+            call.func
+        ) == "cpu" and (path := path_of(moved(call))):
+            return Copy(call, outer, _parameters_of(path), moved(call))
     return None
 
 

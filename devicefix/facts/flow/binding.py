@@ -6,12 +6,14 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.points import Point
+from devicefix.facts.flow.points import Point, is_view, without_index
+from devicefix.facts.flow.tensors import METHODS
 from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
 _ITERATORS = {"iter", "map", "reversed", "values"}
-_COLLECTIONS = {"dict", "list", "tuple", "set", "sorted", "OrderedDict"}
+_COLLECTIONS = {"dict", "list", "tuple", "set", "sorted", "OrderedDict", "defaultdict", "deque"}
 
 Pair = tuple[ast.expr, ast.expr]  # a target, and the expression whose value it gets
 
@@ -209,3 +211,72 @@ def _element(node: ast.expr) -> list[ast.expr]:
 def collects(function: ast.expr) -> bool:
     """Return whether a function makes a collection of the elements of its argument."""
     return last_name(function) in _COLLECTIONS
+
+
+# -- what is kept ---------------------------------------------------------------------------------------
+
+
+def kept_at(facts: Facts, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
+    """Yield what keeps values at a point, each with such a value, and whether it is one of a collection."""
+    for path, added, value in _stored(facts, point):
+        yield from ((path, each, added or contained) for each, contained in contents(value))
+
+
+def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
+    """Yield what keeps values at a point, whether it is a collection that gets one more, and the value."""
+    for target, value in bound_at(facts, point):
+        if isinstance(target, ast.Subscript):
+            path = dotted(without_index(target))
+            if path and facts.once(_all_collections, facts.bindings(without_index(target))):
+                yield path, True, value
+        elif (path := dotted(target)) and not (
+            isinstance(target, ast.Attribute) and (target.attr == "grad" or is_view(target))
+        ):
+            yield path, False, value
+    match point.node:
+        case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
+            given = [value]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=target), args=given)) if (
+            attr in METHODS["add"]
+        ):
+            pass
+        case _:
+            return
+    if path := dotted(without_index(target)):
+        yield from ((path, True, value) for value in given)
+
+
+def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
+    """Return whether a name is bound to dicts or lists, whose items are kept and not copied into."""
+    values = [binding.value for binding in bindings]
+    return bool(values) and all(
+        isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
+        or (isinstance(value, ast.Call) and collects(value.func))
+        for value in values
+    )
+
+
+def contents(value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield the expressions whose values are kept where `value` is kept, and whether in a collection."""
+    todo = [(value, False)]
+    while todo:
+        each, contained = todo.pop()
+        match each:
+            case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
+                todo += [(other, contained), (one, contained)]
+            case ast.GeneratorExp():
+                continue  # it has not run yet
+            case ast.Attribute(attr=attr, value=ast.Call() as made) if (
+                kept := argument_of(made, attr, -1)
+            ) is not None:  # `SimpleNamespace(x=tensor).x`
+                todo.append((kept, contained))
+            case ast.Call(func=function) if not collects(function):
+                yield each, contained
+            case _:
+                parts = elements_of(each)
+                if parts is None and isinstance(each, ast.Call):
+                    parts = each.args
+                if parts is None:
+                    yield each, contained
+                else:
+                    todo += [(part, True) for part in reversed(parts)]

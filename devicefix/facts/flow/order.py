@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 
-from devicefix.facts.flow.points import Point
+from devicefix.facts.flow.points import Point, starts_of
 from devicefix.facts.tree import TRIES
 
 _COMPOUND = (
     *TRIES, ast.If, ast.While, ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Match,
 )  # fmt: skip
+
+_FAR = 2000  # points: what is further away is not looked at
 
 Body = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -41,25 +45,66 @@ class Flow:
         _connect(self._block(owner.body, [self.entry]), self.exit)
 
     def reachable(
-        self, start: Iterable[Point], among: Container[Point], *ends: Container[Point]
+        self, start: Iterable[Point], is_end: Callable[[Point], bool], among: Container[Point] | None = None
     ) -> Iterator[Point]:
-        """Yield the points that may run after those of `start`, up to those of `ends`.
+        """Yield the points that may run after those of `start`, up to the ends.
 
         Args:
             start: where to begin.
-            among: what the paths must not leave.
-            ends: where a path ends.
+            is_end: whether a path ends at a point.
+            among: what the paths must not leave, None for all points.
         """
         todo = [after for point in start for after in point.after]
         seen: set[Point] = set()
         while todo:
             point = todo.pop()
-            if point in seen or point not in among:
+            if point in seen or not (among is None or point in among):
                 continue
             seen.add(point)
             yield point
-            if not any(point in end for end in ends):
+            if not is_end(point):
                 todo.extend(point.after)
+
+    def before_rebinding(
+        self,
+        start: Point,
+        path: str,
+        among: Container[Point] | None = None,
+        ends: Container[Point] = frozenset(),
+    ) -> Iterator[Point]:
+        """Yield the points that may run after one, before a path is bound again: up to those that bind it.
+
+        Args:
+            start: where to begin.
+            path: a name, or a dotted path with constant keys.
+            among: what the paths must not leave, None for all points.
+            ends: where a path ends, too.
+        """
+        bound = self.binding(path)
+        found = self.reachable([start], lambda point: point in bound or point in ends, among)
+        return islice(found, _FAR)
+
+    def leading_to(self, wanted: Iterable[Point], ends: Container[Point]) -> dict[Point, Point]:
+        """Return the points from which a wanted one may run before any of `ends`, each with the nearest."""
+        found = {point: point for point in wanted}
+        todo = deque(found)
+        while todo:
+            point = todo.popleft()
+            for before in self.before[point]:
+                if before not in found and before not in ends:
+                    found[before] = found[point]
+                    todo.append(before)
+        return found
+
+    def binding(self, path: str) -> set[Point]:
+        """Return the points that bind a path anew, or what it is an attribute or item of."""
+        return {point for start in starts_of(path) for point in self.binders.get(start, ())}
+
+    def reading(self, path: str) -> Iterator[Point]:
+        """Yield the points that read a path; of `batch['image']` those that read this item, or the whole."""
+        plain, bracket, _ = path.partition("[")
+        found = self.readers.get(plain, ())
+        yield from (point for point in found if not bracket or point.reads_item(plain, path))
 
     @cached_property
     def by_node(self) -> dict[ast.AST, list[Point]]:

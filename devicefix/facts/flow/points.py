@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 
+from devicefix.facts.flow.tensors import ATTRIBUTES, METHODS
 from devicefix.facts.scopes import FUNCTIONS, dotted
 from devicefix.facts.tree import children
 
-_VIEW_ATTRIBUTES = {"data", "T", "mT"}
 # What says nothing about the content of a collection or tensor.
-_UNREAD = {
-    "append", "appendleft", "extend", "extendleft", "insert", "add", "clear", "size", "dim", "numel", "shape",
-    "dtype", "device",
-}  # fmt: skip
+_UNREAD = {*METHODS["add"], "clear", "size", "dim", "numel", "shape", "dtype", "device"}
 
 _LATER = (*FUNCTIONS, ast.ClassDef)
 
@@ -130,6 +128,15 @@ class Point:
             todo += children(node)
         return frozenset(found)
 
+    def reads_item(self, whole: str, path: str) -> bool:
+        """Return whether an item by a constant key is read, or the whole that it is an item of."""
+        paths = {node: path_of(node) for node in self.nodes if hasattr(node, "ctx")}
+        parts = {getattr(node, "value", None) for node, found in paths.items() if found is not None}
+        return any(
+            isinstance(node.ctx, ast.Load) and (found == path or (found == whole and node not in parts))
+            for node, found in paths.items()
+        )
+
 
 def _captures(pattern: ast.pattern) -> Iterator[str]:
     """Return the names that a pattern binds."""
@@ -153,7 +160,7 @@ def own_nodes(part: ast.AST) -> list[ast.AST]:
 def is_view(node: ast.Attribute) -> bool:
     """Return whether an attribute is a view of a tensor, as `x.data` is; `self.data` is not."""
     own = isinstance(node.value, ast.Name) and node.value.id == "self"
-    return node.attr in _VIEW_ATTRIBUTES and not own
+    return node.attr in ATTRIBUTES["view"] and not own
 
 
 def path_of(node: ast.AST) -> str | None:
@@ -169,6 +176,16 @@ def path_of(node: ast.AST) -> str | None:
                 return None
         node = value
     return "".join((node.id, *reversed(parts)))
+
+
+def root(path: str) -> str:
+    """Return the name that a path such as `a.b['c']` starts with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def starts_of(path: str) -> list[str]:
+    """Return a path and what it starts with: `a`, `a.b` and `a.b['c']` for the last."""
+    return [path[: match.start()] for match in re.finditer(r"[.\[]|\Z", path)]
 
 
 def without_index(node: ast.expr) -> ast.expr:

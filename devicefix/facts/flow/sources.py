@@ -21,7 +21,7 @@ _CALLS = 20  # of one function
 _BUDGET = 500  # expressions that one question looks at
 _LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _OF_ITEMS = ("items", "values", "keys")
-_OF_ELEMENTS = ("enumerate", "zip", "list", "next", "iter")
+_OF_ELEMENTS = ("enumerate", "zip", "list", "tuple", "sorted", "reversed", "next", "iter")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

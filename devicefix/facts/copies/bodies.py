@@ -1,0 +1,225 @@
+"""The tensors of one function or module: their names, their uses, and the changes between these."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from devicefix.facts.copies.changes import Change, changes_at, everything, trained_by
+from devicefix.facts.copies.views import Place, place_of
+from devicefix.facts.flow.binding import kept_at
+from devicefix.facts.flow.order import Body, Flow
+from devicefix.facts.flow.points import Point, is_view, path_of, root
+from devicefix.facts.flow.tensors import METHODS
+from devicefix.facts.module import Facts
+from devicefix.facts.tree import walk
+
+_NAMES = 16  # of one tensor
+
+Clash = tuple[ast.AST | None, Point]  # a change, None if it is out of sight, and a use after it
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name that a tensor has in a body, from a point on.
+
+    Attributes:
+        place: the name, or the collection that holds the tensor.
+        start: the point that gives it the name.
+        kept: whether it is that of a copy, and not of its source.
+    """
+
+    place: Place
+    start: Point
+    kept: bool = False
+
+
+class Tensors:
+    """The tensors of one function or module.
+
+    Args:
+        facts: the facts of the module.
+        owner: the function or module.
+    """
+
+    def __init__(self, facts: Facts, owner: Body) -> None:
+        self._facts = facts
+        self.flow = Flow(owner)
+        self._known_changes: dict[Place, Mapping[Point, ast.AST]] = {}
+        self._known_uses: dict[tuple[Place, bool], dict[Point, Point]] = {}
+
+    def clash(self, changed: Name, used: Name) -> Clash | None:
+        """Return a change of a tensor by one of its names, and a use of the other side after it."""
+        own = {changed.place.path, used.place.path}
+        others = self._changes_by_path.keys() - own
+        for one in [changed, *islice(self._later_names(changed, own, others), _NAMES)]:
+            changes = self.changes(one.place)
+            for other in [used, *islice(self._later_names(used, own), _NAMES)] if changes else ():
+                start = other.start if one is changed else one.start
+                among, ends = self._uses(other), self._ends(other)
+                for point in self.flow.before_rebinding(start, one.place.path, among, ends):
+                    node = changes.get(point)
+                    use = self.use_behind(other, point, node) if node is not None else None
+                    if node is not None and use is not None:
+                        return node, use
+        return None
+
+    def changed_after(self, name: Name) -> ast.AST | None:
+        """Return what changes a tensor after it gets a name."""
+        changes = self.changes(name.place)
+        reached = self.flow.before_rebinding(name.start, name.place.path) if changes else ()
+        return next((changes[point] for point in reached if point in changes), None)
+
+    def _later_names(self, name: Name, but: Set[str], among: Set[str] | None = None) -> Iterator[Name]:
+        """Yield the names that a tensor gets later, as in `z = y.view(-1)`, of those that matter."""
+        given = {
+            point: (path, added)
+            for point, path, added in self._given.get(name.place.path, ())
+            if path not in but and (among is None or path in among)
+        }
+        for point in self.flow.before_rebinding(name.start, name.place.path) if given else ():
+            if point in given:
+                path, added = given[point]
+                yield Name(Place(path, indexed=added), point, kept=True)
+
+    @cached_property
+    def _given(self) -> dict[str, list[tuple[Point, str, bool]]]:
+        """The names that tensors with a name are given, by that name."""
+        found: dict[str, list[tuple[Point, str, bool]]] = {}
+        for point in self.flow.points:
+            for path, expression, contained in kept_at(self._facts, point):
+                place = place_of(self._facts, expression)
+                if place is not None and place.path != path and not place.parameters:
+                    found.setdefault(place.path, []).append((point, path, contained))
+        return found
+
+    # -- changes ----------------------------------------------------------------------------------------
+
+    def changes(self, place: Place) -> Mapping[Point, ast.AST]:
+        """Return the points that change a tensor, each with what changes it."""
+        if place not in self._known_changes:
+            by_hand = {
+                point: change.node
+                for point, change in reversed(self._changes_by_path.get(place.path, ()))
+                if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
+            }
+            found = self._trained.get(place.path, {}) if place.parameters else by_hand
+            of_any = self._trained.get("", {}) if place.parameters or place.trained else {}
+            self._known_changes[place] = {**found, **of_any}
+        return self._known_changes[place]
+
+    @cached_property
+    def changes_at(self) -> dict[Point, list[Change]]:
+        """What is changed at each point."""
+        return {point: list(changes_at(self._facts, point)) for point in self.flow.points}
+
+    @cached_property
+    def _changes_by_path(self) -> dict[str, list[tuple[Point, Change]]]:
+        """What is changed, with the points that do, by the paths of the tensors."""
+        found: dict[str, list[tuple[Point, Change]]] = {}
+        for point, changes in self.changes_at.items():
+            for change in changes:
+                found.setdefault(change.place.path, []).append((point, change))
+        return found
+
+    @cached_property
+    def _trained(self) -> dict[str, dict[Point, ast.AST]]:
+        """The points that may change the parameters of models, by model; under an empty name those of any."""
+        found: dict[str, dict[Point, ast.AST]] = {}
+        for point, changes in self.changes_at.items():
+            calls = [node for node in point.nodes if isinstance(node, ast.Call)]
+            trained = [(model, call) for call in calls for model in trained_by(self._facts, call)]
+            by_hand = [(each.place.path, each.node) for each in changes if each.place.parameters]
+            for model, node in (*trained, *by_hand):
+                found.setdefault(model, {}).setdefault(point, node)
+        return found
+
+    # -- uses --------------------------------------------------------------------------------------------
+
+    def use_behind(self, name: Name, point: Point, change: ast.AST) -> Point | None:
+        """Return a use of a name after a change, or beside it: `return y.add_(1) - x`."""
+        uses = self._uses(name)
+        # An assignment changes its target after it has read everything.
+        if point in uses and isinstance(change, ast.Call):
+            if name.place.path.partition("[")[0] in point.reads_but(change):
+                return point
+        if point in self._ends(name):
+            return None
+        return next((uses[after] for after in point.after if after in uses), None)
+
+    def _uses(self, name: Name) -> dict[Point, Point]:
+        """Return the points from which a name may still be used, each with such a use."""
+        key = name.place, name.kept
+        if key not in self._known_uses:
+            overwriting = self._overwriting_of(name)
+            reads = [point for point in self.flow.reading(name.place.path) if point not in overwriting]
+            exits = [self.flow.exit] if self._outlives_call(name) else []
+            self._known_uses[key] = self.flow.leading_to([*reads, *exits], self._ends(name))
+        return self._known_uses[key]
+
+    def _ends(self, name: Name) -> set[Point]:
+        """Return the points after which a name does not hold a tensor, or its numbers, any more."""
+        path = name.place.path
+        return self.flow.binding(path).union(self.flow.clearers.get(path, ()), self._overwriting_of(name))
+
+    def _overwriting_of(self, name: Name) -> set[Point]:
+        """Return the points that overwrite what a name holds; the other elements of a collection stay."""
+        is_collection = name.kept and name.place.indexed
+        return set() if is_collection else self._overwriting.get(name.place.path, set())
+
+    @cached_property
+    def _overwriting(self) -> dict[str, set[Point]]:
+        """The points that overwrite a tensor with other numbers, without reading it, by its path."""
+        found: dict[str, set[Point]] = {}
+        for point in self.flow.points:
+            match point.node:
+                case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=value), args=given)) if (
+                    attr in METHODS["overwrite"]
+                ):
+                    pass
+                case ast.Assign(targets=[ast.Subscript(value=value, slice=index)], value=new) if everything(
+                    index
+                ):
+                    given = [new]
+                case _:
+                    continue
+            if isinstance(value, ast.Attribute) and is_view(value):
+                value = value.value
+            path = path_of(value)
+            if path is not None and all(path_of(inner) != path for each in given for inner in walk(each)):
+                found.setdefault(path, set()).add(point)
+        return found
+
+    def _outlives_call(self, name: Name) -> bool:
+        """Return whether what has a name in a function may be used after the function has returned."""
+        path = name.place.path
+        if isinstance(self.flow.owner, ast.Module) or (not name.kept and path in self.flow.binders):
+            return False  # the next call binds it anew
+        if not self._is_given(path):
+            return not self._facts.tree.scopes[self.flow.owner].bindings.get(root(path))
+        inside = root(path) != path
+        return (name.place.indexed or inside) if name.kept else (inside and root(path) == self._receiver)
+
+    def trained_later(self, source: Place, holder: str) -> Clash | None:
+        """Return the clash of parameters that an object keeps of a model which it is given."""
+        kept = self._receiver is not None and holder.startswith(f"{self._receiver}.")
+        return (None, self.flow.exit) if kept and source.parameters and self._is_given(source.path) else None
+
+    def _is_given(self, path: str) -> bool:
+        """Return whether a path starts with a parameter of the function, which nothing binds again."""
+        bindings = self._facts.tree.scopes[self.flow.owner].bindings.get(root(path), ())
+        return bool(bindings) and all(binding.parameter for binding in bindings)
+
+    @cached_property
+    def _receiver(self) -> str | None:
+        """The name that a method gives to its object."""
+        match self.flow.owner:
+            case (
+                ast.FunctionDef(args=ast.arguments(args=[first, *_]))
+                | ast.AsyncFunctionDef(args=ast.arguments(args=[first, *_]))
+            ) if isinstance(self._facts.tree.parents.get(self.flow.owner), ast.ClassDef):
+                return first.arg
+        return None
