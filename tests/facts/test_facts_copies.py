@@ -108,6 +108,12 @@ def test_place_of(code: str, expected: Place | None) -> None:
     assert place_of(*parsed(code)) == expected
 
 
+def test_a_name_that_is_bound_to_itself_ends() -> None:
+    facts = Facts.read(b"y = [x.cpu() for z in w for x in [x]]")
+    (call,) = (node for node in facts.tree.nodes_with("x.cpu()") if isinstance(node, ast.Call))
+    assert place_of(facts, call) is not None
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

@@ -141,8 +141,10 @@ def _start(facts: Facts, node: ast.expr) -> tuple[Scope | None, Sequence[Binding
 def views(facts: Facts, node: ast.expr) -> Iterator[ast.expr]:
     """Yield an expression and those that it is a view of on a CPU, from the outside in."""
     inner: ast.expr | None = node
-    while inner is not None:
+    seen: set[ast.expr] = set()
+    while inner is not None and inner not in seen:  # `for x in [x]` leads back
         yield inner
+        seen.add(inner)
         is_path = path_of(inner) is not None and not isinstance(inner, ast.Name)
         inner = None if is_path else _inside(facts, inner)
 
