@@ -289,7 +289,9 @@ class Devices:
         name = self._name(site, place, "" if index is None else str(index)) if place is not None else None
         if place is None or name is None:
             return None
-        torch = self._names.of(place.before) if place.before is not None else self._names.at(place)
+        torch = self._names.at(place)
+        if torch.is_refused:
+            return None
         value = self._value(torch.text, index)
         text = self._text(torch.text, index) if self.accelerator is None else None
         new = add(Definition(name, value, place.after, place.function, text=text))

@@ -116,7 +116,7 @@ class Places:
             return
         owner = function.node
         assert isinstance(owner, Function)
-        if owner.body[0].lineno == owner.lineno:
+        if owner.body[0].lineno == owner.lineno or self._is_set_inside(function):
             return
         barriers = filter(None, (self._last_setting(owner), self._last_fork(owner, site)))
         barrier = max(barriers, key=lambda statement: statement.lineno, default=None)
@@ -125,6 +125,11 @@ class Places:
             if barrier is None or after is barrier or (after is not None and after.lineno > barrier.lineno):
                 if self.precedes(place, site):
                     yield place
+
+    def _is_set_inside(self, function: Scope) -> bool:
+        """Return whether a function inside another one sets a variable of the driver, once it is called."""
+        own = (each for each in self._late if self._facts.tree.scope(each).function is function)
+        return any(self._facts.tree.scope(each) is not function for each in own)
 
     def of_main(self, site: ast.AST) -> InsertionPoint | None:
         """Return the line of `if __name__ == "__main__":` in front of the first of its sites, or None.

@@ -90,11 +90,12 @@ class TorchNames:
 
     def _is_optional(self, module: str) -> bool:
         """Return whether the module imports another one only where it can, or where it is wanted."""
-        bindings = self._facts.tree.root.bindings.get(module, ())
+        bindings = self._facts.tree.root.bindings
         return module not in sys.stdlib_module_names and any(
             isinstance(parent, (ast.Try, ast.If)) and not is_main(parent)
-            for binding in bindings
-            if binding.imported
+            for name, found in bindings.items()
+            for binding in found
+            if (binding.imported and name == module) or binding.imported == module
             for _, parent in self._facts.tree.ancestors(binding.node)
         )
 

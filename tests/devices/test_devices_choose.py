@@ -304,3 +304,14 @@ def test_two_parameters_of_a_function_do_not_share_a_device() -> None:
         assert isinstance(node, ast.Call)
         found.append(context.devices.of_variable(node, node.args[0]))
     assert found[0] is not None and found[1] is None
+
+
+def test_an_optional_torch_under_another_name_is_not_imported() -> None:
+    imported = "try:\n    import torch as th\nexcept ImportError:\n    pass\n"
+    code = f"{imported}if __name__ == '__main__':\n    n = th\n    x.cuda()\n"
+    assert not any(isinstance(need, (Import, Definition)) for need in needs_of(code))
+
+
+def needs_of(code: str) -> frozenset[Need]:
+    context = context_of(code)
+    return context.devices.current(expression(context, "x.cuda()")).needs

@@ -47,6 +47,25 @@ def test_no_question_before_the_gpus_are_chosen(judge: Judge, code: str) -> None
         expect_right(judge, files)
 
 
+def test_no_question_before_a_function_inside_chooses_the_gpus(judge: Judge) -> None:
+    main = """
+        import os
+        import torch
+
+        def train():
+            def run():
+                os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+                return torch.ones(2).cuda()
+            print(run())
+        train()
+    """
+    expect_right(judge, {"main": main})
+
+
+def test_pinned_memory_starts_cuda_in_both_forms(judge: Judge) -> None:
+    expect_right(judge, {"main": "import torch\nx = torch.ones(2).pin_memory()\nprint(x)\n"})
+
+
 FORKS = {
     "a pool": """
         import torch

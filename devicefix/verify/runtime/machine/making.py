@@ -112,7 +112,11 @@ class Making:
                 kwargs["device"] = machine.wanted(asked)
             elif not is_like and kwargs.get("out") is None:
                 kwargs["device"] = machine.default_device()
-            return pinned(original, args, kwargs) if kwargs.get("pin_memory") else original(*args, **kwargs)
+            return (
+                pinned(machine, original, args, kwargs)
+                if kwargs.get("pin_memory")
+                else original(*args, **kwargs)
+            )
 
         return make
 
@@ -136,7 +140,7 @@ class Making:
     def tensor(self, data: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `torch.tensor`."""
         if options.get("pin_memory"):
-            return pinned(self.tensor, (data,), {**options, "device": device})
+            return pinned(self._machine, self.tensor, (data,), {**options, "device": device})
         place = self._place(device, data)
         if place is None:
             return self._tensor(data, device=device, **options)
@@ -205,10 +209,11 @@ class Making:
         return made
 
 
-def pinned(original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Create a tensor that claims to be in pinned memory, which a build for the CPU lacks.
+def pinned(machine: Machine, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Create a tensor that claims to be in pinned memory, which a build for the CPU lacks; it starts CUDA.
 
     Args:
+        machine: the machine.
         original: the function that creates it.
         args: its positional arguments.
         kwargs: its keyword arguments.
@@ -216,6 +221,7 @@ def pinned(original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     Raises:
         RuntimeError: the tensor is on a GPU.
     """
+    machine.index()
     made = original(*args, **{**kwargs, "pin_memory": False})
     if place_of(made) >= 0:
         raise RuntimeError("Only dense CPU tensors can be pinned")
