@@ -192,8 +192,44 @@ class Guards(Conditions):
             return self.implies(arguments[0], short == "skipunless")
         own = self.refusals.own_function(function)
         if own is not None:  # its code decides, not its name
-            return any(self.facts.call(node, *ASKS) for node in ast.walk(own))
+            return self._needs_cuda_for_function(own, is_factory=isinstance(decorator, ast.Call))
         return bool(_SKIPS.search((dotted(function) or "")[:_LONGEST]))
+
+    def _needs_cuda_for_function(self, decorator: ast.FunctionDef, *, is_factory: bool) -> bool:
+        """Return whether a decorator of the module uses the decorated function only with CUDA.
+
+        A timer that asks for CUDA calls it on every machine, and so does a decorator that refuses the CPU,
+        once the refusal is gone.
+        """
+        returned = (node.value for node in ast.walk(decorator) if isinstance(node, ast.Return))
+        names = {value.id for value in returned if isinstance(value, ast.Name)}
+        inner = [
+            node for node in ast.walk(decorator) if isinstance(node, ast.FunctionDef) and node.name in names
+        ]
+        for function in inner if is_factory else [decorator]:
+            parameters = [*function.args.posonlyargs, *function.args.args]
+            scope = self.facts.tree.scopes[function]
+            reads = list(self.facts.reads_in(scope, parameters[0].arg)) if parameters else []
+            used = [read for read in reads if not self._only_describes(read)]
+            if used and all(self.is_guarded(read) or self._is_skipped(read) for read in used):
+                return True
+        return False
+
+    def _only_describes(self, function: ast.expr) -> bool:
+        """Return whether a use of a function does not run it: `wraps(f)`, `f.__name__`."""
+        parent = self.facts.tree.parents.get(function)
+        if isinstance(parent, ast.Call) and function in parent.args:
+            return last_name(parent.func) in ("wraps", "update_wrapper")
+        return isinstance(parent, ast.Attribute)
+
+    def _is_skipped(self, function: ast.expr) -> bool:
+        """Return whether a function is passed to a decorator that skips it: `skipUnless(...)(f)`."""
+        parent = self.facts.tree.parents.get(function)
+        if not isinstance(parent, ast.Call) or function not in parent.args:
+            return False
+        skip = parent.func
+        always = isinstance(skip, ast.Call) and last_name(skip.func) == "skip"
+        return always or self._skips(skip)
 
     @cached_property
     def _marked(self) -> set[ast.AST]:
