@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
@@ -111,7 +112,7 @@ class Names:
     def _imported(self, node: ast.Name, hops: int) -> str | None:
         found = self.tree.scope(node).lookup(node.id)
         if found is None:
-            return "torch" if node.id == "torch" else None
+            return "torch" if node.id == "torch" else self._from_star(node.id)
         bindings = found[1]
         if self.once(_imports_in, bindings):
             # It may be bound again below.
@@ -119,6 +120,13 @@ class Names:
         value = bindings[0].value
         if len(bindings) == 1 and hops and isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
             return self._resolve(value, hops - 1)
+        return None
+
+    def _from_star(self, name: str) -> str | None:
+        """Return the full name of what the only star import of the module brings from torch."""
+        match self.tree.star_imports:
+            case [module] if module.partition(".")[0] == "torch" and not hasattr(builtins, name):
+                return f"{module}.{name}"
         return None
 
     def call(self, node: ast.AST, *names: str) -> bool:

@@ -38,9 +38,10 @@ class CudaFunction(Rule):
     the GPU's name or capability, and if every use of the result also accepts the value that the fix substitutes on a
     CPU.
 
-    The fix is unsafe if the call returns a random state, and devicefix doesn't know every use of the result. It is also
-    unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself
-    does not initialize CUDA, because the variable has no effect after the guard calls `torch.cuda.is_available()`.
+    A random state that the program only restores becomes the state of the CPU's generator, because all numbers come
+    from that one without CUDA, unless the program keeps it as well. If devicefix doesn't know every use of the state,
+    the fix is unsafe. It is also unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself does not
+    initialize CUDA, because the variable has no effect after the guard calls `torch.cuda.is_available()`.
 
     Calls that return other values, such as GPU properties, are reported without a fix: you have to decide what to use
     on a CPU. The same is true of the current device if devicefix doesn't know whether it is used as a device or as a
@@ -326,10 +327,29 @@ class CudaFunction(Rule):
             after="""
                 import torch
 
-                old = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+                old = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
                 draw()
+                torch.cuda.set_rng_state(old) if torch.cuda.is_available() else torch.set_rng_state(old)
+            """,
+        ),
+        Example(
+            "a random state that is restored beside that of the CPU",
+            before="""
+                import torch
+
+                old, old_cuda = torch.get_rng_state(), torch.cuda.get_rng_state()
+                draw()
+                torch.set_rng_state(old)
+                torch.cuda.set_rng_state(old_cuda)
+            """,
+            after="""
+                import torch
+
+                old, old_cuda = torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+                draw()
+                torch.set_rng_state(old)
                 if torch.cuda.is_available():
-                    torch.cuda.set_rng_state(old)
+                    torch.cuda.set_rng_state(old_cuda)
             """,
         ),
         Example(

@@ -82,6 +82,8 @@ class Functions:
     def _without(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that skips a call without CUDA, or uses another value."""
         statement = self._statement(node)
+        if short.endswith("set_rng_state") and (restored := self._of_cpu(node)) is not None:
+            return self.context.when_cuda(node, restored)
         if statement is not None and not (short in INSTEAD and prints(statement) and not self._quoted(node)):
             return self.context.put_under_guard(statement)
         return self._value(node, short)
@@ -92,8 +94,12 @@ class Functions:
         if short == "current_device":
             return self._current(node, parent)
         if short.endswith("get_rng_state"):
-            why = "" if self._restored(node) else "code that is not known may use the stored state"
-            return self.context.when_cuda(node, "None", why)
+            if not self._restored(node):
+                return self.context.when_cuda(node, "None", "code that is not known may use the stored state")
+            torch = self.devices.torch(node).text
+            return self.context.when_cuda(
+                node, "None" if self._keeps_cpu_state else f"{torch}.get_rng_state()"
+            )
         if short in INSTEAD:
             return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
@@ -188,6 +194,25 @@ class Functions:
         parent = self.facts.tree.parents.get(node)
         name = self.facts.resolve(parent.func) if isinstance(parent, ast.Call) else None
         return (name or "").startswith("torch.cuda.") and (name or "").endswith("set_rng_state")
+
+    def _of_cpu(self, node: ast.Call) -> str | None:
+        """Return the code that restores the state of the CPU's generator, None where the program does so itself.
+
+        Without CUDA all numbers come from that generator, and the program may draw the same ones again.
+        """
+        state = node.args[0] if node.args else None
+        saved = self.facts.value(state) if state is not None else None
+        if state is None or not isinstance(saved, ast.Call) or self._keeps_cpu_state:
+            return None
+        if not self._name(saved).endswith("get_rng_state") or not self._restored(saved):
+            return None
+        return f"{self.devices.torch(node).text}.set_rng_state({self.context.source.code(state)})"
+
+    @cached_property
+    def _keeps_cpu_state(self) -> bool:
+        """Return whether the module keeps the state of the CPU's generator, too."""
+        names = ("torch.get_rng_state", "torch.random.get_rng_state", "torch.random.fork_rng")
+        return any(self.facts.call(node, *names) for node in self.facts.tree.nodes_with("_rng"))
 
     def _is_borne(self, node: ast.Call) -> bool:
         """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
