@@ -7,7 +7,7 @@ from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.configurations import device_reads
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.taken_numbers import checked_for_uses
+from devicefix.rules.shared.device_uses import checked_for_uses
 
 _MIXED = "the user may set this value, and should then still get an error without CUDA"
 

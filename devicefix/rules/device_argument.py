@@ -22,7 +22,7 @@ from devicefix.facts.values import (
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
-from devicefix.rules.shared.taken_numbers import checked_for_uses
+from devicefix.rules.shared.device_uses import checked_for_uses
 
 # These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (

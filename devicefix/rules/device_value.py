@@ -9,14 +9,13 @@ from itertools import islice, takewhile
 from devicefix.devices.arguments import name_fix
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.forwards import Use
-from devicefix.facts.names import Names
 from devicefix.facts.replaced import is_replaced
 from devicefix.facts.texts import text_of
 from devicefix.facts.torch_use import uses_torch
-from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, last_name
+from devicefix.facts.values import cuda_literal, cuda_string, device_name, last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.taken_numbers import checked_for_uses
+from devicefix.rules.shared.device_uses import checked_for_uses, merges
 
 _UNSEEN = "its uses are not known"
 _REFUSED = "the program may stop without this device"
@@ -1280,7 +1279,7 @@ class DeviceValue(Rule):
 
     def _report(self, value: ast.expr, why: str = "") -> Finding:
         self.context.mark_handled(value)
-        why = why or self._collapses(value)
+        why = why or merges(self.facts, value)
         fix = (
             self._of_argument(value, why)
             or self._shared(value, why)
@@ -1288,18 +1287,6 @@ class DeviceValue(Rule):
         )
         finding = self.finding(value, f"{self._is_device(value)}; use it only if CUDA is available", fix)
         return checked_for_uses(self.context, value, finding)
-
-    def _collapses(self, value: ast.expr) -> str:
-        """Return why a value beside others must not become the same as they are, empty where it can."""
-        parent = self.facts.tree.parents.get(value)
-        if isinstance(parent, (ast.Set, ast.SetComp)):
-            return "without CUDA, this element may equal the CPU, so the set has one element fewer"
-        owner = self.facts.tree.scope(value).node
-        if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
-            return "without CUDA, this member may equal the CPU, and then becomes its alias"
-        if isinstance(parent, (ast.List, ast.Tuple)) and self.facts.once(_holds_cpu, parent.elts):
-            return "the list already contains the CPU"
-        return ""
 
     def _of_argument(self, value: ast.expr, why: str) -> Fix | None:
         """Return the fix of an argument or an item that gets a device of the module by its name, or None.
@@ -1381,7 +1368,3 @@ class DeviceValue(Rule):
 
 def _is_in_statement(node: ast.AST) -> bool:
     return not isinstance(node, ast.stmt)
-
-
-def _holds_cpu(facts: Names, elements: list[ast.expr]) -> bool:
-    return any(cpu(facts, each) for each in elements)

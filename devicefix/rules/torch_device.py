@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
@@ -10,7 +9,7 @@ from devicefix.facts.flow.forwards import Use
 from devicefix.facts.values import cuda_literal, cuda_string, is_current_object, is_negative
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.taken_numbers import checked_for_uses
+from devicefix.rules.shared.device_uses import checked_for_uses
 
 _OFTEN = 3  # so many arguments are worth a definition of their own
 
@@ -400,7 +399,6 @@ class TorchDevice(Rule):
             return
         fix = self._fix(node)
         if fix is not None:
-            fix = self._beside_cpu(node, fix)
             self.context.mark_handled(
                 *(part for each in node.args for part in ast.walk(each)), *node.keywords
             )
@@ -416,16 +414,6 @@ class TorchDevice(Rule):
         if isinstance(parent, ast.Attribute) and parent.attr == "type":
             parent = self.facts.tree.parents.get(parent)
         return isinstance(parent, ast.Compare)
-
-    def _beside_cpu(self, node: ast.Call, fix: Fix) -> Fix:
-        """Return the fix of a device, unsafe for a key of a dictionary: two equal keys are one."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Dict) and node in parent.keys:
-            return replace(
-                fix,
-                why="without CUDA, this key may equal the CPU's, and then replaces its entry",
-            )
-        return fix
 
     def _needs_nothing(self, node: ast.Call) -> bool:
         """Return whether nothing uses a device but functions of torch.cuda.

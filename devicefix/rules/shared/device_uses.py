@@ -1,17 +1,19 @@
-"""Devices whose number the program takes, so that the CPU can't replace them."""
+"""Devices that the CPU can't simply replace: the program takes their number, or tells them apart."""
 
 from __future__ import annotations
 
 import ast
 
 from devicefix.devices.context import Context
+from devicefix.facts import Facts
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.needs import need_of
 from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.steps import Variable
 from devicefix.facts.flow.taken_numbers import number_taken, uses_of
+from devicefix.facts.names import Names
 from devicefix.facts.refused_devices import is_refused
-from devicefix.facts.values import last_name
+from devicefix.facts.values import cpu, cuda_device, last_name
 from devicefix.model import Finding
 
 
@@ -28,7 +30,10 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     uses = list(uses_of(context.forwards, context.forwards.of(device)))
     checks = [context.facts.tree.statement(use).lineno for use in uses if is_refused(context.facts, use)]
     taken = number_taken(context.forwards, device)
-    if taken is not None:
+    merged = next(filter(None, (merges(context.facts, each) for each in (device, *uses))), "")
+    if merged:
+        why = merged
+    elif taken is not None:
         why = f"line {taken.lineno} needs the device index"
     elif checks:
         why = f"line {min(checks)} does not allow the CPU"
@@ -41,6 +46,41 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     else:
         return finding
     return finding.unsafe(why)
+
+
+def merges(facts: Facts, device: ast.expr) -> str:
+    """Return why a device beside others must not become the same as one of them, empty where it can.
+
+    Args:
+        facts: the facts of the module.
+        device: a device or its name, or a variable that holds it.
+    """
+    parent = facts.tree.parents.get(device)
+    owner = facts.tree.scope(device).node
+    match parent:
+        case ast.Set() | ast.SetComp():
+            return "without CUDA, this element may equal the CPU, so the set has one element fewer"
+        case ast.Dict(keys=[_, _, *_] as keys) if device in keys:
+            return "without CUDA, this key may equal another one, and then replaces its entry"
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) if facts.once(_holds_cpu, elements):
+            return "the list already contains the CPU"
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
+            other = right if left is device else left
+            if _is_another(facts, device, other):
+                return f"without CUDA, it equals the device that line {parent.lineno} compares it with"
+    if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
+        return "without CUDA, this member may equal the CPU, and then becomes its alias"
+    return ""
+
+
+def _holds_cpu(facts: Names, elements: list[ast.expr]) -> bool:
+    return any(cpu(facts, each) for each in elements)
+
+
+def _is_another(facts: Facts, device: ast.expr, other: ast.expr) -> bool:
+    """Return whether two expressions are different CUDA devices, as they are written."""
+    one, two = facts.value(device) or device, facts.value(other) or other
+    return cuda_device(facts, one) and cuda_device(facts, two) and ast.dump(one) != ast.dump(two)
 
 
 def _taking_function(context: Context, uses: list[ast.expr], need: Use) -> str | None:
