@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.module import Facts
@@ -11,6 +12,8 @@ from devicefix.facts.scopes import Binding, dotted
 
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\n]*?\][ \t]*)?(?:\(([^()]*)\)[ \t]*)?:")
 _BASE = re.compile(r"[\w.]+(?=\s*(?:\[|\Z))")
+_MOVES = ("cuda", "to", "_apply")
+_COMPUTES = (ast.BinOp, ast.UnaryOp)
 _OWN_CUDA = rb"def cuda\b|\n[ \t]+cuda[ \t]*[:=]|import[^\n]*\bcuda\b|__getattr"
 
 
@@ -73,18 +76,45 @@ def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
 
 
 def _has_effect(facts: Facts, node: ast.ClassDef) -> bool:
-    """Return whether the method `cuda` of a class does more than move what an object holds."""
+    """Return whether the method `cuda` of a class does more than move what an object holds, and return it."""
     methods = (binding.node for binding in facts.tree.scopes[node].bindings.get("cuda", ()))
     return any(
-        isinstance(method, ast.FunctionDef) and not all(map(_is_move, method.body)) for method in methods
+        isinstance(method, ast.FunctionDef)
+        and not (all(map(_is_move, method.body)) and all(_returns_object(facts, node, method)))
+        for method in methods
     )
+
+
+def _returns_object(facts: Facts, owner: ast.ClassDef, method: ast.FunctionDef) -> Iterator[bool]:
+    """Yield for each `return` and `yield` of a method whether the caller gets the object, or one like it."""
+    own = next((each.arg for each in (*method.args.posonlyargs, *method.args.args)), "self")
+    for node in ast.walk(method):
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            yield False
+        elif isinstance(node, ast.Return) and node.value is not None:
+            value = facts.value(node.value) or node.value
+            yield _is_object(value, own, {own, "cls", owner.name})
+
+
+def _is_object(value: ast.expr, own: str, owners: set[str]) -> bool:
+    """Return whether a value is an object, a copy, another of its class, or what torch's method returns."""
+    match value:
+        case ast.Name(id=name):
+            return name == own
+        case ast.Call(func=ast.Name(id=name)):
+            return name in owners
+        case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")))):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)):
+            return (name == own and attr in (*_MOVES, "__class__")) or attr in ("copy", "deepcopy")
+        case ast.Call(func=ast.Call(func=ast.Name(id="type"))):
+            return True
+    return False
 
 
 def _is_move(statement: ast.stmt) -> bool:
     """Return whether a statement only moves something, returns the object, or binds a local name."""
     match statement:
-        case ast.Return(value=ast.Call(func=ast.Attribute(value=ast.Attribute(), attr="cuda" | "to"))):
-            return False  # `return self.x.cuda()`: without the call, it would be the object itself
         case ast.If(body=body, orelse=more) | ast.For(body=body, orelse=more):
             return all(map(_is_move, (*body, *more)))
         case ast.Pass() | ast.Return() | ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom():
@@ -94,13 +124,14 @@ def _is_move(statement: ast.stmt) -> bool:
         case ast.Assign(targets=[ast.Name() | ast.Subscript(value=ast.Name())]):
             return True
         case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
-            return value is not None and any(map(_moves, ast.walk(value)))
+            parts = list(ast.walk(value)) if value is not None else []
+            return any(map(_moves, parts)) and not any(isinstance(part, _COMPUTES) for part in parts)
     return False
 
 
 def _moves(node: ast.AST) -> bool:
     """Return whether a node is a method that moves, such as `x.cuda` and `torch.Tensor.cuda`."""
-    return isinstance(node, ast.Attribute) and node.attr in ("cuda", "to", "_apply")
+    return isinstance(node, ast.Attribute) and node.attr in _MOVES
 
 
 def _is_method(binding: Binding) -> bool:
