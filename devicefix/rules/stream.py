@@ -8,7 +8,7 @@ from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.streams import Streams
 
-_ADVICE = "devicefix cannot find all of its uses; put them under one `if torch.cuda.is_available():`"
+_ADVICE = "devicefix cannot change all of its uses; put them under one `if torch.cuda.is_available():`"
 
 
 class CudaStream(Rule):
@@ -43,7 +43,8 @@ class CudaStream(Rule):
 
     The fix changes all uses of a stream or event together, along with any other streams or events that are used with
     it. There is no fix if some uses are unknown, for example because the stream is passed to a function, is stored in a
-    list or shares its name with another value. There is also no fix if the program would convert `nan` to an int.
+    list or shares its name with another value. There is also no fix if the program would convert `nan` to an int, or
+    compare it.
     """
 
     code = "DF404"

@@ -29,6 +29,8 @@ _ANSWERS = {"elapsed_time": _NAN, "query": "True"}
 _ENTERED = ("torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.set_stream")
 # They raise an error for `nan`, with one argument.
 _WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
+# They compare their arguments, and `nan` with anything is false.
+_ORDERS = {"min", "max", "sorted"}
 _METHODS = {*_ORDERING, *_ANSWERS, _RECORDS}
 _WORDS = ("tream", "Event")
 _DEPTH = 4  # how many names to follow to the values they are bound to
@@ -253,7 +255,7 @@ class Streams:
         if call is not None:
             assert isinstance(call.func, ast.Attribute)
             if call.func.attr == "elapsed_time":
-                return not any(map(self._is_made_whole, self._results(call)))
+                return not any(map(self._needs_number, self._results(call)))
             return call.func.attr in {*_ORDERING, *_ANSWERS, _RECORDS}
         if isinstance(parent, ast.Call):
             return self.facts.call(parent, *_ENTERED)
@@ -281,12 +283,15 @@ class Streams:
                 else:
                     yield use
 
-    def _is_made_whole(self, node: ast.expr) -> bool:
-        """Return whether a time is converted to an int, which raises an error for `nan`."""
+    def _needs_number(self, node: ast.expr) -> bool:
+        """Return whether a time is converted to an int, which raises an error for `nan`, or compared."""
         parent = self.facts.tree.parents.get(node)
-        if not isinstance(parent, ast.Call) or len(parent.args) != 1 or node not in parent.args:
+        if isinstance(parent, ast.Compare):
+            return True
+        if not isinstance(parent, ast.Call) or node not in parent.args:
             return False
-        return (self.facts.resolve(parent.func) or dotted(parent.func)) in _WHOLE_NUMBERS
+        name = self.facts.resolve(parent.func) or dotted(parent.func)
+        return name in _ORDERS or (name in _WHOLE_NUMBERS and len(parent.args) == 1)
 
     def _asks(self, node: ast.expr, parent: ast.AST | None) -> bool:
         """Return whether a use only compares a stream or event, or asks whether there is one."""
