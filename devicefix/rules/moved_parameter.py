@@ -3,13 +3,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.copies.buffers import changed_buffer, is_only_counted
+from devicefix.facts.copies.buffers import changed_buffer, is_changed, is_only_counted
 from devicefix.facts.copies.moves import is_parameter, may_be_device
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
+# What differs between a leaf and a copy of it: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_leaf.html
+_OF_LEAVES = {"is_leaf", "requires_grad", "requires_grad_", "grad", "retain_grad", "detach_"}
 _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
@@ -17,7 +19,8 @@ class MovedParameter(Rule):
     """
     ## What it does
     Finds `nn.Parameter(x).cuda()` and `nn.Parameter(x).to(device)`. Also finds parameters that are
-    registered as buffers and changed in place.
+    registered as buffers and changed in place, and moves of other tensors that require a gradient, if the program
+    changes the moved tensor in place, or asks whether it is a leaf.
 
     ## Why it matters
     On a GPU, the move makes a copy that is not a parameter: it is not in `state_dict()` or `parameters()`, and
@@ -157,6 +160,19 @@ class MovedParameter(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a tensor that requires a gradient, and is changed after the move",
+            before="""
+                import torch
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+                w = torch.zeros(2, requires_grad=True)
+                x = w.to(device)
+                x += 1
+                y = torch.zeros(2).requires_grad_().to(device)
+                y.requires_grad = False
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -251,7 +267,10 @@ class MovedParameter(Rule):
             yield from self._buffer(node)
             return
         made = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if not isinstance(made, ast.Call) or not self._moves(node) or self.facts.is_guarded(node):
+        if not self._moves(node) or self.facts.is_guarded(node):
+            return
+        yield from self._leaf(node)
+        if not isinstance(made, ast.Call):
             return
         moved = self.context.source.code(node.func).rpartition(".")[2]
         if self._there(made):
@@ -262,6 +281,42 @@ class MovedParameter(Rule):
                 " tensor; move the tensor before it becomes a parameter, or use a plain tensor"
             )
             yield self.finding(node, message)
+
+    def _leaf(self, node: ast.Call) -> Iterator[Finding]:
+        """Report a tensor that requires a gradient, and that a move copies only to a GPU."""
+        assert isinstance(node.func, ast.Attribute)
+        tensor = node.func.value
+        made = self.facts.value(tensor) or tensor
+        if not (isinstance(made, ast.Call) and self._requires_gradient(made)) or self._there(made):
+            return
+        followed = self.context.forwards.of(node)
+        nodes = (binding.node for variable in followed.variables for binding in variable.bindings)
+        for use in (*followed.uses, *(each for each in nodes if isinstance(each, ast.AugAssign))):
+            if self._tells_leaf(use):
+                message = (
+                    f"`{self.context.source.code(node)}` copies only to a GPU: on a CPU, it is the leaf itself, and"
+                    f" line {use.lineno} tells them apart; add `.clone()`"
+                )
+                yield self.finding(node, message)
+                return
+
+    def _tells_leaf(self, use: ast.expr | ast.AugAssign) -> bool:
+        """Return whether a use of a tensor changes it in place, or depends on whether it is a leaf."""
+        if isinstance(use, ast.AugAssign):
+            return True
+        parent = self.facts.tree.parents.get(use)
+        return is_changed(self.facts, use) or (
+            isinstance(parent, ast.Attribute) and parent.attr in _OF_LEAVES
+        )
+
+    def _requires_gradient(self, made: ast.Call) -> bool:
+        """Return whether a call makes a leaf that requires a gradient."""
+        if isinstance(made.func, ast.Attribute) and made.func.attr == "requires_grad_":
+            return not made.args
+        given = {keyword.arg: keyword.value for keyword in made.keywords}
+        wanted = given.get("requires_grad")
+        name = self.facts.resolve(made.func) or ""
+        return name.startswith("torch.") and isinstance(wanted, ast.Constant) and wanted.value is True
 
     def _buffer(self, node: ast.Call) -> Iterator[Finding]:
         """Report a parameter that is registered as a buffer and changed in place."""

@@ -9,7 +9,6 @@ from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, changes_numbers
 from devicefix.facts.module import Facts
 
 _NO_GRADIENTS = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad")
-# What has no gradient: functions, builtins, methods and attributes.
 # What has no gradient; the table has the functions, methods and attributes of tensors.
 _BUILTINS = {"len", "int", "float", "bool"}
 
@@ -17,13 +16,13 @@ _BUILTINS = {"len", "int", "float", "bool"}
 def changed_buffer(facts: Facts, name: str) -> ast.Attribute | None:
     """Return a use of a buffer that changes it in place where gradients are recorded, or None."""
     uses = _uses(facts, name)
-    return next((use for use in uses if _is_changed(facts, use) and not without_gradients(facts, use)), None)
+    return next((use for use in uses if is_changed(facts, use) and not without_gradients(facts, use)), None)
 
 
 def is_only_counted(facts: Facts, name: str) -> bool:
     """Return whether a module only changes a buffer, and reads it for what has no gradient."""
     return all(
-        _is_changed(facts, use) or _moves_within(facts, use) or _is_counted(facts, use)
+        is_changed(facts, use) or _moves_within(facts, use) or _is_counted(facts, use)
         for use in _uses(facts, name)
     )
 
@@ -34,7 +33,7 @@ def _uses(facts: Facts, name: str) -> Iterator[ast.Attribute]:
             yield node
 
 
-def _is_changed(facts: Facts, use: ast.expr) -> bool:
+def is_changed(facts: Facts, use: ast.expr) -> bool:
     """Return whether a statement only changes a tensor in place: an item of it is set, or the like."""
     parents, item = facts.tree.parents, use
     while isinstance(parent := parents.get(item), ast.Subscript) and parent.value is item:
@@ -58,7 +57,7 @@ def _moves_within(facts: Facts, use: ast.Attribute) -> bool:
         isinstance(statement, ast.Assign)
         and len(statement.targets) == 1
         and any(
-            isinstance(node, ast.Attribute) and node.attr == use.attr and _is_changed(facts, node)
+            isinstance(node, ast.Attribute) and node.attr == use.attr and is_changed(facts, node)
             for node in ast.walk(statement.targets[0])
         )
     )
