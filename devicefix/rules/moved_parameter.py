@@ -291,7 +291,9 @@ class MovedParameter(Rule):
             return
         followed = self.context.forwards.of(node)
         nodes = (binding.node for variable in followed.variables for binding in variable.bindings)
-        for use in (*followed.uses, *(each for each in nodes if isinstance(each, ast.AugAssign))):
+        uses: list[ast.expr | ast.AugAssign] = [*followed.uses]
+        uses += (each for each in nodes if isinstance(each, ast.AugAssign))
+        for use in uses:
             if self._tells_leaf(use):
                 message = (
                     f"`{self.context.source.code(node)}` copies only to a GPU: on a CPU, it is the leaf itself, and"

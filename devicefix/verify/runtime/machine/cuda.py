@@ -186,12 +186,14 @@ class Cuda:
             machine.lazily(lambda: machine.reseed_all(seed))
 
         def get_state(device: Any = "cuda") -> torch.Tensor:
-            return machine.generator(machine.gpu(device)).get_state()
+            machine.gpu(device)
+            return torch.default_generator.get_state()  # all draws use the CPU's generator
 
         def set_state(state: torch.Tensor, device: Any = "cuda") -> None:
             check_state(state)
-            kept = state.clone()
-            machine.lazily(lambda: machine.generator(machine.gpu(device)).set_state(kept))
+            if machine.initialized:
+                machine.gpu(device)
+            torch.default_generator.set_state(state)
 
         def set_states(states: Any) -> None:
             for place, state in enumerate(states):
