@@ -115,12 +115,12 @@ class CudaComparison:
             found: the comparison, to which a note on these observations is added.
 
         Returns:
-            The observations; none if they are all that there is to compare.
+            The observations.
         """
         again = self._runs.run(self._runs.original, "again", machine)
         unlike = unsteady(original.events, again.events, tolerance=tolerance)
         count = len(unlike)
-        if not 0 < count < found.observations:
+        if not count:
             return frozenset()
         found.observations -= count
         lines = {(relative(file), line) for _, (file, line, _), _ in unlike}

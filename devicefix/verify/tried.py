@@ -49,6 +49,9 @@ def _fails_alike(case: Case) -> Explanation:
     """Explain an error that the original also has on the simulated machine."""
     error = "the same error" if case.run.failure else f"exit status {case.run.status}"
     evidence = f"the original ends with {error} on the simulated CUDA machine ({case.trials.seconds:.1f} s)"
+    if ties := case.ties(case.frames[:1]):
+        gpus = "the simulated machine has one GPU; for more, use `--gpus N`"
+        return Explanation(Cause.TIE, ties[0].advice, (evidence, gpus), ties)
     if not _is_simulated(case):
         blind = ["the simulation computes on the CPU, so CUDA may differ"] if case.run.failure else []
         return _unknown(case, evidence, *blind)
@@ -66,7 +69,7 @@ def _mixes_devices(run: Run, original: Run) -> bool:
 def _is_simulated(case: Case) -> bool:
     """Return whether the simulated machine fails as CUDA does."""
     if case.run.failure is None:
-        return False  # a crash, or the errors of a test suite, which only the output shows
+        return case.run.status < 0  # a signal, and not the errors of a test suite, which only the output shows
     if case.failure.kind == EXIT:
         return bool(case.frames)
     python = case.raises or bool(_PYTHON.search(case.failure.error))

@@ -146,6 +146,7 @@ class _Pair:
             yield from self._draws()
             yield from self._moves()
             yield from self._operations()
+            yield from self._gpus()
         yield from self._ends()
 
     def _difference(self, kind: str, key: Key, position: float, **fields: Any) -> Difference:
@@ -223,6 +224,12 @@ class _Pair:
         if one and other and self._complete and other["cuda"] < ON_CUDA * one["cuda"]:
             counts = {"one": one["cuda"], "other": other["cuda"]}
             yield self._difference("operations", ("", 0, ""), self._one.last, **counts)
+
+    def _gpus(self) -> Iterator[Difference]:
+        """Yield a difference if the second run sees other GPUs: it asked before CUDA_VISIBLE_DEVICES was set."""
+        one, other = ((each or {}).get("gpus") for each in (self._one.operations, self._other.operations))
+        if one and other and one != other:
+            yield self._difference("gpus", ("", 0, ""), self._one.last, one=one, other=other)
 
     def _ends(self) -> Iterator[Difference]:
         """Yield a difference if the processes ended in different errors."""

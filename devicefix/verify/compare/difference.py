@@ -14,7 +14,7 @@ class Difference:
 
     Attributes:
         kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "move", "operations",
-            "end", "unreached", ONLY_CUDA or ONLY_CPU.
+            "gpus", "end", "unreached", ONLY_CUDA or ONLY_CPU.
         file: the source file; empty if the difference belongs to no line.
         line: the line number, from 1.
         process: the name of the process.

@@ -62,10 +62,16 @@ def _distance(difference: Difference) -> float:
         return math.inf
 
 
+def _listed(gpus: list[int]) -> str:
+    return ", ".join(map(str, gpus))
+
+
 def _text(difference: Difference, here: str, there: str) -> str:
     kind, one, other = difference.kind, difference.one, difference.other
     if kind == "operations":
         text = f"{other} operations ran on CUDA {there}, and {one} {here}"
+    elif kind == "gpus":
+        text = f"the program sees the GPUs {_listed(other)} {there}, and {_listed(one)} {here}"
     elif kind == "end":
         text = f"the program ended {_end(one)} {here}, and {_end(other)} {there}"
     elif kind == "count":

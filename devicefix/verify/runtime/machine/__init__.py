@@ -59,7 +59,8 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
     def finish() -> None:
         draws.finish()
-        events.emit("operations", cuda=machine.on_cuda, cpu=machine.on_cpu)
+        gpus = machine.visible if machine.is_fixed else None
+        events.emit("operations", cuda=machine.on_cuda, cpu=machine.on_cpu, gpus=gpus)
 
     def restart() -> None:
         draws.restart()

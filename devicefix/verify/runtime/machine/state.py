@@ -62,6 +62,11 @@ class Machine:
         return self._visible
 
     @property
+    def is_fixed(self) -> bool:
+        """Return whether the program has requested the GPUs, so that they are fixed."""
+        return self._visible is not None
+
+    @property
     def is_explicit(self) -> bool:
         """Return whether the number of GPUs was set explicitly."""
         return self._gpus is not None or GPUS in os.environ or "CUDA_VISIBLE_DEVICES" in os.environ
