@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -218,7 +219,19 @@ class Bindings:
             self._add(scope, node.name, Binding(node))
 
     def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Scope) -> None:
+        """Record the name of a function or class, and its type parameters in the scope around it.
+
+        They are visible only inside. That the scope around seems to bind them as well keeps new names from
+        clashing with them, and makes what they annotate unknown.
+        """
         self._add(scope, node.name, Binding(node))
+        for parameter in getattr(node, "type_params", ()):  # since Python 3.12
+            self._add(scope, parameter.name, Binding(parameter))
+
+    def _alias(self, node: Any, scope: Scope) -> None:
+        """Record the name of a `type` statement, and its type parameters."""
+        for each in (node.name.id, *(parameter.name for parameter in node.type_params)):
+            self._add(scope, each, Binding(node))
 
     def _declaration(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
         scope.elsewhere.update(node.names)
@@ -297,3 +310,5 @@ _BINDERS: dict[type[ast.AST], Callable[[Bindings, Any, Scope], None]] = {
     ast.Match: Bindings._match,
     ast.Delete: Bindings._delete,
 }
+if sys.version_info >= (3, 12):
+    _BINDERS[ast.TypeAlias] = Bindings._alias

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 
 from devicefix.files.documents import NotANotebook
 from devicefix.files.text import DecodeError, Source
@@ -52,7 +53,8 @@ def explain(data: bytes, problem: Exception) -> Finding:
         (line, column), cause = problem.position, str(problem)
     elif isinstance(problem, SyntaxError):
         line, column = problem.lineno or 1, max(problem.offset or 1, 1)
-        cause = _of_python_2(data, problem) or problem.msg
+        code = _STRING.sub(r"\g<quote>\g<quote>", _line(data, line)[:_LONGEST])
+        cause = _of_python_2(code, problem) or _of_newer_python(code) or problem.msg
     elif isinstance(problem, DecodeError):
         cause = str(problem)
     elif isinstance(problem, ValueError):
@@ -78,17 +80,33 @@ _PYTHON_2 = (
     (re.compile(r"\blambda\s*\(|\bdef\s+\w+\s*\(([^()]*,)?\s*\("), "a tuple as a parameter"),
 )
 
+# What an older Python 3 refuses, and the first version that accepts it.
+_NEWER = (
+    (re.compile(r"\b(?:def|class)\s+\w+\s*\["), "a type parameter", (3, 12)),
+    (re.compile(r"^\s*type\s+\w+\s*[\[=]"), "a `type` statement", (3, 12)),
+    (re.compile(r"\b[tT][rR]?['\"]|\b[rR][tT]['\"]"), "a template string", (3, 14)),
+    (re.compile(r"^\s*except\s*\*"), "`except*`", (3, 11)),
+)
 
-def _of_python_2(data: bytes, problem: SyntaxError) -> str | None:
+
+def _of_python_2(code: str, problem: SyntaxError) -> str | None:
     """Return what to do about a file that is Python 2 by the line of its first error, None for any other."""
     if isinstance(problem, TabError):
         form: str | None = "tabs mixed with spaces"
     else:
-        code = _STRING.sub(r"\g<quote>\g<quote>", _line(data, problem.lineno or 1)[:_LONGEST])
         form = next((name for pattern, name in _PYTHON_2 if pattern.search(code)), None)
     if form is None:
         return None
     return f"this is Python 2 ({form}); convert it to Python 3 first, for example with `2to3` from Python 3.12 or older"
+
+
+def _of_newer_python(code: str) -> str | None:
+    """Return what to do about a file that needs a newer Python by the line of its first error, or None."""
+    for pattern, name, version in _NEWER:
+        if sys.version_info < version and pattern.search(code):
+            needed = ".".join(map(str, version))
+            return f"{name} needs Python {needed}; run devicefix with that version, or a later one"
+    return None
 
 
 def _line(data: bytes, number: int) -> str:

@@ -69,7 +69,7 @@ def _mixes_devices(run: Run, original: Run) -> bool:
 def _is_simulated(case: Case) -> bool:
     """Return whether the simulated machine fails as CUDA does."""
     if case.run.failure is None:
-        return case.run.status < 0  # a signal, and not the errors of a test suite, which only the output shows
+        return case.run.status < 0  # a signal; only the output shows the errors of a test suite
     if case.failure.kind == EXIT:
         return bool(case.frames)
     python = case.raises or bool(_PYTHON.search(case.failure.error))

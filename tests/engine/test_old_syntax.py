@@ -228,6 +228,13 @@ def test_python_2_is_named(code: str, form: str) -> None:
     assert finding.line == 1 + len(code.splitlines())
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 parses them")
+@pytest.mark.parametrize("code", ["def f[T](x): ...", "class A[T]: ...", "type X = int"])
+def test_the_python_that_a_file_needs_is_named(code: str) -> None:
+    (finding,) = analyze(f"import torch  # cuda\n{code}\n").findings
+    assert finding.message.endswith("needs Python 3.12; run devicefix with that version, or a later one")
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="since Python 3.14 that is two exceptions")
 def test_except_of_python_2_is_named() -> None:
     (finding,) = analyze("import torch  # cuda\ntry:\n    x\nexcept (A, B), e:\n    pass\n").findings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 
 import pytest
 
@@ -196,3 +197,18 @@ def test_scope_of_functions() -> None:
 )
 def test_dotted(code: str, expected: str | None) -> None:
     assert dotted(ast.parse(code, mode="eval").body) == expected
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are not parsed")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f[q7](x): ...",
+        "class A[q7]: ...",
+        "type q7 = int",
+        "type A[q7] = int",
+        "async def f[q7: int]() -> q7: ...",
+    ],
+)
+def test_type_parameters_and_aliases_are_bound(code: str) -> None:
+    assert values(tree_of(code).root, "q7") == [None]

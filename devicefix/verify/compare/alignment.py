@@ -226,7 +226,7 @@ class _Pair:
             yield self._difference("operations", ("", 0, ""), self._one.last, **counts)
 
     def _gpus(self) -> Iterator[Difference]:
-        """Yield a difference if the second run sees other GPUs: it asked before CUDA_VISIBLE_DEVICES was set."""
+        """Yield a difference if the second run sees other GPUs: it asked before they were chosen."""
         one, other = ((each or {}).get("gpus") for each in (self._one.operations, self._other.operations))
         if one and other and one != other:
             yield self._difference("gpus", ("", 0, ""), self._one.last, one=one, other=other)
