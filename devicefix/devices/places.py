@@ -128,8 +128,7 @@ class Places:
 
     def _is_set_inside(self, function: Scope) -> bool:
         """Return whether a function inside another one sets a variable of the driver, once it is called."""
-        own = (each for each in self._late if self._facts.tree.scope(each).function is function)
-        return any(self._facts.tree.scope(each) is not function for each in own)
+        return function in self._with_settings_inside
 
     def of_main(self, site: ast.AST) -> InsertionPoint | None:
         """Return the line of `if __name__ == "__main__":` in front of the first of its sites, or None.
@@ -182,7 +181,7 @@ class Places:
         function = self._facts.tree.scope(site).function
         if function is None:
             return self._why_unsafe_on_import(site)
-        if self.sets_devices_late and any(self._precedes(site, function, each) for each in self._late):
+        if any(self._precedes(site, function, each) for each in self._last_late.values()):
             return _SETS_LATE
         calls = self._calls_on_import(function) if self._only_in_functions else []
         return next(filter(None, map(self._why_unsafe_on_import, calls)), "")
@@ -195,7 +194,8 @@ class Places:
         if not self.sets_devices_late:
             return ""
         if in_script:
-            too_early = any(self._is_in_script(each) and not self._follows(site, each) for each in self._late)
+            last = self._last_late.get(None)
+            too_early = last is not None and self._is_in_script(last) and not self._follows(site, last)
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return _SETS_LATE if too_early else ""
@@ -292,6 +292,20 @@ class Places:
             return []
         calls = late_calls(self._facts, self._settings, self._project.late_functions(self._path))
         return [*self._settings, *calls]
+
+    @cached_property
+    def _last_late(self) -> dict[Scope | None, ast.stmt]:
+        """The last of these statements in each function, and in the module's own code."""
+        scope = self._facts.tree.scope
+        return {scope(each).function: each for each in sorted(self._late, key=lambda each: each.lineno)}
+
+    @cached_property
+    def _with_settings_inside(self) -> set[Scope]:
+        """The functions that hold another function, or a class, with such a statement."""
+        scopes = [self._facts.tree.scope(each) for each in self._late]
+        return {
+            scope.function for scope in scopes if scope.function is not None and scope.function is not scope
+        }
 
     @cached_property
     def _set_at_top(self) -> bool:
