@@ -176,14 +176,18 @@ class Places:
         a function that sets it further down, or is called by code that does. It is unsafe as well during the
         import of code that forks processes later. It is safe where the program itself starts CUDA or asks.
         """
-        if self._starts_cuda_at(site):
+        if not self.sets_devices_late and not self._project.is_forked(self._path):
             return ""
+        why = self._why_too_early(site)
+        return why if why and not self._starts_cuda_at(site) else ""
+
+    def _why_too_early(self, site: ast.AST) -> str:
         function = self._facts.tree.scope(site).function
         if function is None:
             return self._why_unsafe_on_import(site)
         if any(self._precedes(site, function, each) for each in self._last_late.values()):
             return _SETS_LATE
-        calls = self._calls_on_import(function) if self._only_in_functions else []
+        calls = self._calls_on_import(function)
         return next(filter(None, map(self._why_unsafe_on_import, calls)), "")
 
     def _why_unsafe_on_import(self, site: ast.AST) -> str:

@@ -106,17 +106,22 @@ class Refusals:
         """
         return [
             handler
-            for child, parent in self.around(node)
+            for child, parent in (self.around(node) if self._handles else ())
             if isinstance(parent, TRIES) and child in parent.body
             for handler in parent.handlers
             if may_catch(handler, error)
         ]
 
+    @cached_property
+    def _handles(self) -> bool:
+        """Return whether the module may handle any error: in deeply nested code, the way up is long."""
+        return any(True for _ in self.facts.tree.of_kind(*TRIES, ast.With, ast.AsyncWith))
+
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
         """Return whether an error leads to other code of the same function: that is the path of the CPU."""
         if any(
             isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items))
-            for _, parent in self.around(node)
+            for _, parent in (self.around(node) if self._handles else ())
         ):
             return True
         handlers = self.handlers(node, error)

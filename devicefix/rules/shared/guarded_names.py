@@ -22,6 +22,7 @@ class GuardedNames:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self._asked: dict[ast.AST, bool] = {}
 
     def bound(self, body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
         """Yield the names that a block binds in its own scope, each with the first place."""
@@ -49,7 +50,9 @@ class GuardedNames:
         if found is None or scope.is_class:
             return None
         others: list[Binding] = []
-        bindings = found[1] if _is_only_asked(self.facts, node) else self.facts.once(_unasked, found[1])
+        bindings = (
+            found[1] if _is_only_asked(self.facts, node, self._asked) else self.facts.once(_unasked, found[1])
+        )
         for binding in bindings:
             if not self._is_under(binding, node):
                 others.append(binding)
@@ -95,7 +98,8 @@ class GuardedNames:
 
 def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
     """Return the bindings of a name that are also reached where no accelerator is available."""
-    return [binding for binding in bindings if not _is_only_asked(facts, binding.node)]
+    known: dict[ast.AST, bool] = {}  # what is nested deeply shares its way up
+    return [binding for binding in bindings if not _is_only_asked(facts, binding.node, known)]
 
 
 def _unguarded(facts: Facts, scope: Scope, name: str) -> Sequence[ast.expr]:
@@ -109,9 +113,17 @@ def _unguarded(facts: Facts, scope: Scope, name: str) -> Sequence[ast.expr]:
     return sorted(reads, key=lambda read: read.lineno)
 
 
-def _is_only_asked(facts: Facts, node: ast.AST) -> bool:
-    """Return whether a node is only reached where some accelerator is available."""
-    return any(_is_asked(child, parent) for child, parent in facts.tree.ancestors(node))
+def _is_only_asked(facts: Facts, node: ast.AST, known: dict[ast.AST, bool]) -> bool:
+    """Return whether a node is only reached where some accelerator is available; note it in what is known."""
+    way: list[ast.AST] = []
+    answer = False
+    for child, parent in facts.tree.ancestors(node):
+        way.append(child)
+        answer = known.get(child, False) or _is_asked(child, parent)
+        if answer or child in known:
+            break
+    known.update(dict.fromkeys(way, answer))
+    return answer
 
 
 def _is_asked(child: ast.AST, parent: ast.AST) -> bool:
