@@ -240,7 +240,7 @@ def _execute(files: Mapping[str, str], gpus: int, machine: Any) -> dict[str, Any
     os.environ["DEVICEFIX_GPUS"] = str(gpus)
     for seed in (random.seed, torch.manual_seed, np.random.seed):
         seed(0)
-    multiprocessing.process.current_process()._config["daemon"] = False  # programs may start processes
+    vars(multiprocessing.process.current_process())["_config"]["daemon"] = False  # it may start processes
     printed: list[tuple[int, Any]] = []
     _record_prints(printed)
     sys.argv = ["main.py"]
