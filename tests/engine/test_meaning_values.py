@@ -63,18 +63,6 @@ PROGRAMS = {
             return c.cuda().upper()
         print(show(Config()))
     """,
-    "a method that doubles": """
-        import torch
-        class Scale:
-            def __init__(self):
-                self.x = torch.ones(2)
-            def cuda(self):
-                self.x = self.x.cuda() * 2
-                return self
-        def scaled(*objects):
-            return [o.cuda().x.sum().item() for o in objects]
-        print(scaled(Scale()))
-    """,
     "a method of a batch, which moves": """
         import torch
         class Batch(dict):

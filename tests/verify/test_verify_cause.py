@@ -462,9 +462,9 @@ PROGRAMS = {
         options={"steps": 2},
     ),
     "a crash": Failing(
-        Cause.UNKNOWN,
+        Cause.ORIGINAL,
         "import os, signal, torch\nos.kill(os.getpid(), signal.SIGSEGV)\n",
-        "a machine with CUDA",
+        "correct the original program",
     ),
 }  # fmt: skip
 

@@ -13,7 +13,6 @@ from devicefix.facts.scopes import Binding, dotted
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\n]*?\][ \t]*)?(?:\(([^()]*)\)[ \t]*)?:")
 _BASE = re.compile(r"[\w.]+(?=\s*(?:\[|\Z))")
 _MOVES = ("cuda", "to", "_apply")
-_COMPUTES = (ast.BinOp, ast.UnaryOp)
 _OWN_CUDA = rb"def cuda\b|\n[ \t]+cuda[ \t]*[:=]|import[^\n]*\bcuda\b|__getattr"
 
 
@@ -124,8 +123,7 @@ def _is_move(statement: ast.stmt) -> bool:
         case ast.Assign(targets=[ast.Name() | ast.Subscript(value=ast.Name())]):
             return True
         case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
-            parts = list(ast.walk(value)) if value is not None else []
-            return any(map(_moves, parts)) and not any(isinstance(part, _COMPUTES) for part in parts)
+            return value is not None and any(map(_moves, ast.walk(value)))
     return False
 
 

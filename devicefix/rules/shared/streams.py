@@ -287,7 +287,8 @@ class Streams:
         """Return whether a time is converted to an int, which raises an error for `nan`, or compared."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Compare):
-            return True
+            decided = self.facts.tree.parents.get(parent)
+            return isinstance(decided, (ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.UnaryOp))
         if not isinstance(parent, ast.Call) or node not in parent.args:
             return False
         name = self.facts.resolve(parent.func) or dotted(parent.func)

@@ -121,7 +121,7 @@ class Cuda:
             "is_initialized": lambda: machine.initialized and not machine.forked,
             "init": machine.initialize,
             "_lazy_init": machine.initialize,
-            "_lazy_call": lambda call, **_: machine.lazily(call),
+            "_lazy_call": lambda call, **_: call(),
             "_is_in_bad_fork": lambda: machine.forked,
             "synchronize": self._of_gpu(None),
             "ipc_collect": machine.initialize,
@@ -180,10 +180,11 @@ class Cuda:
         machine = self._machine
 
         def manual_seed(seed: int) -> None:
-            machine.lazily(lambda: machine.reseed(machine.current, seed))
+            if not machine.forked and not machine.is_hidden:
+                machine.reseed(machine.current, seed)
 
         def manual_seed_all(seed: int) -> None:
-            machine.lazily(lambda: machine.reseed_all(seed))
+            machine.reseed_all(seed)
 
         def get_state(device: Any = "cuda") -> torch.Tensor:
             machine.gpu(device)
@@ -202,8 +203,8 @@ class Cuda:
         return {
             "manual_seed": manual_seed,
             "manual_seed_all": manual_seed_all,
-            "seed": lambda: machine.lazily(machine.shuffle),
-            "seed_all": lambda: machine.lazily(lambda: machine.shuffle(all_gpus=True)),
+            "seed": machine.shuffle,
+            "seed_all": lambda: machine.shuffle(all_gpus=True),
             "initial_seed": machine.initial_seed,
             "get_rng_state": get_state,
             "set_rng_state": set_state,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,7 +47,6 @@ class Machine:
         self.generators: dict[int, str] = {}  # the device types of the program's generators
         self.default = HOST  # the place for new tensors
         self.initialized = False
-        self._deferred: list[Callable[[], object]] = []
         self.asked = False  # whether `is_available` was called, which no fork survives either
         self.forked = False  # whether this is the fork of a process that used CUDA
         self.on_cuda = 0  # the number of operations
@@ -60,6 +58,16 @@ class Machine:
         if self._visible is None:
             self._visible = self._visible_gpus()
         return self._visible
+
+    @property
+    def _seen(self) -> list[int]:
+        """The numbers of the GPUs, which seeds don't fix: torch defers them until CUDA is initialized."""
+        return self._visible_gpus() if self._visible is None else self._visible
+
+    @property
+    def is_hidden(self) -> bool:
+        """Return whether the program sees no GPU, as far as it has not requested them yet."""
+        return not self._seen
 
     @property
     def is_fixed(self) -> bool:
@@ -117,16 +125,6 @@ class Machine:
         if not self.visible:
             raise RuntimeError("No CUDA GPUs are available")
         self.initialized = True
-        deferred, self._deferred = self._deferred, []
-        for call in deferred:
-            call()
-
-    def lazily(self, call: Callable[[], object]) -> None:
-        """Call a function now, or when CUDA is initialized: torch defers seeds and states until then."""
-        if self.initialized and not self.forked:
-            call()
-        else:
-            self._deferred.append(call)
 
     def index(self, wanted: Any = None) -> int:
         """Return the place of a device.
@@ -206,13 +204,13 @@ class Machine:
 
     def reseed_all(self, seed: int) -> None:
         """Seed the generators of all GPUs for the program."""
-        for place in range(len(self.visible)):
+        for place in range(len(self._seen)):
             self.reseed(place, seed)
 
     def shuffle(self, all_gpus: bool = False) -> None:
         """Seed the generator of the current GPU, or of all, with a random number."""
         chosen = torch._C.Generator().seed()
-        for place in range(len(self.visible)):
+        for place in range(len(self._seen)):
             if all_gpus or place == self.current:
                 self.generator(place).manual_seed(chosen)
 
