@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.guards import ASKS, COUNTS, ORDERS, truth
 from devicefix.facts.module import Facts
 
@@ -29,6 +30,7 @@ class Defaults:
     def __init__(self, facts: Facts, options: Callable[[str], str] = lambda _: "") -> None:
         self._facts = facts
         self._options = options
+        self._sources = Sources(facts, How.BOUND | How.DEFAULT, 1)
 
     def truth(self, test: ast.expr, depth: int = _DEPTH) -> bool | None:
         """Return whether a test is true, None where that is not known."""
@@ -59,9 +61,9 @@ class Defaults:
                 return self._compared(left, op, right, depth)
             case ast.Call():
                 return self._called(node, depth)
-            case ast.Name() | ast.Attribute() if (bound := self._facts.value(node)) is not None:
-                if depth and not isinstance(bound, _DISPLAYS):  # the program may add to these
-                    return self._value(bound, depth - 1)
+            case ast.Name() | ast.Attribute() if len(found := [*self._sources.of(node)][1:]) == 1:
+                if depth and not isinstance(found[0].node, _DISPLAYS):  # the program may add to these
+                    return self._value(found[0].node, depth - 1)
             case ast.Attribute(attr=name) if not self._facts.bindings(node) and self._options(name):
                 return ast.literal_eval(self._options(name))
         raise ValueError(_UNKNOWN)

@@ -64,6 +64,17 @@ class CpuRejected(Rule):
             """,
         ),
         Example(
+            "a refusal below a test of a device as text",
+            before="""
+                import torch
+
+                if str(x.device) == "cuda:0":
+                    print("ready")
+                else:
+                    raise ValueError(x.device)
+            """,
+        ),
+        Example(
             "an assert about the name of a device",
             before="""
                 import torch

@@ -88,6 +88,38 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "a wait for CUDA, and a refusal below a choice that is not the CPU by default",
+            before="""
+                import time
+                import torch
+
+                while not torch.cuda.is_available():
+                    time.sleep(1)
+
+
+                def pick(mode="auto"):
+                    if mode == "cpu":
+                        name = mode
+                    elif torch.cuda.is_available():
+                        name = "cuda" if torch.cuda.is_available() else "cpu"
+                    else:
+                        raise RuntimeError("no GPU")
+                    return name
+            """,
+            after="""
+                import time
+                import torch
+
+
+                def pick(mode="auto"):
+                    if mode == "cpu":
+                        name = mode
+                    else:
+                        name = "cuda" if torch.cuda.is_available() else "cpu"
+                    return name
+            """,
+        ),
+        Example(
             "an assert in a function whose name a method has as well",
             before="""
                 import torch
@@ -871,6 +903,12 @@ class CudaRequired(Rule):
             condition = node.test, refusal is node.body
             verdict = self._refusals.verdict(node, condition, self._ends.error_of(self._ends.last(refusal)))
             yield from self._judged(node.test, verdict, self._without(node, refusal))
+
+    def visit_While(self, node: ast.While) -> Iterator[Finding]:
+        leaves = any(isinstance(inner, (ast.Break, ast.Return, ast.Raise)) for inner in ast.walk(node))
+        if self._guards.settled(node.test) is False and not (leaves or node.orelse):
+            verdict = self._refusals.verdict(node, (node.test, True), None)
+            yield from self._judged(node.test, verdict, (remove(self.facts, node),))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         *tests, last = node.values

@@ -215,7 +215,7 @@ class Conditions(ABC):
 
     def _is_equal(self, left: ast.expr, right: ast.expr) -> bool | None:
         """Return whether a device or backend is the one that a literal names, if CUDA is not available."""
-        text = text_of(right) or device_type(self.facts, right)
+        text = text_of(right) or device_type(self.facts, right) or ""
         made = device_named(self.facts, right) or ""
         if text == "cpu":
             return True if self._type_of_device(left) else None
@@ -223,7 +223,7 @@ class Conditions(ABC):
             return True
         is_false = (
             made.startswith("cuda")
-            or (text == "cuda" and self._may_be_device(left))
+            or (text.startswith("cuda") and self._may_be_device(left))
             or (backend_name(self.facts, right) == "nccl" and self._backend_in_use(left))
         )
         return False if is_false else None
@@ -245,7 +245,9 @@ class Conditions(ABC):
         A `torch.device` is no string: `torch.device("cpu") != "cpu"` is true.
         """
         match node:
-            case ast.Attribute(attr="type"):
+            case ast.Attribute(attr="type") | ast.Call(
+                func=ast.Name(id="str"), args=[ast.Attribute(attr="device")]
+            ):
                 return True
             case ast.Constant(value=str(text)):
                 return text == "cpu" or (text.startswith("cuda") and self.is_guarded(node))

@@ -183,9 +183,11 @@ class Refusals:
     def _asked(self, test: ast.expr, truth: bool) -> Request:
         """Return who asked for the GPU where a test has a value."""
         parts = self._open(test)
-        if any(self._is_kind(part) for part in parts):
+        kinds = [part for part in parts if self._is_kind(part)]
+        chosen = [part for part in kinds if "cpu" not in self.context.source.code(part)]
+        if chosen:
             return Request.TYPED  # the devices that the program chooses itself are findings of their own
-        named = [part for part in parts if self._names_request(part)]
+        named = kinds or [part for part in parts if self._names_request(part)]
         by_default = self._defaults.truth(test) if named else None
         if by_default is not None:
             return Request.NONE if by_default is truth else Request.TYPED
