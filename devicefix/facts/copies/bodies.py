@@ -67,6 +67,15 @@ class Tensors:
                         return node, use
         return None
 
+    def changed_beside(self, source: Name, kept: Name, copy: ast.Call) -> Clash | None:
+        """Return a change in the statement that makes a copy, right of it: `x.cpu(), x.add_(1)`, and a use."""
+        for change in self.changes_at[source.start]:
+            right = (change.node.lineno, change.node.col_offset) >= (copy.end_lineno, copy.end_col_offset)  # type: ignore[attr-defined]
+            if right and change.place.path == source.place.path and isinstance(change.node, ast.Call):
+                uses = self._uses(kept)
+                return next(((change.node, uses[each]) for each in kept.start.after if each in uses), None)
+        return None
+
     def changed_after(self, name: Name) -> ast.AST | None:
         """Return what changes a tensor after it gets a name."""
         changes = self.changes(name.place)
@@ -156,7 +165,7 @@ class Tensors:
         if key not in self._known_uses:
             overwriting = self._overwriting_of(name)
             reads = [point for point in self.flow.reading(name.place.path) if point not in overwriting]
-            exits = [self.flow.exit] if self._outlives_call(name) else []
+            exits = [self.flow.exit] if self.outlives_call(name) else []
             self._known_uses[key] = self.flow.leading_to([*reads, *exits], self._ends(name))
         return self._known_uses[key]
 
@@ -193,9 +202,11 @@ class Tensors:
                 found.setdefault(path, set()).add(point)
         return found
 
-    def _outlives_call(self, name: Name) -> bool:
+    def outlives_call(self, name: Name) -> bool:
         """Return whether what has a name in a function may be used after the function has returned."""
         path = name.place.path
+        if isinstance(self.flow.owner, ast.ClassDef):
+            return name.kept
         if isinstance(self.flow.owner, ast.Module) or (not name.kept and path in self.flow.binders):
             return False  # the next call binds it anew
         if not self._is_given(path):

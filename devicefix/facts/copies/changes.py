@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from devicefix.facts.copies.moves import moves
-from devicefix.facts.copies.views import Place, given_for, place_of
+from devicefix.facts.copies.views import Place, given_for, place_of, views
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import arguments_of
 from devicefix.facts.flow.points import Point, path_of
@@ -84,11 +84,20 @@ def _given(facts: Facts, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
             yield call.func.value, called in METHODS["change"]
     elif call.args and (name in FUNCTIONS["change"] or (in_torch and changes_numbers(called))):
         yield call.args[0], False
-    out, inplace = (argument_of(call, keyword, -1) for keyword in ("out", "inplace"))
+    out = argument_of(call, "out", -1)
     if out is not None:
         yield from ((each, False) for each in getattr(out, "elts", [out]))
-    if in_torch and call.args and isinstance(inplace, ast.Constant) and inplace.value is True:
+    *_, module = views(facts, facts.value(call.func) or call.func)
+    if call.args and any(_is_in_place(facts, each) for each in (call, module)):
         yield call.args[0], False
+
+
+def _is_in_place(facts: Facts, call: ast.expr) -> bool:
+    """Return whether a call is that of a function of torch, or makes a module of it, that works in place."""
+    if not isinstance(call, ast.Call) or not (facts.resolve(call.func) or "").startswith("torch."):
+        return False
+    inplace = argument_of(call, "inplace", -1)
+    return isinstance(inplace, ast.Constant) and inplace.value is True
 
 
 def _whole(node: ast.expr) -> ast.expr:

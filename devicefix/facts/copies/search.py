@@ -11,7 +11,7 @@ from itertools import chain
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import is_parameter, is_typed
 from devicefix.facts.copies.views import Copy, Place, copy_of, is_copied, is_parameter_at, passed
-from devicefix.facts.flow.binding import kept_at
+from devicefix.facts.flow.binding import collects, kept_at
 from devicefix.facts.flow.order import Body
 from devicefix.facts.flow.points import Point, starts_of
 from devicefix.facts.flow.steps import Steps
@@ -67,6 +67,7 @@ class _Search:
         self._facts = facts
         self._bodies: dict[Body, Tensors] = {}
         self._pending: dict[tuple[Function, Place], tuple[Copy, ast.AST]] = {}
+        self._outliving: dict[tuple[Function, Place], tuple[Copy, str]] = {}
 
     def all(self) -> Iterator[Held]:
         """Yield the copies that are kept or changed in place, and share memory that is in use on a CPU."""
@@ -99,7 +100,7 @@ class _Search:
 
     def _kept(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that a point keeps, and that clash."""
-        for path, expression, contained in kept_at(self._facts, point):
+        for path, expression, contained in chain(kept_at(self._facts, point), self._yielded(body, point)):
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue
@@ -107,13 +108,25 @@ class _Search:
             source = Name(copy.source, point)
             # After `x = x.cuda()`, nothing here names what was copied.
             anew = not point.bound.isdisjoint(starts_of(copy.source.path))
-            clash = None if anew else body.clash(source, kept)
+            clash = None if anew else body.changed_beside(source, kept, copy.call) or body.clash(source, kept)
             if found := clash or body.trained_later(copy.source, path):
                 yield self._held(body, copy, path, found)
             elif not anew and (found := body.clash(kept, source)):
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
                 self._pend(body, copy, change)
+            elif body.outlives_call(kept) and isinstance(body.flow.owner, Function):
+                self._outliving.setdefault((body.flow.owner, copy.source), (copy, path))
+
+    def _yielded(self, body: Tensors, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
+        """Yield what a generator yields as an element of a collection that its function's name keeps."""
+        owner = body.flow.owner
+        values = [node.value for node in point.nodes if isinstance(node, ast.Yield) and node.value]
+        if values and isinstance(owner, Function):
+            tree = self._facts.tree
+            parents = (tree.parents.get(call) for call in tree.calls_with_name(owner.name))
+            if any(isinstance(each, ast.Call) and collects(each.func) for each in parents):
+                yield from ((f"{owner.name}()", value, True) for value in values)
 
     def _changed_at_once(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that are changed where they are made, as `x.cuda().mul_(2)`: on a CPU, `x` is."""
@@ -149,6 +162,13 @@ class _Search:
                 use = body.use_behind(Name(place, point), point, call) if place is not None else None
                 if use is not None:
                     yield self._held(body, copy, source.path, (change, use), reverse=True)
+                    break
+        for (function, source), (copy, holder) in self._outliving.items():
+            for body, point, call in self._calls(function):
+                place = passed(self._facts, call, function, source)
+                change = body.changed_after(Name(place, point)) if place is not None else None
+                if change is not None:
+                    yield Held(copy, holder, change, None)
                     break
 
     def _calls(self, function: Function) -> Iterator[tuple[Tensors, Point, ast.Call]]:

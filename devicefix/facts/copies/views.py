@@ -311,11 +311,15 @@ def _returned(facts: Facts, call: ast.expr) -> Copy | None:
 
 def passed(facts: Facts, call: ast.Call, function: Function, inner: Place) -> Place | None:
     """Return the tensor of a caller that is a parameter of a function, or a part of one."""
-    given = given_for(facts, call, function, root(inner.path))
+    name = root(inner.path)
+    found = facts.tree.scope(call).lookup(name)
+    if found is not None and found == facts.tree.scopes[function].lookup(name):
+        return inner  # it is a variable of the caller
+    given = given_for(facts, call, function, name)
     place = place_of(facts, given) if given is not None else None
     if place is None:
         return None
-    return replace(inner, path=place.path + inner.path.removeprefix(root(inner.path)))
+    return replace(inner, path=place.path + inner.path.removeprefix(name))
 
 
 def given_for(facts: Facts, call: ast.Call, function: Function, name: str) -> ast.expr | None:

@@ -236,6 +236,9 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
     match point.node:
         case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
             given = [value]
+        case ast.FunctionDef(name=name, args=arguments):
+            target = ast.Name(name)
+            given = [*arguments.defaults, *filter(None, arguments.kw_defaults)]
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=target), args=given)) if (
             attr in METHODS["add"]
         ):
@@ -264,6 +267,8 @@ def contents(value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
         match each:
             case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
                 todo += [(other, contained), (one, contained)]
+            case ast.Lambda(args=arguments):
+                todo += [(kept, True) for kept in (*arguments.defaults, *filter(None, arguments.kw_defaults))]
             case ast.GeneratorExp():
                 continue  # it has not run yet
             case ast.Attribute(attr=attr, value=ast.Call() as made) if (
