@@ -39,12 +39,13 @@ class CudaStream(Rule):
 
     ## Fix safety
     The fix is safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is no work to
-    synchronize. On a CPU, a time measured with events becomes `nan`.
+    synchronize. On a CPU, a time measured with events becomes `nan`, or 0.0 if the program compares it, converts it to
+    an int, or keeps it in a collection and divides by nothing.
 
     The fix changes all uses of a stream or event together, along with any other streams or events that are used with
     it. There is no fix if some uses are unknown, for example because the stream is passed to a function, is stored in a
-    list or shares its name with another value. There is also no fix if the program would convert `nan` to an int, or
-    compare it.
+    list or shares its name with another value. There is also no fix if the program both compares a time and divides by
+    it.
     """
 
     code = "DF404"
@@ -249,7 +250,7 @@ class CudaStream(Rule):
             """,
         ),
         Example(
-            "a time that is converted to an int, which fails for nan",
+            "a time that is compared, and another by which the program also divides",
             before="""
                 import torch
 
@@ -257,7 +258,25 @@ class CudaStream(Rule):
                 start.record()
                 end.record()
                 seconds = start.elapsed_time(end) / 1000
-                print(int(seconds))
+                assert int(seconds) < 9
+                first, last = torch.cuda.Event(True), torch.cuda.Event(True)
+                time = first.elapsed_time(last)
+                if time > 0:
+                    print(1000 / time)
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    start, end = torch.cuda.Event(True), torch.cuda.Event(True)
+                    start.record()
+                    end.record()
+                seconds = start.elapsed_time(end) / 1000 if torch.cuda.is_available() else 0.0
+                assert int(seconds) < 9
+                first, last = torch.cuda.Event(True), torch.cuda.Event(True)
+                time = first.elapsed_time(last)
+                if time > 0:
+                    print(1000 / time)
             """,
         ),
         Example(

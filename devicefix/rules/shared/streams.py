@@ -11,6 +11,7 @@ from weakref import proxy
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
 from devicefix.facts.flow.forwards import Followed
+from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.event_statements import EventStatements
@@ -22,7 +23,7 @@ _MAKERS = {
 # Methods of streams, events and tensors that only order the work of a GPU, and return None; a CPU needs none.
 _ORDERING = {"wait_stream", "wait_event", "record_stream", "record", "wait", "synchronize"}
 _RECORDS = "record_event"  # returns an event
-# What the other methods return where no work is waiting.
+# What the other methods return where no work is waiting; a time is 0.0 instead where `nan` would decide something.
 _NAN = 'float("nan")'
 _ANSWERS = {"elapsed_time": _NAN, "query": "True"}
 # They accept None.
@@ -31,6 +32,8 @@ _ENTERED = ("torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.set_str
 _WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
 # They compare their arguments, and `nan` with anything is false.
 _ORDERS = {"min", "max", "sorted"}
+_COLLECTING = (ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.Assign)
+_DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 _METHODS = {*_ORDERING, *_ANSWERS, _RECORDS}
 _WORDS = ("tream", "Event")
 _DEPTH = 4  # how many names to follow to the values they are bound to
@@ -50,6 +53,7 @@ class Streams:
         self.context = context
         self.facts = context.facts
         self.uses = context.forwards
+        self._times: dict[ast.Call, str | None] = {}
         self._guarded: set[ast.AST] = set()  # what a fix puts under a guard
         this: Streams = proxy(self)  # we hold them: a circle would keep the tree until it is collected
         self._statements = EventStatements(
@@ -107,7 +111,7 @@ class Streams:
             return None
         method = last_name(node.func)
         if method in _ANSWERS:
-            answer = _ANSWERS[method]
+            answer = self._time(node) or _NAN if method == "elapsed_time" else _ANSWERS[method]
             if answer == _NAN and not self.context.has_builtin(node, "float"):
                 answer = f"{self.context.devices.torch(node).text}.nan"
             return self.context.when_cuda(self._scaled(node) if method == "elapsed_time" else node, answer)
@@ -255,7 +259,7 @@ class Streams:
         if call is not None:
             assert isinstance(call.func, ast.Attribute)
             if call.func.attr == "elapsed_time":
-                return not any(map(self._needs_number, self._results(call)))
+                return self._time(call) is not None
             return call.func.attr in {*_ORDERING, *_ANSWERS, _RECORDS}
         if isinstance(parent, ast.Call):
             return self.facts.call(parent, *_ENTERED)
@@ -271,28 +275,61 @@ class Streams:
             return parent if parent.func.attr in {*_ORDERING, *_ANSWERS} else None
         return None
 
+    def _time(self, call: ast.Call) -> str | None:
+        """Return the code of a time without CUDA, None where no value serves all its uses."""
+        if call not in self._times:
+            uses = list(self._results(call))
+            compared = any(map(self._is_compared, uses))
+            divides = any(self._is_divisor(use) for use in uses)
+            leaves = not divides and any(map(self._leaves, uses)) and not self._divides
+            self._times[call] = None if compared and divides else "0.0" if compared or leaves else _NAN
+        return self._times[call]
+
     def _results(self, node: ast.expr) -> Iterator[ast.expr]:
         """Yield the expressions that hold a time, also after arithmetic."""
-        todo, seen = [node], set[ast.expr]()
+        todo, seen = [node], set[ast.AST]()
         while todo:
             for use in self.uses.of(todo.pop()).uses:
                 parent = self.facts.tree.parents.get(use)
+                yield use
                 if isinstance(parent, (ast.BinOp, ast.UnaryOp)) and parent not in seen:
                     seen.add(parent)
                     todo.append(parent)
-                else:
-                    yield use
+                elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, (ast.Name, ast.Attribute)):
+                    todo += {*self.uses.variable(parent.target).reads} - seen
+                    seen.update(todo)
 
-    def _needs_number(self, node: ast.expr) -> bool:
-        """Return whether a time is converted to an int, which raises an error for `nan`, or compared."""
+    def _is_compared(self, node: ast.expr) -> bool:
+        """Return whether a time is compared, or converted to an int, which raises an error for `nan`."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Compare):
-            decided = self.facts.tree.parents.get(parent)
-            return isinstance(decided, (ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.UnaryOp))
+            return not any(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops)
         if not isinstance(parent, ast.Call) or node not in parent.args:
             return False
         name = self.facts.resolve(parent.func) or dotted(parent.func)
         return name in _ORDERS or (name in _WHOLE_NUMBERS and len(parent.args) == 1)
+
+    def _is_divisor(self, node: ast.expr) -> bool:
+        match self.facts.tree.parents.get(node):
+            case ast.BinOp(op=op, right=divisor) | ast.AugAssign(op=op, value=divisor):
+                return isinstance(op, _DIVISIONS) and divisor is node
+        return False
+
+    def _leaves(self, node: ast.expr) -> bool:
+        """Return whether a time goes where its uses are not followed: into a collection, or another function."""
+        parent = self.facts.tree.parents.get(node)
+        known = isinstance(parent, ast.Call) and last_name(parent.func) in {*PRINTING, "round", "float", "str"}
+        return isinstance(parent, (*_COLLECTING, ast.Call)) and not known
+
+    @cached_property
+    def _divides(self) -> bool:
+        """Return whether the module divides by a value that may be a time."""
+        for node in self.facts.tree.of_kind(ast.BinOp, ast.AugAssign):
+            divisor = node.right if isinstance(node, ast.BinOp) else node.value
+            is_number = isinstance(divisor, ast.Constant) or (isinstance(divisor, ast.Call) and last_name(divisor.func) == "len")
+            if isinstance(node.op, _DIVISIONS) and not is_number:
+                return True
+        return False
 
     def _asks(self, node: ast.expr, parent: ast.AST | None) -> bool:
         """Return whether a use only compares a stream or event, or asks whether there is one."""
