@@ -68,7 +68,7 @@ class Tensors:
         return None
 
     def changed_beside(self, source: Name, kept: Name, copy: ast.Call) -> Clash | None:
-        """Return a change in the statement that makes a copy, right of it: `x.cpu(), x.add_(1)`, and a use."""
+        """Return a change in the statement of a copy, right of it, and a use: `x.cpu(), x.add_(1)`."""
         for change in self.changes_at[source.start]:
             right = (change.node.lineno, change.node.col_offset) >= (copy.end_lineno, copy.end_col_offset)  # type: ignore[attr-defined]
             if right and change.place.path == source.place.path and isinstance(change.node, ast.Call):

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.tree import walk
 
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\n]*?\][ \t]*)?(?:\(([^()]*)\)[ \t]*)?:")
 _BASE = re.compile(r"[\w.]+(?=\s*(?:\[|\Z))")
 _MOVES = ("cuda", "to", "_apply")
+_VIEWS = ("detach", "contiguous", "eval", "train", "requires_grad_", "items", "values")
 _OWN_CUDA = rb"def cuda\b|\n[ \t]+cuda[ \t]*[:=]|import[^\n]*\bcuda\b|__getattr"
 
 
@@ -46,7 +48,7 @@ def to_classes(facts: Facts) -> frozenset[str]:
     return frozenset(own) - cuda_classes(facts)
 
 
-@of_facts(b"def cuda(")
+@of_facts(b"cuda", pattern=_OWN_CUDA)
 def has_effects(facts: Facts) -> bool:
     """Return whether a class has a `cuda` that may do more than move what the object holds."""
     return any(_has_effect(facts, node) for node in _classes(facts))
@@ -76,37 +78,51 @@ def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
 
 def _has_effect(facts: Facts, node: ast.ClassDef) -> bool:
     """Return whether the method `cuda` of a class does more than move what an object holds, and return it."""
-    methods = (binding.node for binding in facts.tree.scopes[node].bindings.get("cuda", ()))
-    return any(
-        isinstance(method, ast.FunctionDef)
-        and not (all(map(_is_move, method.body)) and all(_returns_object(facts, node, method)))
-        for method in methods
-    )
+    for binding in facts.tree.scopes[node].bindings.get("cuda", ()):
+        match binding.node, binding.value:
+            case ast.FunctionDef(args=arguments, body=body) as method, _:
+                returned = list(_returned(method))
+            case _, ast.Lambda(args=arguments, body=value):
+                body, returned = [], [value]
+            case _:
+                continue
+        own = next((each.arg for each in (*arguments.posonlyargs, *arguments.args)), "self")
+        if not all(map(_is_move, body)) or not all(
+            _is_object(facts, each, own, node.name) for each in returned
+        ):
+            return True
+    return False
 
 
-def _returns_object(facts: Facts, owner: ast.ClassDef, method: ast.FunctionDef) -> Iterator[bool]:
-    """Yield for each `return` and `yield` of a method whether the caller gets the object, or one like it."""
-    own = next((each.arg for each in (*method.args.posonlyargs, *method.args.args)), "self")
+def _returned(method: ast.FunctionDef) -> Iterator[ast.expr]:
+    """Yield what a method returns, and its `yield` expressions."""
     for node in ast.walk(method):
         if isinstance(node, ast.Yield | ast.YieldFrom):
-            yield False
+            yield node
         elif isinstance(node, ast.Return) and node.value is not None:
-            value = facts.value(node.value) or node.value
-            yield _is_object(value, own, {own, "cls", owner.name})
+            yield node.value
 
 
-def _is_object(value: ast.expr, own: str, owners: set[str]) -> bool:
+def _is_object(facts: Facts, value: ast.expr, own: str, owner: str) -> bool:
     """Return whether a value is an object, a copy, another of its class, or what torch's method returns."""
-    match value:
+    match facts.value(value) or value:
         case ast.Name(id=name):
             return name == own
-        case ast.Call(func=ast.Name(id=name)):
-            return name in owners
+        case ast.Call(func=ast.Name(id=name) as function):
+            return name == owner or _is_class(facts.value(function))
         case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")))):
             return True
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)):
-            return (name == own and attr in (*_MOVES, "__class__")) or attr in ("copy", "deepcopy")
-        case ast.Call(func=ast.Call(func=ast.Name(id="type"))):
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr) as function):
+            return (name == own and attr in _MOVES) or attr in ("copy", "deepcopy") or _is_class(function)
+        case ast.Call(func=function):
+            return _is_class(function)
+    return False
+
+
+def _is_class(node: ast.expr | None) -> bool:
+    """Return whether an expression is the class of an object: `type(self)`, `self.__class__`."""
+    match node:
+        case ast.Call(func=ast.Name(id="type"), args=[_]) | ast.Attribute(attr="__class__"):
             return True
     return False
 
@@ -123,13 +139,25 @@ def _is_move(statement: ast.stmt) -> bool:
         case ast.Assign(targets=[ast.Name() | ast.Subscript(value=ast.Name())]):
             return True
         case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
-            return value is not None and any(map(_moves, ast.walk(value)))
+            return (
+                value is not None and any(map(_moves, walk(value))) and not any(map(_computes, walk(value)))
+            )
     return False
 
 
 def _moves(node: ast.AST) -> bool:
     """Return whether a node is a method that moves, such as `x.cuda` and `torch.Tensor.cuda`."""
     return isinstance(node, ast.Attribute) and node.attr in _MOVES
+
+
+def _computes(node: ast.AST) -> bool:
+    """Return whether a node computes with what is moved: `x.cuda() * 2`, `x.cuda().add_(1)`."""
+    match node:
+        case ast.BinOp(left=left, right=right):
+            return isinstance(left, ast.Call) or isinstance(right, ast.Call)
+        case ast.Call(func=ast.Attribute(attr=attr, value=ast.Call(func=function))):
+            return attr not in (*_MOVES, *_VIEWS) and _moves(function)
+    return False
 
 
 def _is_method(binding: Binding) -> bool:

@@ -245,8 +245,9 @@ class Conditions(ABC):
         A `torch.device` is no string: `torch.device("cpu") != "cpu"` is true.
         """
         match node:
-            case ast.Attribute(attr="type") | ast.Call(
-                func=ast.Name(id="str"), args=[ast.Attribute(attr="device")]
+            case (
+                ast.Attribute(attr="type")
+                | ast.Call(func=ast.Name(id="str"), args=[ast.Attribute(attr="device")])
             ):
                 return True
             case ast.Constant(value=str(text)):

@@ -295,7 +295,9 @@ class Streams:
                 if isinstance(parent, (ast.BinOp, ast.UnaryOp)) and parent not in seen:
                     seen.add(parent)
                     todo.append(parent)
-                elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, (ast.Name, ast.Attribute)):
+                elif isinstance(parent, ast.AugAssign) and isinstance(
+                    parent.target, (ast.Name, ast.Attribute)
+                ):
                     todo += {*self.uses.variable(parent.target).reads} - seen
                     seen.update(todo)
 
@@ -318,7 +320,12 @@ class Streams:
     def _leaves(self, node: ast.expr) -> bool:
         """Return whether a time goes where its uses are not followed: into a collection, or another function."""
         parent = self.facts.tree.parents.get(node)
-        known = isinstance(parent, ast.Call) and last_name(parent.func) in {*PRINTING, "round", "float", "str"}
+        known = isinstance(parent, ast.Call) and last_name(parent.func) in {
+            *PRINTING,
+            "round",
+            "float",
+            "str",
+        }
         return isinstance(parent, (*_COLLECTING, ast.Call)) and not known
 
     @cached_property
@@ -326,7 +333,9 @@ class Streams:
         """Return whether the module divides by a value that may be a time."""
         for node in self.facts.tree.of_kind(ast.BinOp, ast.AugAssign):
             divisor = node.right if isinstance(node, ast.BinOp) else node.value
-            is_number = isinstance(divisor, ast.Constant) or (isinstance(divisor, ast.Call) and last_name(divisor.func) == "len")
+            is_number = isinstance(divisor, ast.Constant) or (
+                isinstance(divisor, ast.Call) and last_name(divisor.func) == "len"
+            )
             if isinstance(node.op, _DIVISIONS) and not is_number:
                 return True
         return False
