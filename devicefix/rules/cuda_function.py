@@ -209,6 +209,33 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "the random states of all GPUs, in a function that does not keep the CPU's",
+            before="""
+                import torch
+
+                kept = torch.get_rng_state()
+
+
+                def noise(x):
+                    states = torch.cuda.get_rng_state_all()
+                    y = torch.rand_like(x)
+                    torch.cuda.set_rng_state_all(new_states=states)
+                    return y
+            """,
+            after="""
+                import torch
+
+                kept = torch.get_rng_state()
+
+
+                def noise(x):
+                    states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else torch.get_rng_state()
+                    y = torch.rand_like(x)
+                    torch.cuda.set_rng_state_all(new_states=states) if torch.cuda.is_available() else torch.set_rng_state(states)
+                    return y
+            """,
+        ),
+        Example(
             "a random state that is restored, but also stored",
             before="""
                 import torch
@@ -589,6 +616,9 @@ class CudaFunction(Rule):
             yield from self._device(node)
         elif short in _STATISTICS:
             yield from self._statistics(node)
+        elif self._functions.replays(node, short):
+            message = f"`{name}` has no effect without CUDA, where the same numbers are then not drawn again"
+            yield self.finding(node, f"{message}; use the CPU's state", self._functions.fix(node, short))
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
             advice = (

@@ -9,7 +9,9 @@ from functools import cached_property
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Use
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.refusals import PRINTING, prints
 from devicefix.facts.values import last_name
@@ -41,6 +43,16 @@ def _is_move(node: ast.AST | None) -> bool:
     """Return whether a node is a call of `.to(...)` or `.cuda(...)`."""
     method = node.func if isinstance(node, ast.Call) else None
     return isinstance(method, ast.Attribute) and method.attr in ("to", "cuda")
+
+
+def _is_state(name: str, verb: str) -> bool:
+    """Return whether a function gets, or sets, the random state of one GPU or of all."""
+    return name.removesuffix("_all").endswith(f"{verb}_rng_state")
+
+
+def _state_of(node: ast.Call) -> ast.expr | None:
+    """Return the random state that a call restores."""
+    return argument_of(node, "new_state", 0) or argument_of(node, "new_states", 0)
 
 
 class Functions:
@@ -82,7 +94,7 @@ class Functions:
     def _without(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that skips a call without CUDA, or uses another value."""
         statement = self._statement(node)
-        if short.endswith("set_rng_state") and (restored := self._of_cpu(node)) is not None:
+        if _is_state(short, "set") and (restored := self._of_cpu(node)) is not None:
             return self.context.when_cuda(node, restored)
         if statement is not None and not (short in INSTEAD and prints(statement) and not self._quoted(node)):
             return self.context.put_under_guard(statement)
@@ -93,13 +105,12 @@ class Functions:
         parent = self.facts.tree.parents.get(node)
         if short == "current_device":
             return self._current(node, parent)
-        if short.endswith("get_rng_state"):
+        if _is_state(short, "get"):
             if not self._restored(node):
                 return self.context.when_cuda(node, "None", "code that is not known may use the stored state")
             torch = self.devices.torch(node).text
-            return self.context.when_cuda(
-                node, "None" if self._keeps_cpu_state else f"{torch}.get_rng_state()"
-            )
+            kept = "None" if self._keeps_cpu_state(node) else f"{torch}.get_rng_state()"
+            return self.context.when_cuda(node, kept)
         if short in INSTEAD:
             return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
@@ -191,28 +202,41 @@ class Functions:
 
     def _is_restored(self, node: ast.expr) -> bool:
         """Return whether a function of torch.cuda gets a random state, to restore it."""
-        parent = self.facts.tree.parents.get(node)
-        name = self.facts.resolve(parent.func) if isinstance(parent, ast.Call) else None
-        return (name or "").startswith("torch.cuda.") and (name or "").endswith("set_rng_state")
+        found = argument_at(self.facts.tree, node)
+        name = self.facts.resolve(found[0].func) or "" if found is not None else ""
+        return name.startswith("torch.cuda.") and _is_state(name, "set")
+
+    def replays(self, node: ast.Call, short: str) -> bool:
+        """Return whether a call saves or restores the states of all GPUs, so that only they draw numbers again."""
+        if not short.endswith("rng_state_all"):
+            return False
+        saved = node if _is_state(short, "get") else self._saved(node)
+        return saved is not None and self._restored(saved) and not self._keeps_cpu_state(saved)
+
+    def _saved(self, node: ast.Call) -> ast.Call | None:
+        """Return the call that saves the random state which a call restores, None if that is not shown."""
+        state = _state_of(node)
+        saved = self.facts.value(state) if state is not None else None
+        if not isinstance(saved, ast.Call) or not _is_state(self._name(saved), "get"):
+            return None
+        return saved
 
     def _of_cpu(self, node: ast.Call) -> str | None:
         """Return the code that restores the state of the CPU's generator, None where the program does so itself.
 
         Without CUDA all numbers come from that generator, and the program may draw the same ones again.
         """
-        state = node.args[0] if node.args else None
-        saved = self.facts.value(state) if state is not None else None
-        if state is None or not isinstance(saved, ast.Call) or self._keeps_cpu_state:
-            return None
-        if not self._name(saved).endswith("get_rng_state") or not self._restored(saved):
+        state, saved = _state_of(node), self._saved(node)
+        if state is None or saved is None or self._keeps_cpu_state(saved) or not self._restored(saved):
             return None
         return f"{self.devices.torch(node).text}.set_rng_state({self.context.source.code(state)})"
 
-    @cached_property
-    def _keeps_cpu_state(self) -> bool:
-        """Return whether the module keeps the state of the CPU's generator, too."""
+    def _keeps_cpu_state(self, saved: ast.Call) -> bool:
+        """Return whether the function that saves a state keeps that of the CPU's generator, too."""
         names = ("torch.get_rng_state", "torch.random.get_rng_state", "torch.random.fork_rng")
-        return any(self.facts.call(node, *names) for node in self.facts.tree.nodes_with("_rng"))
+        scope = self.facts.tree.scope(saved)
+        kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
+        return any(self.facts.tree.scope(node) is scope for node in kept)
 
     def _is_borne(self, node: ast.Call) -> bool:
         """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
@@ -241,6 +265,6 @@ class Functions:
         return any(
             isinstance(node, ast.Call)
             and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
-            and (self.facts.resolve(node.func) or "").endswith("get_rng_state")
+            and _is_state(self.facts.resolve(node.func) or "", "get")
             for node in self.facts.tree.nodes
         )
