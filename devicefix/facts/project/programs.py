@@ -10,6 +10,7 @@ from typing import TypeVar
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
 from devicefix.facts.exports.forks import DEVICES, UNKNOWN, device_workers, forked_modules, loaded
+from devicefix.facts.exports.imports import guarded_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
@@ -20,6 +21,44 @@ Value = TypeVar("Value")
 
 class Programs(Files):
     """The files of a project that run together."""
+
+    @remembered
+    def is_guarded(self, path: str) -> bool:
+        """Return whether a file runs only where CUDA is available: no other import leads to it."""
+        path = os.path.normpath(path)
+        seen, guarded = {path}, False
+        todo = [(self.files[path], iter(self._runners(path)))] if path in self.files else []
+        while todo:
+            target, runners = todo[-1]
+            runner = next(runners, None)
+            if runner == "":
+                return False
+            if runner is None:
+                todo.pop()
+            elif not self._runs(runner, target):
+                guarded = True
+            elif runner not in seen:
+                seen.add(runner)
+                todo.append((self.files[runner], iter(self._runners(runner))))
+        return guarded
+
+    def _runners(self, path: str) -> list[str]:
+        """Return the files that run a file when they are run, an empty path if it is a program itself."""
+        importers = self._importers.get(path, set()) - {path}
+        folder, name = os.path.split(path)
+        if name == "__init__.py":  # each import of what is in it runs it first
+            importers |= {each for each in self.files if each.startswith(os.path.join(folder, ""))} - {path}
+        return [""] if not importers or self.files[path].holds(b"__main__") else [*importers]
+
+    def _runs(self, path: str, target: ProjectFile) -> bool:
+        """Return whether a file runs another one on a machine without CUDA, too."""
+        file = self.files[path]
+        folder, name = os.path.split(target.normal)
+        return (name == "__init__.py" and path.startswith(os.path.join(folder, ""))) or any(
+            self.find(path, module) is target
+            for module in file.imports
+            if module not in file.export(guarded_imports)
+        )
 
     @remembered
     def is_late(self, path: str) -> bool:
