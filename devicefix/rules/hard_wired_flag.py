@@ -701,6 +701,16 @@ class HardWiredFlag(Rule):
         super().__init__(context)
         self._libraries = CudaLibraries(context)
 
+    def finding(
+        self,
+        node: ast.expr | ast.stmt | ast.arg | ast.keyword,
+        message: str,
+        fix: Fix | None = None,
+        unless: str = "because its effect depends on the library",
+    ) -> Finding:
+        """Return a finding, which says why it has no fix if it has none."""
+        return super().finding(node, message, fix, unless)
+
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
         yield from self._check_setting(_key(target), node.value)
