@@ -177,21 +177,17 @@ class Guards(Conditions):
         A decorator or a class of a library may use it, too.
         """
         owner = self.facts.tree.parents.get(own)
-        match own:
-            case ast.FunctionDef(name=name, decorator_list=[]) | ast.ClassDef(name=name, decorator_list=[]):
-                is_private = name.startswith("_") or isinstance(owner, FUNCTIONS)
-                if (
-                    is_private
-                    and not name.endswith("__")
-                    and not (isinstance(owner, ast.ClassDef) and owner.bases)
-                ):
-                    return self._remembered(("used", own), lambda: self._reads_guarded(own, name))
-        return False
+        if not isinstance(own, (ast.FunctionDef, ast.ClassDef)) or own.name.endswith("__"):
+            return False
+        if own.decorator_list or getattr(owner, "bases", None):
+            return False
+        is_private = own.name.startswith("_") or isinstance(owner, FUNCTIONS)
+        return is_private and self._remembered(("used", own), lambda: self._read_with_cuda(own))
 
-    def _reads_guarded(self, own: ast.AST, name: str) -> bool:
+    def _read_with_cuda(self, own: ast.FunctionDef | ast.ClassDef) -> bool:
         reads = reads_of(self.facts.tree, own)
         guarded = bool(reads) and all(map(self.is_guarded, reads))
-        return guarded and not self.facts.others.is_mentioned(name)
+        return guarded and not self.facts.others.is_mentioned(own.name)
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""
