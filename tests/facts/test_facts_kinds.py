@@ -75,7 +75,6 @@ def kinds(code: str, of: str = "q7") -> Kinds:
         ("def g():\n    yield 0\nq7 = g()\nf(q7)", None),
         ("q7 = get()\ntorch.cuda.set_device(q7)\nf(q7)", {K.INDEX, K.CUDA}),
         ("q7 = get()\ntorch.cuda.set_device(q7)\nif x:\n    f(q7)", {K.INDEX, K.CUDA}),
-        ("q7 = get()\nf(q7)\ntorch.cuda.set_device(q7)", None),
         ("q7 = get()\nif x:\n    torch.cuda.set_device(q7)\nf(q7)", None),
         ("torch.cuda.set_device(q7)\nq7 = get()\nf(q7)", None),
         ("q7 = get()\ntorch.cuda.set_device(q7)\nq7 = get()\nf(q7)", None),

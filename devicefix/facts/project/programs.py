@@ -18,6 +18,8 @@ from devicefix.facts.project.questions import remembered
 
 Value = TypeVar("Value")
 
+_RUNNERS = 100  # files that may run a file
+
 
 class Programs(Files):
     """The files of a project that run together."""
@@ -25,40 +27,34 @@ class Programs(Files):
     @remembered
     def is_guarded(self, path: str) -> bool:
         """Return whether a file runs only where CUDA is available: no other import leads to it."""
-        path = os.path.normpath(path)
-        seen, guarded = {path}, False
-        todo = [(self.files[path], iter(self._runners(path)))] if path in self.files else []
-        while todo:
-            target, runners = todo[-1]
-            runner = next(runners, None)
-            if runner == "":
-                return False
-            if runner is None:
-                todo.pop()
-            elif not self._runs(runner, target):
-                guarded = True
-            elif runner not in seen:
-                seen.add(runner)
-                todo.append((self.files[runner], iter(self._runners(runner))))
-        return guarded
+        path, guards = os.path.normpath(path), set[str]()
+        return path in self.files and not self._is_run(path, {path}, guards) and bool(guards)
 
-    def _runners(self, path: str) -> list[str]:
-        """Return the files that run a file when they are run, an empty path if it is a program itself."""
-        importers = self._importers.get(path, set()) - {path}
-        folder, name = os.path.split(path)
-        if name == "__init__.py":  # each import of what is in it runs it first
-            importers |= {each for each in self.files if each.startswith(os.path.join(folder, ""))} - {path}
-        return [""] if not importers or self.files[path].holds(b"__main__") else [*importers]
+    def _is_run(self, path: str, seen: set[str], guards: set[str]) -> bool:
+        """Return whether a file runs without CUDA, too: as a program, or because a file that does imports it.
 
-    def _runs(self, path: str, target: ProjectFile) -> bool:
-        """Return whether a file runs another one on a machine without CUDA, too."""
-        file = self.files[path]
-        folder, name = os.path.split(target.normal)
-        return (name == "__init__.py" and path.startswith(os.path.join(folder, ""))) or any(
-            self.find(path, module) is target
-            for module in file.imports
-            if module not in file.export(guarded_imports)
-        )
+        Args:
+            path: the file.
+            seen: the files that were looked at; if they are too many, it may run.
+            guards: gets the files that import one of these only with CUDA.
+        """
+        file, (folder, name) = self.files[path], os.path.split(path)
+        # Each import of what is in a package runs its `__init__.py` first.
+        package = os.path.join(folder, "") if name == "__init__.py" else None
+        inside = {each for each in self.files if package is not None and each.startswith(package)}
+        runners = (self._importers.get(path, set()) | inside) - {path}
+        if not runners or file.holds(b"__main__") or len(seen) > _RUNNERS:
+            return True
+        for each in runners - seen:
+            own = self.files[each]
+            imports = (module for module in own.imports if module not in own.export(guarded_imports))
+            if each not in inside and not any(self.find(each, module) is file for module in imports):
+                guards.add(each)
+            elif each not in seen:
+                seen.add(each)
+                if self._is_run(each, seen, guards):
+                    return True
+        return False
 
     @remembered
     def is_late(self, path: str) -> bool:
