@@ -14,6 +14,7 @@ from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 UNKNOWN = ""  # any module that the file imports, or the file itself
+GIVEN = "*"  # any module of a file that imports the file: it passes on the functions that run
 DEVICES = (b"cuda", b"device", b".to(")  # code without these uses neither CUDA nor a device that it gets
 
 _POOLS = ("Pool", "ProcessPoolExecutor")
@@ -30,9 +31,7 @@ _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__")
 _USES_CUDA = ("cuda", "device")
 
 
-@of_facts(
-    b"multiprocessing", b"concurrent", b"os.fork", pattern=rb"Process|Pool|fork\(|start_", anywhere=True
-)
+@of_facts(b"multiprocessing", b"concurrent", b"fork(", pattern=rb"Process|Pool|fork\(|start_", anywhere=True)
 def forked_modules(facts: Facts) -> frozenset[str]:
     """Return the modules whose functions run in processes that a file forks, if these may use CUDA.
 
@@ -43,7 +42,8 @@ def forked_modules(facts: Facts) -> frozenset[str]:
 
     Returns:
         Nothing if no process is forked, or none that may use CUDA. `UNKNOWN` is any module that the file
-        imports: the functions that run are not known, or name devices themselves.
+        imports: the functions that run are not known, or name devices themselves. `GIVEN` is any module that
+        passes them a function.
     """
     return frozenset(_Forks(facts).modules())
 
@@ -56,8 +56,10 @@ def loaded(facts: Facts) -> frozenset[str]:
     """
     own = device_workers(facts)
     found: set[str] = set()
-    for call in facts.tree.nodes_with("DataLoader"):
-        if isinstance(call, ast.Call) and last_name(call.func) == "DataLoader" and _has_workers(call):
+    classes = (node for node in facts.tree.nodes_with("DataLoader") if isinstance(node, ast.ClassDef))
+    names = {"DataLoader", *(each.name for each in classes if "DataLoader" in map(last_name, each.bases))}
+    for call in facts.tree.nodes_with(*names):
+        if isinstance(call, ast.Call) and last_name(call.func) in names and _has_workers(call):
             for value in _run_by_workers(facts, call):
                 name = facts.resolve(value)
                 if name is not None:
@@ -83,17 +85,24 @@ def _run_when_called(statement: ast.stmt) -> list[ast.stmt]:
     """Return the functions of a definition that a worker calls: itself, or the methods of a dataset."""
     if not isinstance(statement, ast.ClassDef):
         return [statement] if isinstance(statement, ast.FunctionDef) else []
-    return [each for each in statement.body if isinstance(each, ast.FunctionDef) and each.name in _IN_WORKER]
+    methods = [each for each in statement.body if isinstance(each, ast.FunctionDef)]
+    runs = any(each.name in _IN_WORKER for each in methods)
+    return [each for each in methods if runs and each.name != "__init__"]
 
 
 def _has_workers(loader: ast.Call) -> bool:
-    """Return whether a data loader may fork workers: https://docs.pytorch.org/docs/stable/data.html."""
+    """Return whether a data loader may fork workers: https://docs.pytorch.org/docs/stable/data.html.
+
+    A subclass, and `**options`, may give it some.
+    """
     given = {keyword.arg: keyword.value for keyword in loader.keywords}
     workers = given.get("num_workers")
     context = given.get("multiprocessing_context")
     if isinstance(context, ast.Constant) and context.value in _NOT_FORKING:
         return False
-    return workers is not None and not (isinstance(workers, ast.Constant) and not workers.value)
+    if workers is None:
+        return None in given or last_name(loader.func) != "DataLoader"
+    return not (isinstance(workers, ast.Constant) and not workers.value)
 
 
 def _run_by_workers(facts: Facts, loader: ast.Call) -> Iterator[ast.expr]:
@@ -134,8 +143,10 @@ class _Forks:
             elif name not in seen:
                 seen.add(name)
                 function = self._functions[name]
-                if self._may_use_devices(function):
+                if any(word.decode() in self._facts.source.code(function) for word in DEVICES):
                     yield UNKNOWN
+                if self._calls_given(function):
+                    yield GIVEN
                 names = (node for node in walk(function) if isinstance(node, ast.Name))
                 todo += (node for node in names if node.id in self._functions or node.id in self._imports)
 
@@ -159,12 +170,10 @@ class _Forks:
         """Return whether a call makes the module start processes in another way."""
         return self._name(call.func) in _METHODS and _starts_by(call, _NOT_FORKING)
 
-    def _may_use_devices(self, function: ast.FunctionDef) -> bool:
-        """Return whether a function names devices, or calls what it is given."""
+    def _calls_given(self, function: ast.FunctionDef) -> bool:
+        """Return whether a function calls what it is given."""
         given = {parameter.arg for parameter, _ in with_defaults(function.args)}
-        roots = (_root(node.func) for node in walk(function) if isinstance(node, ast.Call))
-        text = self._facts.source.code(function)
-        return not given.isdisjoint(roots) or any(word.decode() in text for word in DEVICES)
+        return not given.isdisjoint(_root(node.func) for node in walk(function) if isinstance(node, ast.Call))
 
     def _targets(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the functions that a call runs in processes, `partial(f, x)` as `f`."""

@@ -34,10 +34,15 @@ def patched_names(facts: Facts) -> frozenset[str]:
     return frozenset(_replaced(facts))
 
 
-@of_facts(b"is_available", pattern=rb"is_available[ \t]*=[^=]", anywhere=True)
+@of_facts(b"is_available", pattern=rb"is_available[ \t]*=[^=]|setattr\(torch\.cuda,[ \t]*\w", anywhere=True)
 def replaces_question(facts: Facts) -> bool:
     """Return whether a file assigns another function to `torch.cuda.is_available`."""
-    return any(
+    computed = (
+        isinstance(node, ast.Call) and node.args[1:] and facts.resolve(node.args[0]) == "torch.cuda"
+        for node in facts.tree.nodes_with("setattr(")
+        if not isinstance(node, ast.Attribute)
+    )
+    return any(computed) or any(
         path.endswith(".is_available")
         and isinstance(target, ast.Attribute)
         and facts.resolve(target) == "torch.cuda.is_available"

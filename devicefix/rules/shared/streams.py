@@ -282,7 +282,9 @@ class Streams:
             compared = any(map(self._is_compared, uses))
             divides = any(self._is_divisor(use) for use in uses)
             leaves = not divides and any(map(self._leaves, uses)) and not self._divides
-            self._times[call] = None if compared and divides else "0.0" if compared or leaves else _NAN
+            positive = any(map(self._is_positive, uses))
+            none = compared and (divides or positive)
+            self._times[call] = None if none else "0.0" if compared or leaves else _NAN
         return self._times[call]
 
     def _results(self, node: ast.expr) -> Iterator[ast.expr]:
@@ -310,6 +312,13 @@ class Streams:
             return False
         name = self.facts.resolve(parent.func) or dotted(parent.func)
         return name in _ORDERS or (name in _WHOLE_NUMBERS and len(parent.args) == 1)
+
+    def _is_positive(self, node: ast.expr) -> bool:
+        """Return whether an assertion demands that a time is more than 0."""
+        match self.facts.tree.parents.get(node):
+            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]) if left is node:
+                return isinstance(self.facts.tree.statement(node), ast.Assert)
+        return False
 
     def _is_divisor(self, node: ast.expr) -> bool:
         match self.facts.tree.parents.get(node):
