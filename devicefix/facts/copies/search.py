@@ -166,9 +166,8 @@ class _Search:
         for (function, source), (copy, holder) in self._outliving.items():
             for body, point, call in self._calls(function):
                 place = passed(self._facts, call, function, source)
-                change = body.changed_after(Name(place, point)) if place is not None else None
-                if change is not None:
-                    yield Held(copy, holder, change, None)
+                if place is not None and (changing := body.changed_after(Name(place, point))) is not None:
+                    yield Held(copy, holder, changing, None)
                     break
 
     def _calls(self, function: Function) -> Iterator[tuple[Tensors, Point, ast.Call]]:

@@ -233,6 +233,7 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
             isinstance(target, ast.Attribute) and (target.attr == "grad" or is_view(target))
         ):
             yield path, False, value
+    given: list[ast.expr]
     match point.node:
         case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
             given = [value]

@@ -321,33 +321,24 @@ class Streams:
         return False
 
     def _is_divisor(self, node: ast.expr) -> bool:
-        match self.facts.tree.parents.get(node):
-            case ast.BinOp(op=op, right=divisor) | ast.AugAssign(op=op, value=divisor):
-                return isinstance(op, _DIVISIONS) and divisor is node
-        return False
+        return _divisor(self.facts.tree.parents.get(node)) is node
 
     def _leaves(self, node: ast.expr) -> bool:
         """Return whether a time goes where its uses are not followed: into a collection, or another function."""
         parent = self.facts.tree.parents.get(node)
-        known = isinstance(parent, ast.Call) and last_name(parent.func) in {
+        known = isinstance(parent, ast.Call) and last_name(parent.func) in (
             *PRINTING,
             "round",
             "float",
             "str",
-        }
+        )
         return isinstance(parent, (*_COLLECTING, ast.Call)) and not known
 
     @cached_property
     def _divides(self) -> bool:
         """Return whether the module divides by a value that may be a time."""
-        for node in self.facts.tree.of_kind(ast.BinOp, ast.AugAssign):
-            divisor = node.right if isinstance(node, ast.BinOp) else node.value
-            is_number = isinstance(divisor, ast.Constant) or (
-                isinstance(divisor, ast.Call) and last_name(divisor.func) == "len"
-            )
-            if isinstance(node.op, _DIVISIONS) and not is_number:
-                return True
-        return False
+        divisors = filter(None, map(_divisor, self.facts.tree.of_kind(ast.BinOp, ast.AugAssign)))
+        return any(not isinstance(each, ast.Constant) and _called(each) != "len" for each in divisors)
 
     def _asks(self, node: ast.expr, parent: ast.AST | None) -> bool:
         """Return whether a use only compares a stream or event, or asks whether there is one."""
@@ -374,6 +365,18 @@ def _held(found: Followed) -> Iterator[ast.expr]:
     yield from found.uses
     for variable in found.variables:
         yield from variable.reads
+
+
+def _divisor(node: ast.AST | None) -> ast.expr | None:
+    """Return what a node divides by, None if it is no division."""
+    match node:
+        case ast.BinOp(op=op, right=divisor) | ast.AugAssign(op=op, value=divisor):
+            return divisor if isinstance(op, _DIVISIONS) else None
+    return None
+
+
+def _called(node: ast.expr) -> str:
+    return last_name(node.func) if isinstance(node, ast.Call) else ""
 
 
 def _operands(call: ast.Call) -> tuple[ast.expr, ...]:
