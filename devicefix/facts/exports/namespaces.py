@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
+from devicefix.facts.texts import text_of
 from devicefix.facts.values import last_name
 
 OWN = ""  # the file itself
@@ -63,7 +64,7 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
     elif name in _TAKING:
         yield from _module_of_function(facts, first)
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
-        yield from _module(facts, first)
+        yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
 
 
 def _lists(facts: Facts, name: str, call: ast.Call) -> bool:

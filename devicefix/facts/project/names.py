@@ -42,6 +42,8 @@ class SharedNames(Classes):
                 if known and target.normal in self._importing(path):
                     known = frozenset()
                 names |= {name: name in known for name in target.export(bound_names) if name[0] != "_"}
+            elif module in ("torch", "torch.cuda"):
+                names["device"] = False  # a class
         return names
 
     @remembered

@@ -34,6 +34,12 @@ class Programs(Files):
         return sorted({name for names in late for name in names if name}) if path in self._late else []
 
     @remembered
+    def sets_on_import(self, path: str, module: str) -> bool:
+        """Return whether a module that the file at `path` imports sets a variable of the driver on import."""
+        file = self.find(path, module)
+        return file is not None and "" in file.export(late_functions)
+
+    @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
         return os.path.normpath(path) in self._forking
