@@ -200,6 +200,20 @@ def test_a_device_without_a_name_is_no_place_of_devices() -> None:
     assert "size" not in file.export(EXPORTS["device_places"])
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x, where=None):\n    return x.to(where or settings.place)",
+        "def pick():\n    return settings.place\nx.to(pick())",
+        "class A:\n    @property\n    def device(self):\n        return settings.place[self.rank]",
+        "class A:\n    def __init__(self):\n        self.device = settings.place",
+    ],
+)
+def test_places_of_devices(code: str) -> None:
+    file = ProjectFile(f"import settings\n{code}\n".encode(), "x.py")
+    assert "place" in file.export(EXPORTS["device_places"])
+
+
 def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:
     light = ProjectFile(b"from a import (\xff, b)\n", "x.py")
     assert {"a", "a.b"} <= light.imports
