@@ -36,6 +36,14 @@ class Others:
         """Return whether an attribute is set, and only to what is true only with CUDA."""
         return self._ask(False, "is_flag", name)
 
+    def is_guarded(self) -> bool:
+        """Return whether the module is only imported where CUDA is available."""
+        return self._ask(False, "is_guarded", self.path)
+
+    def is_mentioned(self, name: str) -> bool:
+        """Return whether another file holds a name."""
+        return self._ask(False, "is_mentioned", self.path, name)
+
     def is_pure(self, name: str) -> bool:
         """Return whether an imported function returns an int, and does nothing else."""
         return self._ask(False, "is_pure", self.path, name)

@@ -12,11 +12,11 @@ from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
 
 _OFF = (
-    "CUDA autocast is off on a CPU, so operations there mix low-precision and float32 operands;"
+    "CUDA autocast is off on a CPU, so operations there may mix low-precision and float32 operands;"
     " use `torch.autocast(device.type, ...)`"
 )
 _NO_FLOAT32 = (
-    "autocast on a CPU does not support {dtype} and is off, so operations mix low-precision and float32 operands;"
+    "autocast on a CPU does not support {dtype} and is off, so operations may mix low-precision and float32 operands;"
     " convert the operands to {dtype}"
 )
 _STILL_ON = (

@@ -651,8 +651,8 @@ class CudaFunction(Rule):
         for use in self.context.forwards.of(node).uses:
             item = self.facts.tree.parents.get(use)
             if isinstance(item, ast.Subscript) and item.value is use and not self.facts.is_guarded(item):
-                advice = "use `.get(key, 0)`"
-                yield self.finding(item, f"`torch.cuda.memory_stats()` is empty without CUDA; {advice}")
+                message = "`torch.cuda.memory_stats()` is empty without CUDA; use `.get(key, 0)`"
+                yield self.finding(item, message, unless="because the program may need more than 0")
 
     def _perhaps(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a name that is bound to a function of `torch.cuda`, and to something else."""

@@ -581,9 +581,8 @@ class CudaOnlyLibrary(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
         if _queries_driver(node, name) and not self._libraries.copes(node, "nvidia"):
-            yield self.finding(
-                node, "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
-            )
+            message = "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
+            yield self.finding(node, message, unless="because the program may need its output")
         yield from self._check_import(node, name)
         if not name.startswith(_BUILT) or self._libraries.copes(node, "cuda"):
             return

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
@@ -32,6 +33,7 @@ from devicefix.rules.shared.library_facts import (
 )
 
 _BY_NAME = "only its name suggests that it selects CUDA"
+_UNLESS = "because its effect depends on the library"
 _LOADS = "loads onto a CUDA device, which may not exist; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
@@ -700,6 +702,10 @@ class HardWiredFlag(Rule):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._libraries = CudaLibraries(context)
+
+    def finding(self, node: Any, message: str, fix: Fix | None = None, unless: str = _UNLESS) -> Finding:
+        """Return a finding, which says why it has no fix if it has none."""
+        return super().finding(node, message, fix, unless)
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]

@@ -114,9 +114,8 @@ class ShardedParameters(Rule):
                 f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`",
             )
         elif isinstance(synchronized, ast.Constant) and synchronized.value is True:
-            yield self.finding(
-                node, "`sync_module_states=True` needs an accelerator; use it only if CUDA is available"
-            )
+            message = "`sync_module_states=True` needs an accelerator; use it only if CUDA is available"
+            yield self.finding(node, message, unless="because processes would start with different weights")
 
     def _is_number(self, where: ast.expr) -> bool:
         """Return whether an expression is, or may be, the number of a GPU."""

@@ -291,7 +291,8 @@ class UncalledFunction(Rule):
 
     def _looked_up(self, node: ast.expr) -> Finding:
         code = self.context.source.code(node)
-        return self.finding(node, f"`{code}` may need CUDA; use its functions only if CUDA is available")
+        message = f"`{code}` may need CUDA; use its functions only if CUDA is available"
+        return self.finding(node, message, unless="because the functions called are not known")
 
     def _found(self, node: ast.expr, name: str) -> Finding:
         fix = self._fix(node, name.removeprefix("torch.cuda."))

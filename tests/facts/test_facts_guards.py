@@ -371,6 +371,14 @@ GUARDED = [
     "@unittest.skipUnless(torch.cuda.is_available(), 'no')\ndef f():\n    run()\n",
     "@require_cuda\ndef f():\n    run()\n",
     "@requires_gpu()\nclass C:\n    def f(self):\n        run()\n",
+    "@pytest.mark.gpu\ndef test_f():\n    run()\n",
+    "@pytest.mark.multi_gpu(2)\ndef test_f():\n    run()\n",
+    "pytestmark = [pytest.mark.slow, pytest.mark.gpu]\ndef test_f():\n    run()\n",
+    f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\n",
+    f"def _f():\n    run()\ndef _g():\n    _f()\nx = {AVAILABLE} and _g()\n",
+    f"class C:\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n",
+    f"class _C(B):\n    def f(self):\n        run()\nif {AVAILABLE}:\n    x = _C()\n",
+    f"def f():\n    def g():\n        run()\n    if {AVAILABLE}:\n        g()\n",
 ]
 OPEN = [
     "run()\n",
@@ -391,6 +399,14 @@ OPEN = [
     "@pytest.mark.skipif(torch.cuda.is_available(), reason='no')\ndef f():\n    run()\n",
     "@unittest.skipUnless(x, 'no')\ndef f():\n    run()\n",
     "@cached\ndef f():\n    run()\n",
+    "@pytest.mark.no_gpu\ndef test_f():\n    run()\n",
+    "@pytest.mark.gpu\ndef test_f(): ...\ndef test_g():\n    run()\n",
+    f"def f():\n    run()\nif {AVAILABLE}:\n    f()\n",  # others may call it
+    f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\nx = _f\n",
+    f"def _f(x=run()): ...\nif {AVAILABLE}:\n    _f()\n",
+    "def _f():\n    run()\n    _f()\n",
+    f"@register\ndef _f():\n    run()\nif {AVAILABLE}:\n    _f()\n",
+    f"class C(B):\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n",
 ]
 
 

@@ -122,6 +122,43 @@ def test_flags() -> None:
     assert not project(a=right).is_flag("gpu")
 
 
+_ASKED = "import torch\nif torch.cuda.is_available():\n    import fast.kernel\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"main": _ASKED}, True),
+        ({"main": "import fast.kernel"}, False),
+        ({"main": _ASKED, "other": "import fast.kernel"}, False),
+        ({"main": _ASKED, "other": "from fast import kernel"}, False),
+        ({"main": _ASKED, "other": "import fast.deep"}, False),  # runs `fast/__init__.py`, which imports it
+        ({"main": _ASKED, "fast__run": "x = 1"}, False),  # a program
+        ({"main": f"{_ASKED}import other", "other": "x = 1"}, True),
+        ({"main": f"{_ASKED}import fast"}, False),
+        ({}, False),
+    ],
+)
+def test_a_module_that_is_only_imported_with_cuda(files: dict[str, str], expected: bool) -> None:
+    package = {"fast__kernel": "from .deep import g", "fast__deep": "x = 1"}
+    first = ProjectFile(b"from .kernel import f", "/p/fast/__init__.py")
+    made = Project([first, *project(**package, **files).files.values()])
+    assert [made.is_guarded(f"/p/fast/{name}.py") for name in ("kernel", "deep")] == [expected] * 2
+    assert not made.is_guarded("/p/main.py")
+
+
+def test_a_module_that_runs_by_itself_is_not_guarded() -> None:
+    assert not project(main=_ASKED, fast__kernel="if __name__ == '__main__': ...").is_guarded(
+        "/p/fast/kernel.py"
+    )
+
+
+def test_mentioned() -> None:
+    files = project(a="def _f(): ...", b="a._f()")
+    assert files.is_mentioned("/p/a.py", "_f")
+    assert not files.is_mentioned("/p/b.py", "a")
+
+
 def test_a_number_of_a_file_without_cuda_is_known() -> None:
     light = ProjectFile(b"WHERE = 0\n", "/p/config.py")
     assert Project([light]).kinds_of("/p/main.py", "config.WHERE", "") == ["INDEX"]

@@ -59,6 +59,12 @@ def test_what_is_reported_fails_on_a_cpu_and_what_is_not_runs() -> None:
         ("for dtype in (torch.float16, torch.float32): net.to(dtype)", True),
         ("dtype = torch.bfloat16\nscope = torch.autocast(device.type, dtype=dtype)", False),
         ("dtype = torch.bfloat16\nscope = torch.autocast(device.type, dtype=dtype)\nnet.to(dtype)", True),
+        ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype)", False),
+        ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype), dtype", True),
+        ("def f(x): return torch.autocast(device.type, dtype=x), x.to(dtype=torch.half)", True),
+        ("step(x)  # dtype=torch.bfloat16", False),
+        ("step('#', x.half())  # not in float32", True),
+        ('step("it\'s #", x.half())', True),
     ],
 )
 def test_what_low_precision_is(line: str, is_low: bool) -> None:

@@ -36,6 +36,8 @@ def test_every_finding_without_a_safe_fix_says_why() -> None:
         (Reported("DF1", "`c` needs CUDA; use `d`", ""), 1),
         (Reported("DF1", "`c` needs CUDA; add a CPU path", ""), 0),
         (Reported("DF2", "`c` needs CUDA; use `d`", ""), 0),
+        (Reported("DF2", "`c` needs CUDA; use it only if CUDA is available", ""), 1),
+        (Reported("DF902", "`c` needs CUDA; use it only if CUDA is available", ""), 0),
     ],
 )
 def test_a_message_without_a_reason(finding: Reported, expected: int) -> None:

@@ -54,6 +54,16 @@ def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [module, *(f"{module}{joint}{alias.name}" for alias in node.names if alias.name != "*")]
 
 
+@of_facts(b"cuda", b"gpu", pattern=rb"\n[ \t]+(?:from|import)[ \t]", anywhere=True)
+def guarded_imports(facts: Facts) -> frozenset[str]:
+    """Return the modules that a file imports only where CUDA is available."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for node in facts.tree.of_kind(ast.Import, ast.ImportFrom):
+        assert isinstance(node, (ast.Import, ast.ImportFrom))
+        found[facts.is_guarded(node)].update(modules_of(node))
+    return frozenset(found[True] - found[False])
+
+
 @of_facts(b"try:", b"try ", anywhere=True)
 def tried_names(facts: Facts) -> frozenset[str]:
     """Return the last names of what a `try` statement imports or calls, if it catches such errors."""

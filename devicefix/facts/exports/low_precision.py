@@ -16,7 +16,8 @@ _OF_CUDA = re.compile(
 # One by one: each begins with a letter or a dot, which is found fast. Behind `(`, `=` or `= `, but not `==`.
 _CONVERTED = re.compile(rb"\.(?:(?:half|bfloat16)\(\)(?!\.float\(\))|(?:Half|BFloat16)Tensor\b)")
 _LOW_DTYPE = re.compile(rb"t(?:(?<=[(=]t)(?<!=[(=]t)|(?<== t)(?<!== t))(?:orch|h)\.(?:b?float16|half)\b")
-_BOUND = re.compile(rb"[ \t]*(\w+)[ \t]*=[ \t]*")
+_BOUND = re.compile(rb"[ \t]*(?:def \w+\((?:[^():\n]*[ ,])?)?(\w+)[ \t]*=[ \t]*")
+_COMMENT = re.compile(rb"""^((?:[^"'\n#\\]|"[^"\n\\]*"|'[^'\n\\]*')*)#[^\n]*""", re.M)
 _LOW_WORDS = (b"loat16", b"alf")  # of `float16`, `BFloat16`, `half` and `Half`
 
 
@@ -25,6 +26,7 @@ def has_low_precision(data: bytes) -> bool:
     """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
     if not any(word in data for word in _LOW_WORDS):
         return False
+    data = _COMMENT.sub(rb"\1", data)
     calls = b"".join(_AUTOCAST.findall(data))
     data = _AUTOCAST.sub(b"", data)
     if _CONVERTED.search(data):

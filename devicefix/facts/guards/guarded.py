@@ -8,17 +8,20 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import takewhile
 
+from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.guards.answers import ASKS, COUNTS, VERSION
 from devicefix.facts.guards.conditions import Conditions
 from devicefix.facts.guards.truth import of_any_count, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import returns
-from devicefix.facts.scopes import captured, dotted
+from devicefix.facts.scopes import FUNCTIONS, captured, dotted
 from devicefix.facts.values import last_name
 
 _SKIPS = re.compile(
-    r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
+    r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)"
+    r"|\bmark\.(multi_?)?(cuda|gpu)s?$",  # a mark by which the project says which tests need a GPU
+    re.I,
 )
 _LONGEST = 200  # characters of a name
 _NEVER = 1 << 30  # beyond the last line
@@ -49,6 +52,8 @@ class Guards(Conditions):
             if self._only_with_cuda(child, parent):
                 answer = True
                 break
+        else:
+            answer = self.facts.others.is_guarded()
         return self._kept(answer, *inside)
 
     def settled(self, test: ast.expr) -> bool | None:
@@ -157,6 +162,9 @@ class Guards(Conditions):
         return any(self.implies(test, value) for test, value in conditions_on(child, parent))
 
     def _statement_only_with_cuda(self, child: ast.stmt, parent: ast.AST) -> bool:
+        if isinstance(parent, ast.FunctionDef) and child in parent.body:
+            if any(map(self._used_with_cuda, (parent, self.facts.tree.parents[parent]))):
+                return True
         if isinstance(parent, (ast.If, ast.While)):
             if self._arm(parent, child.lineno <= parent.body[-1].lineno):
                 return True
@@ -166,6 +174,24 @@ class Guards(Conditions):
             return True
         # An earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA.
         return child.lineno > self._left_in(self.facts.tree.block(child))
+
+    def _used_with_cuda(self, own: ast.AST) -> bool:
+        """Return whether a private function or class is used, and only where CUDA is available.
+
+        A decorator or a class of a library may use it, too.
+        """
+        owner = self.facts.tree.parents.get(own)
+        if not isinstance(own, (ast.FunctionDef, ast.ClassDef)) or own.name.endswith("__"):
+            return False
+        if own.decorator_list or getattr(owner, "bases", None):
+            return False
+        is_private = own.name.startswith("_") or isinstance(owner, FUNCTIONS)
+        return is_private and self._remembered(("used", own), lambda: self._read_with_cuda(own))
+
+    def _read_with_cuda(self, own: ast.FunctionDef | ast.ClassDef) -> bool:
+        reads = reads_of(self.facts.tree, own)
+        guarded = bool(reads) and all(map(self.is_guarded, reads))
+        return guarded and not self.facts.others.is_mentioned(own.name)
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""

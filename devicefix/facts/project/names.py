@@ -95,6 +95,11 @@ class SharedNames(Classes):
         return bool(self._importing(path) - {path})
 
     @remembered
+    def is_mentioned(self, path: str, name: str) -> bool:
+        """Return whether another file than that at `path` holds a name."""
+        return any(file.normal != os.path.normpath(path) for file in self.mentioning(name))
+
+    @remembered
     def is_read_elsewhere(self, path: str, variable: str) -> bool:
         """Return whether another file than that at `path` may read a variable.
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
 from devicefix.facts.exports.forks import DEVICES, GIVEN, UNKNOWN, device_workers, forked_modules, loaded
+from devicefix.facts.exports.imports import guarded_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
@@ -17,9 +18,43 @@ from devicefix.facts.project.questions import remembered
 
 Value = TypeVar("Value")
 
+_RUNNERS = 100  # files that may run a file
+
 
 class Programs(Files):
     """The files of a project that run together."""
+
+    @remembered
+    def is_guarded(self, path: str) -> bool:
+        """Return whether a file runs only where CUDA is available: no other import leads to it."""
+        path, guards = os.path.normpath(path), set[str]()
+        return path in self.files and not self._is_run(path, {path}, guards) and bool(guards)
+
+    def _is_run(self, path: str, seen: set[str], guards: set[str]) -> bool:
+        """Return whether a file runs without CUDA, too: as a program, or because a file that does imports it.
+
+        Args:
+            path: the file.
+            seen: the files that were looked at; if they are too many, it may run.
+            guards: gets the files that import one of these only with CUDA.
+        """
+        file, (folder, name) = self.files[path], os.path.split(path)
+        # Each import of what is in a package runs its `__init__.py` first.
+        package = os.path.join(folder, "") if name == "__init__.py" else None
+        inside = {each for each in self.files if package is not None and each.startswith(package)}
+        runners = (self._importers.get(path, set()) | inside) - {path}
+        if not runners or file.holds(b"__main__") or len(seen) > _RUNNERS:
+            return True
+        for each in runners - seen:
+            own = self.files[each]
+            imports = (module for module in own.imports if module not in own.export(guarded_imports))
+            if each not in inside and not any(self.find(each, module) is file for module in imports):
+                guards.add(each)
+            elif each not in seen:
+                seen.add(each)
+                if self._is_run(each, seen, guards):
+                    return True
+        return False
 
     @remembered
     def is_late(self, path: str) -> bool:

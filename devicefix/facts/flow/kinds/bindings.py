@@ -11,7 +11,7 @@ from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import OF_TENSORS, OPTIONS, SAME, of_reference
 from devicefix.facts.flow.kinds.objects import Objects
 from devicefix.facts.flow.kinds.parameters import Parameters
-from devicefix.facts.flow.reaching import BINDINGS, reaching
+from devicefix.facts.flow.reaching import BINDINGS, blocks_around, position, reaching
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
@@ -91,8 +91,23 @@ class Bindings(Parameters, Objects):
     def _bound(self, site: ast.expr, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
         found = reaching(self._facts.tree, site, bindings)
         if len(found) == len(bindings):
-            return self._all_bound(path, bindings, depth)
+            kinds = self._all_bound(path, bindings, depth)
+            if len(bindings) == 1 and (kinds.unknown or kinds.open):
+                call = self._selecting(site, path, bindings[0])
+                return kinds if call is None else Kinds({Kind.INDEX: call, Kind.CUDA: call})
+            return kinds
         return union(self._binding(binding, path, depth - 1) for binding in found)
+
+    def _selecting(self, site: ast.expr, path: str, bound: Binding) -> ast.Call | None:
+        """Return the call that selects the GPU of a name before a site: it takes nothing but a GPU."""
+        tree = self._facts.tree
+        for call in tree.calls_with_name("set_device"):
+            if self._facts.call(call, "torch.cuda.set_device") and [*map(dotted, call.args)] == [path]:
+                around = map(id, blocks_around(tree, tree.statement(site)))
+                ordered = position(bound.node) < position(call) < position(site)
+                if ordered and id(tree.block(tree.statement(call))) in around:
+                    return call
+        return None
 
     def _all_bound(self, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
         asked, key = id(bindings), (id(bindings), depth)
