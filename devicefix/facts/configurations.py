@@ -20,19 +20,25 @@ _LOADERS = {
 _MAIN = "hydra.main"
 _LOADING = re.compile(r"yaml|json\.load|toml|OmegaConf|hydra")
 _CHANGING = re.compile("update|merge|setdefault|__setitem__")
+_HOW = How.BOUND | How.PART | How.PASSED | How.RETURNED | How.ARGUMENT
 _STEPS = 12  # bindings, calls and keys between a value and the file that it is read from
 
 
-def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:
+def device_reads(facts: Facts, calls: set[ast.Call]) -> Iterator[tuple[ast.expr, str, ast.expr, bool]]:
     """Yield the expressions that read a device from a configuration.
 
+    Args:
+        facts: the facts of the module.
+        calls: those that parse a configuration in the code.
+
     Yields:
-        The expression, the key, and whether the user may give the value in another way than by the file.
+        The expression, the key, what loads the configuration, and whether the user may give the value in
+        another way.
     """
-    if not _LOADING.search(facts.source.text):
+    if not calls and not _LOADING.search(facts.source.text):
         return
     seen: set[ast.expr] = set()
-    configurations = _Configurations(facts)
+    configurations = _Configurations(facts, calls)
     for passed in device_values(facts):
         for value in _origins(facts, passed):
             key = key_read(value)
@@ -40,7 +46,15 @@ def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:
                 seen.add(value)
                 way = configurations.way(value)
                 if way is not None:
-                    yield value, key, configurations.is_mixed(way)
+                    yield value, key, way[0].node, configurations.is_mixed(way)
+
+
+def reads_of(facts: Facts, call: ast.Call, key: str) -> list[ast.expr]:
+    """Return the expressions that read a key of the configuration that a call parses."""
+    sources = Sources(facts, _HOW, _STEPS)
+    nodes = (node for node in facts.tree.nodes_with(key) if isinstance(node, ast.expr))
+    holders = ((node, getattr(node, "value", node)) for node in nodes if key_read(node) == key)
+    return [node for node, holder in holders if sources.first(holder, lambda each: each is call)]
 
 
 def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
@@ -53,12 +67,12 @@ def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
 
 
 class _Configurations:
-    """The ways from the expressions of one module back to configuration files."""
+    """The ways from the expressions of one module back to what loads or parses configurations."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, calls: set[ast.Call]) -> None:
         self.facts = facts
-        how = How.BOUND | How.PART | How.PASSED | How.RETURNED | How.ARGUMENT
-        self._sources = Sources(facts, how, _STEPS)
+        self._calls = calls
+        self._sources = Sources(facts, _HOW, _STEPS)
 
     def way(self, value: ast.expr) -> list[Source] | None:
         """Return the shortest way from an expression to a loaded configuration, None if there is none."""
@@ -76,7 +90,7 @@ class _Configurations:
 
     def _is_loaded(self, node: ast.expr) -> bool:
         """Return whether an expression loads a configuration."""
-        return isinstance(node, ast.Call) and self.facts.call(node, *_LOADERS)
+        return node in self._calls or self.facts.call(node, *_LOADERS)
 
     def _is_of_hydra(self, node: ast.expr) -> bool:
         """Return whether a name is the configuration that Hydra passes to the program."""
