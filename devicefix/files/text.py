@@ -20,6 +20,7 @@ from devicefix.config.sizes import CODE, shown
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # encoding a decoded text always gives the same bytes
 LINE_END = re.compile(r"\r\n|\r|\n")
 _LONG_NUMBER = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")  # Python reads it, and can't write it
+_TEMPLATE = re.compile(r"(?<![\w'\"])([rR]?)[tT](?=[rR]?['\"])")
 
 
 class DecodeError(Exception):
@@ -177,6 +178,7 @@ def parse(text: str) -> ast.Module:
     """Parse a module, without warnings about its string literals.
 
     Names may be called `async`, which is a keyword since Python 3.7: https://docs.python.org/3/whatsnew/3.7.html.
+    Before Python 3.14, template strings are parsed as f-strings: https://peps.python.org/pep-0750/.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: the text is not a module.
@@ -188,6 +190,9 @@ def parse(text: str) -> ast.Module:
         try:
             return ast.parse(text)
         except SyntaxError:
+            as_f_strings = _TEMPLATE.sub(r"\1f", text)
+            if as_f_strings != text:
+                return parse(as_f_strings)
             places = [*_old_names(text)] if _OLD_NAME in text else []
             if not places:
                 raise

@@ -13,25 +13,24 @@ from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.texts import UNKNOWN_PART, text_of
 from devicefix.facts.values import cuda_string, last_name
 from devicefix.rules.shared.library_facts import PARSERS
-from devicefix.rules.shared.torch_facts import RAISING
+from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 
 _NAMES = {name.rpartition(".")[2] for name in PARSERS}
-_HOW = How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.RETURNED
-_RAISING = tuple(f"torch.cuda.{name}" for name in RAISING)
 _BUDGET = 200  # expressions that may make up the text of one call
 _SELECTED = re.compile(r"cuda(?::\w+)?|nccl")
 _INTERPOLATED = re.compile(r"\$\{[^{},]*(?:,\s*([^{}]*))?\}")  # `${a.b}`, `${oc.env:DEVICE,cuda}`
 
-# The call that parses a text, the text, what needs CUDA in it, the key of a device, and the device; empty for code,
-# and the device also if a part of it is computed.
-Parsed = tuple[ast.Call, ast.expr, str, str, str]
 
+def parsed_texts(facts: Facts) -> list[tuple[ast.Call, ast.expr, str, str, str]]:
+    """Return what needs CUDA in the texts that a module parses.
 
-def parsed_texts(facts: Facts) -> list[Parsed]:
-    """Return what needs CUDA in the texts that a module parses."""
-    sources = Sources(facts, _HOW, steps=4)
+    Returns:
+        The call that parses a text, the text, what needs CUDA in it, the key of a device, and the device: empty for
+        code, and the device also if a part of it is computed, or an option may convert it.
+    """
+    sources = Sources(facts, How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.RETURNED, steps=4)
     typed = [each.value for each in facts.tree.attributes.get("sys.argv", ()) if each.value is not None]
-    found: dict[tuple[ast.expr, str], Parsed] = {}  # the code may parse a text in several places
+    found: dict[tuple[ast.expr, str], tuple[ast.Call, ast.expr, str, str, str]] = {}
     for call in (each for each in facts.tree.nodes_with(*_NAMES) if isinstance(each, ast.Call)):
         language = PARSERS.get(facts.resolve(call.func) or "") or PARSERS.get(f".{last_name(call.func)}")
         given = [*call.args, *(each.value for each in call.keywords)] or typed
@@ -61,8 +60,7 @@ def _in_values(text: str, language: str) -> Iterator[tuple[str, str, str]]:
     for pair, code, why in ties(f"x {plain}" if language == "shell" else plain, language):
         if any(map(_SELECTED.fullmatch, pair.values)):
             key = re.split(r"[./]", pair.key)[-1].replace("-", "_")
-            is_exact = plain == text and language != "shell"  # an option may convert its text
-            yield f"`{code}`, which {why}", key, pair.values[0] if is_exact else ""
+            yield f"`{code}`, which {why}", key, pair.values[0] if plain == text and not pair.shell else ""
 
 
 def _in_code(text: str) -> Iterator[tuple[str, str, str]]:
@@ -72,5 +70,5 @@ def _in_code(text: str) -> Iterator[tuple[str, str, str]]:
         for each in (each for each in inner.tree.nodes if isinstance(each, ast.expr)):
             is_move = isinstance(each, ast.Call) and last_name(each.func) == "cuda"
             is_device = cuda_string(each) and not isinstance(inner.tree.parents.get(each), ast.Compare)
-            if (is_move or is_device or inner.call(each, *_RAISING)) and not inner.is_guarded(each):
+            if (is_move or is_device or inner.call(each, *RAISING_IN_FULL)) and not inner.is_guarded(each):
                 yield f"`{inner.source.code(each)}`, which needs CUDA; check for CUDA first", "", ""
