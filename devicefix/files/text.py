@@ -20,7 +20,6 @@ from devicefix.config.sizes import CODE, shown
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # encoding a decoded text always gives the same bytes
 LINE_END = re.compile(r"\r\n|\r|\n")
 _LONG_NUMBER = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")  # Python reads it, and can't write it
-_TEMPLATE = re.compile(r"(?<![\w'\"])([rR]?)[tT](?=[rR]?['\"])")
 
 
 class DecodeError(Exception):
@@ -190,8 +189,7 @@ def parse(text: str) -> ast.Module:
         try:
             return ast.parse(text)
         except SyntaxError:
-            as_f_strings = _TEMPLATE.sub(r"\1f", text)
-            if as_f_strings != text:
+            if (as_f_strings := re.sub(r"(?<![\w'\"])([rR]?)[tT](?=[rR]?['\"])", r"\1f", text)) != text:
                 return parse(as_f_strings)
             places = [*_old_names(text)] if _OLD_NAME in text else []
             if not places:

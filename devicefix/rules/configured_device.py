@@ -149,6 +149,20 @@ class ConfiguredDevice(Rule):
             unsafe=True,
         ),
         Example(
+            "texts that may be others",
+            before="""
+                import json
+                import os
+                import sys
+                import torch
+                from omegaconf import OmegaConf
+
+                config = json.loads(os.environ.get("CONFIG", '{"device": "cuda"}'))
+                other = OmegaConf.from_dotlist(["device=cuda", *sys.argv[1:]])
+                x = torch.ones(1).to(config["device"]), torch.ones(1).to(other.device)
+            """,
+        ),
+        Example(
             "interpolated values",
             before="""
                 import torch

@@ -33,15 +33,6 @@ FIXED = {
             print(sum(p.numel() for p in net.parameters()))
         main()
     """,
-    "one of two texts": """
-        import json
-        import torch
-        texts = '{"device": "cuda"}', '{"device": "cpu"}'
-        TEXT = '{"device": "cuda"}' if len(texts) == 2 else '{"device": "cpu"}'
-        config = json.loads(TEXT)
-        device = torch.device(config["device"])
-        print(torch.ones(2, device=device))
-    """,
     "a check where the device is read": """
         import argparse
         import shlex
@@ -55,6 +46,15 @@ FIXED = {
     """,
 }
 REPORTED = {
+    "one of two texts": """
+        import json
+        import torch
+        texts = '{"device": "cuda"}', '{"device": "cpu"}'
+        TEXT = '{"device": "cuda"}' if len(texts) == 2 else '{"device": "cpu"}'
+        config = json.loads(TEXT)
+        device = torch.device(config["device"])
+        print(torch.ones(2, device=device))
+    """,
     "arguments, which an option converts": """
         import argparse
         import torch
