@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from devicefix.facts.flow.sinks import device_values, key_read
 from devicefix.facts.flow.sources import How, Source, Sources
@@ -20,11 +20,10 @@ _LOADERS = {
 _MAIN = "hydra.main"
 _LOADING = re.compile(r"yaml|json\.load|toml|OmegaConf|hydra")
 _CHANGING = re.compile("update|merge|setdefault|__setitem__")
-_HOW = How.BOUND | How.PART | How.PASSED | How.RETURNED | How.ARGUMENT
 _STEPS = 12  # bindings, calls and keys between a value and the file that it is read from
 
 
-def device_reads(facts: Facts, calls: set[ast.Call]) -> Iterator[tuple[ast.expr, str, ast.expr, bool]]:
+def device_reads(facts: Facts, calls: Collection[ast.expr]) -> Iterator[tuple[ast.expr, str, ast.expr, bool]]:
     """Yield the expressions that read a device from a configuration.
 
     Args:
@@ -49,14 +48,6 @@ def device_reads(facts: Facts, calls: set[ast.Call]) -> Iterator[tuple[ast.expr,
                     yield value, key, way[0].node, configurations.is_mixed(way)
 
 
-def reads_of(facts: Facts, call: ast.Call, key: str) -> list[ast.expr]:
-    """Return the expressions that read a key of the configuration that a call parses."""
-    sources = Sources(facts, _HOW, _STEPS)
-    nodes = (node for node in facts.tree.nodes_with(key) if isinstance(node, ast.expr))
-    holders = ((node, getattr(node, "value", node)) for node in nodes if key_read(node) == key)
-    return [node for node, holder in holders if sources.first(holder, lambda each: each is call)]
-
-
 def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
     """Return a device and what its variable is bound to, or nothing if that may be the CPU."""
     bound = [binding.value for binding in facts.bindings(passed)]
@@ -69,10 +60,11 @@ def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
 class _Configurations:
     """The ways from the expressions of one module back to what loads or parses configurations."""
 
-    def __init__(self, facts: Facts, calls: set[ast.Call]) -> None:
+    def __init__(self, facts: Facts, calls: Collection[ast.expr]) -> None:
         self.facts = facts
         self._calls = calls
-        self._sources = Sources(facts, _HOW, _STEPS)
+        how = How.BOUND | How.PART | How.PASSED | How.RETURNED | How.ARGUMENT
+        self._sources = Sources(facts, how, _STEPS)
 
     def way(self, value: ast.expr) -> list[Source] | None:
         """Return the shortest way from an expression to a loaded configuration, None if there is none."""

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts.configurations import device_reads, reads_of
+from devicefix.facts.configurations import device_reads
 from devicefix.facts.flow.sinks import key_read
 from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.refusals import prints
@@ -56,7 +56,8 @@ class ConfiguredDevice(Rule):
     CPU. There is no fix with `--target accelerator`.
 
     A text itself is never changed. It is reported unless every place that reads the device from it is fixed or checks
-    for CUDA. There is no fix for the arguments of `parse_args`, because an option may convert its text to another type.
+    for CUDA. There is no fix for lists of settings and for the arguments of `parse_args`, because an option may convert
+    its text to another type.
     """
 
     code = "DF207"
@@ -113,24 +114,6 @@ class ConfiguredDevice(Rule):
             """,
         ),
         Example(
-            "settings of OmegaConf",
-            before="""
-                import torch
-                from omegaconf import OmegaConf
-
-                config = OmegaConf.from_dotlist(['train.device=cuda'])
-                net = torch.nn.Linear(1, 1, device=config.train.device)
-            """,
-            after="""
-                import torch
-                from omegaconf import OmegaConf
-
-                config = OmegaConf.from_dotlist(['train.device=cuda'])
-                net = torch.nn.Linear(
-                    1, 1, device=config.train.device if torch.cuda.is_available() or config.train.device != "cuda" else "cpu")
-            """,
-        ),
-        Example(
             "settings that options may replace",
             before="""
                 import torch
@@ -158,8 +141,8 @@ class ConfiguredDevice(Rule):
                 from omegaconf import OmegaConf
 
                 config = json.loads(os.environ.get("CONFIG", '{"device": "cuda"}'))
-                other = OmegaConf.from_dotlist(["device=cuda", *sys.argv[1:]])
-                x = torch.ones(1).to(config["device"]), torch.ones(1).to(other.device)
+                other = OmegaConf.from_dotlist(["train.device=cuda", *sys.argv[1:]])
+                x = torch.ones(1).to(config["device"]), torch.ones(1).to(other.train.device)
             """,
         ),
         Example(
@@ -281,29 +264,35 @@ class ConfiguredDevice(Rule):
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
-        texts, fixed = parsed_texts(self.facts), set()
-        for value, key, loader, is_mixed in device_reads(self.facts, {call for call, *_ in texts}):
-            same = (each for each in texts if (each[0], each[3]) == (loader, key) and each[4])
-            found = [["this file", str(text.lineno), device] for _, text, _, _, device in same]
+        texts, fixed = parsed_texts(self.facts), set[ast.expr]()
+        for value, key, loader, is_mixed in device_reads(self.facts, texts):
+            same = (each for each in texts.get(loader, ()) if each[2] == key and each[3])
+            found = [["this file", str(text.lineno), device] for text, _, _, device in same]
             found = found or self.context.project.configured(self.devices.path, key)
             if found and not self.facts.is_guarded(value):
                 fixed.add(value)
                 finding = self._found(value, found)
                 yield finding.unsafe(_MIXED) if is_mixed and finding.fix is not None else finding
-        for call, text, why, key, device in texts:
-            reads = [] if not key or self._leaves(call) else reads_of(self.facts, call, key)
-            if not reads or not all((device and read in fixed) or self._asks(read) for read in reads):
-                message = f"`{self.context.source.code(call.func)}` parses {why}"
-                yield self.finding(text, message, unless="because a text is not rewritten")
+        for call, parsed in texts.items():
+            reads = list(self._reads(call, set()))
+            for text, why, key, device in parsed:
+                own = [read for name, read in reads if name in ("", key)] if key else []
+                if not own or not all((device and read in fixed) or self._asks(read) for read in own):
+                    yield self.finding(text, why, unless="because a text is not rewritten")
 
-    def _leaves(self, call: ast.Call) -> bool:
-        """Return whether what a call parses goes out of sight as a whole, and is not only printed."""
-        tree, found = self.facts.tree, self.context.forwards.of(call)
-        uses = (use for use in found.uses if use not in found.passed and not prints(tree.statement(use)))
-        around = ((tree.parents.get(use), tree.parents.get(tree.parents.get(use))) for use in uses)
-        return not all(
-            key_read(call if getattr(call, "func", None) is read else read) for read, call in around
-        )
+    def _reads(self, whole: ast.expr, seen: set[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+        """Yield what reads a part of a configuration, with its key, and where all goes out of sight, without one."""
+        tree, found = self.facts.tree, self.context.forwards.of(whole)
+        for use in found.uses:
+            read, call = tree.parents.get(use), tree.parents.get(tree.parents.get(use))
+            read = call if getattr(call, "func", None) is read else read
+            key = key_read(read)
+            if key and isinstance(read, ast.expr) and read not in seen:
+                seen.add(read)
+                yield key, read
+                yield from self._reads(read, seen)
+            elif not (key or whole in seen or use in found.passed or prints(tree.statement(use))):
+                yield "", use
 
     def _asks(self, read: ast.expr) -> bool:
         """Return whether code asks for CUDA where it reads a device, or sets its variable to the CPU."""
