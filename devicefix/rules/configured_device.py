@@ -286,8 +286,7 @@ class ConfiguredDevice(Rule):
         for use in found.uses:
             read, call = tree.parents.get(use), tree.parents.get(tree.parents.get(use))
             read = call if getattr(call, "func", None) is read else read
-            key = key_read(read)
-            if key and isinstance(read, ast.expr) and read not in seen:
+            if (key := key_read(read)) and isinstance(read, ast.expr) and read not in seen:
                 seen.add(read)
                 yield key, read
                 yield from self._reads(read, seen)
