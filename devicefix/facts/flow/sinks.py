@@ -132,7 +132,7 @@ def _name_of(value: ast.expr) -> str:
     return key_read(value) or last_name(value.func if isinstance(value, ast.Call) else value)
 
 
-def key_read(value: ast.expr) -> str:
+def key_read(value: ast.AST | None) -> str:
     """Return the attribute or key that an expression reads, empty if it reads none."""
     match value:
         case ast.Subscript(slice=ast.Constant(value=str(key))) | ast.Attribute(attr=key):

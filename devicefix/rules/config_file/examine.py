@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from devicefix.facts.comments import SKIP_FILE, silenced
@@ -56,18 +56,22 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
     if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
         return result
     source = _decoded(data)
-    for pair in _READERS[language](source.text):
-        message = tie(pair.key, pair.values, pair.several, pair.shell)
-        if message is None:
-            continue
-        code = " ".join(source.text[pair.start : pair.end].replace("\\\n", " ").split())
-        code = code if len(code) <= _SHOWN else f"{code[:_SHOWN]}…"
+    for pair, code, message in ties(source.text, language):
         places = *source.position(pair.start), *source.position(pair.end)
         finding = Finding(ConfigFile.code, f"`{code}` {message}", *places)
         if not silenced(source, finding):
             result.findings.append(finding)
     result.findings.sort(key=lambda finding: (finding.line, finding.column))
     return result
+
+
+def ties(text: str, language: str) -> Iterator[tuple[Pair, str, str]]:
+    """Yield the settings in a text that need CUDA: each as it is written, with what is wrong."""
+    for pair in _READERS[language](text):
+        message = tie(pair.key, pair.values, pair.several, pair.shell)
+        if message is not None:
+            code = " ".join(text[pair.start : pair.end].replace("\\\n", " ").split())
+            yield pair, code if len(code) <= _SHOWN else f"{code[:_SHOWN]}…", message
 
 
 def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str]]:
