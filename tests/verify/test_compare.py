@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from running import run_program
 
 from devicefix.verify.compare.alignment import common, differences, observations, unsteady
-from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
+from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference, Place
 from devicefix.verify.compare.wording import describe
 
 Event = dict[str, Any]
@@ -211,9 +211,9 @@ def test_what_is_ignored_is_not_counted() -> None:
     one = ended(*(seen(line, scalar(1)) for line in (1, 1, 1, 2, 3)))
     other = ended(*(seen(line, scalar(1)) for line in (1, 1, 3)))
     assert common(one, other, frozenset()) == 3
-    name, key = ("train.py", 0), ("train.py", 1, "item")
-    assert common(one, other, frozenset({(name, key, 2)})) == 2
-    assert common(one, other, frozenset({(name, key, 3)})) == 3  # the other run does not make it
+    place = Place("value", "train.py", "train.py", 1, "item")
+    assert common(one, other, frozenset({place._replace(number=2)})) == 2
+    assert common(one, other, frozenset({place._replace(number=3)})) == 3  # the other run does not make it
 
 
 def test_forks_with_the_same_name() -> None:
