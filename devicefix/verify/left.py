@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from devicefix.config.resolver import Everywhere
@@ -17,6 +19,7 @@ from devicefix.verify.places import shown_path, source
 from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.verdict import Location, Request
 
+_CUDA = re.compile(r"(?<![\w/.])(?<!no-)cuda(:\d+)?(?![\w/.])")
 _PASSES_DEVICE = re.compile(r"\.(?:to|to_empty|cuda)\(|\bdevice[ \t]*=")
 
 
@@ -51,9 +54,11 @@ def _refused(case: Case) -> Explanation | None:
     text = "\n".join((case.failure.error, *case.failure.before))
     if not NO_CUDA.search(text) or not case.frames or case.raises:
         return None
-    if case.failure.library not in ("", "torch"):
-        return _library(case, case.frames[0], case.failure.library)
-    return tie_left(case, [Request(case.frames[0], "", 1)])
+    library = case.failure.library if case.failure.library != "torch" else ""
+    case.run.requests.append(Request(case.frames[0], "", 1, library or None, (case.failure.error,)))
+    if library:
+        return _library(case, case.frames[0], library)
+    return tie_left(case, case.run.requests[-1:])
 
 
 def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
@@ -74,13 +79,14 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, *more), ties)
     if any(case.fixed(place) for place in places):
         evidence.append("the line is rewritten, but still receives a CUDA device")
-    if words := [word for word in case.task.command[1:] if re.search(r"\bcuda\b", word)]:
-        evidence.append(f"the program's arguments request CUDA: `{' '.join(words)}`")
-        return Explanation(Cause.TIE, "pass `cpu` instead of `cuda`", (*evidence, *more))
+    if arguments := list(_arguments(case.task.command)):
+        evidence.append(f"the program's arguments request CUDA: `{' '.join(word for word, _ in arguments)}`")
+        return Explanation(Cause.TIE, "; ".join(advice for _, advice in arguments), (*evidence, *more))
     if configured := _configured(case):
         evidence.append(f"the device may come from {configured[0]}")
         evidence += configured[1:]
-        advice = "set the device to `cpu` there, or pass it to the program, as in `device=cpu` with Hydra"
+        key = configured[0].partition("(`")[2].partition(":")[0]
+        advice = f"set `{key}` to `cpu` there; if the program takes it as an argument, pass `{key}=cpu`"
         return Explanation(Cause.TIE, advice, (*evidence, *more))
     ties = case.ties_in(place.file for place in places)
     evidence.append("the device may come from the lines below" if ties else "no finding explains the device")
@@ -91,6 +97,16 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
     return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
 
 
+def _arguments(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the arguments that request CUDA, each with its option, and what to do about it."""
+    for before, word in pairwise(command):
+        if word.startswith("-") and _CUDA.search(word) and "=" not in word:
+            yield word, f"omit `{word}`"
+        elif _CUDA.search(word):
+            shown = f"{before} {word}" if before.startswith("--") and "=" not in before else word
+            yield shown, f"pass `{_CUDA.sub('cpu', shown)}`"
+
+
 def _configured(case: Case) -> list[str]:
     """Return the lines of the program's configuration files that select CUDA."""
     found = []
@@ -98,8 +114,8 @@ def _configured(case: Case) -> list[str]:
     for file in find_files(map(Path, case.program.roots), resolver, lambda _: None):
         if language_of(str(file)) in ("yaml", "json", "toml") and ".hydra" not in file.parts:
             found += [
-                f"{shown_path(str(file))}:{line} (`{key}: {value}`)"
-                for key, line, value in selected(str(file))
+                f"{shown_path(str(file))}:{line} (`{path}: {value}`)"
+                for _, line, value, path in selected(str(file))
             ]
     return found[:SHOWN]
 

@@ -148,7 +148,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "observation")
         if comparison.compared is not None and comparison.compared < comparison.observations:
-            seen = f"{comparison.compared:,} of {seen}; the others are made only on CUDA"
+            seen = f"{comparison.compared:,} of {seen}; the others are not made on the CPU"
         runs = f"the original on {machine}, the rewritten program there and on the CPU"
         yield _entry("numbers", f"equal: {runs} ({seen})")
     yield from _section(f"differs on {machine}", comparison.on_cuda, if_empty=None)
@@ -174,7 +174,8 @@ def _entry(title: str, content: str) -> str:
 def _request(request: Request) -> str:
     times = f" ({request.count} times)" if request.count > 1 else ""
     by = f", by {request.library}" if request.library else ""
-    return f"{place(request.place)} {request.call}{times}{by}: {source(request.place)}"
+    call = f" {request.call}" if request.call else ""
+    return f"{place(request.place)}{call}{times}{by}: {source(request.place)}"
 
 
 def _hazard(hazard: CopyHazard) -> str:

@@ -70,8 +70,8 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
     return result
 
 
-def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str]]:
-    """Return the keys of a configuration file whose values are CUDA devices, each with its line and value."""
+def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str, str]]:
+    """Return the keys of a configuration file whose values are CUDA devices: each with its line, value and path."""
     language = language_of(path)
     if (
         language not in ("json", "toml", "yaml")
@@ -82,7 +82,7 @@ def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str]]:
         return []
     source = _decoded(data)
     return [
-        (pair.key, source.position(pair.start)[0], pair.values[0])
+        (pair.key, source.position(pair.start)[0], pair.values[0], pair.path or pair.key)
         for pair in _READERS[language](source.text)
         if not pair.several and len(pair.values) == 1 and _DEVICE.fullmatch(pair.values[0])
     ]
