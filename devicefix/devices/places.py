@@ -30,6 +30,7 @@ _NOT_STARTING = (
 # Why not to ask for CUDA at a place.
 _FORKED = "it asks for CUDA during import, and CUDA does not survive the processes that the program forks"
 _SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
+TOO_EARLY = (_FORKED, _SETS_LATE)  # a run on one machine does not show whether they matter
 _FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start"}
 
 

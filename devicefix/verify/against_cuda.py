@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have
 ALIKE = 1e-2  # the same between a GPU and its simulation
 # Further runs of both programs that a difference must last, and where other numbers of its line vary.
 ROUNDS, MOST_ROUNDS = 2, 6
-_VARYING = {"value": "numbers", "count": "the number of observations", "draw": "random draws"}
 
 
 @dataclass(slots=True)
@@ -71,7 +69,6 @@ class CudaComparison:
         self._task = task
         self._runs = Runs(task, program, folder / "compared", tick)
         self._ignored: Unsteady = frozenset()
-        self._numbers = count(1)
 
     def against(self, on_cpu: Result) -> Comparison:
         """Compare the rewritten program's run on the CPU with both programs on CUDA.
@@ -97,6 +94,7 @@ class CudaComparison:
             found.on_cuda.append(f"the rewritten program fails: {failure}")
             return found
         self._original, self._machine = original, machine
+        self._real = max(self._task.tolerance, REAL) if machine == "cuda" else self._task.tolerance
 
         def unlike(run: Result) -> list[Difference]:
             how: Any = {"tolerance": self._real, "ignored": self._ignored}
@@ -109,11 +107,6 @@ class CudaComparison:
         self._mention(found)
         return found
 
-    @property
-    def _real(self) -> float:
-        """The relative tolerance between two runs on the machine with CUDA."""
-        return max(self._task.tolerance, REAL) if self._machine == "cuda" else self._task.tolerance
-
     def _lasting(
         self, unlike: Callable[[Result], list[Difference]], other: Result, machine: str
     ) -> list[Difference]:
@@ -124,39 +117,27 @@ class CudaComparison:
             other: the run of the rewritten program.
             machine: the kind of machine that it was on.
         """
-        found = unlike(other)
         for number in range(MOST_ROUNDS):
-            faults = [each for each in found if not each.expected]
             varying = {(each.file, each.line) for each in self._ignored}
+            faults = [each for each in unlike(other) if not each.expected]
             if not any(number < ROUNDS or (each.file, each.line) in varying for each in faults):
                 break
-            again = self._again(self._runs.original, self._machine)
+            name = f"again-{machine}-{number}"
+            again = self._runs.run(self._runs.original, f"{name}-original", self._machine, silent=True)
             self._ignored |= unsteady(self._original.events, again.events, tolerance=self._real)
-            lasting = {each.place for each in unlike(self._again(self._runs.rewritten, machine))}
+            lasting = {each.place for each in unlike(self._run(name, machine, silent=True))}
             self._ignored |= {each.place for each in unlike(other) if not each.expected} - lasting
-            found = unlike(other)
-        return found
-
-    def _again(self, program: Program, machine: str) -> Result:
-        return self._runs.run(program, f"again-{next(self._numbers)}", machine, silent=True)
+        return unlike(other)
 
     def _mention(self, found: Comparison) -> None:
         """Add a note on what was not compared."""
-        shown = dict.fromkeys(
-            _VARYING.get(each.kind, each.kind)
-            + (f" at {relative(each.file)}:{each.line}" if each.file else "")
+        shown = [
+            f"{each.kind} at {relative(each.file)}:{each.line}" if each.file else each.kind
             for each in sorted(self._ignored)
-        )
+        ]
         if shown:
-            found.notes.append(
-                f"not compared, because runs of the same program also differ: {'; '.join(shown)}"
-            )
-        found.observations -= self._left_out
-
-    @property
-    def _left_out(self) -> int:
-        """The number of observations that are not compared."""
-        return sum(each.number > 0 for each in self._ignored)
+            what = "; ".join(dict.fromkeys(shown))
+            found.notes.append(f"not compared, because runs of the same program also differ: {what}")
 
     def _on_cpu(self, simulated: Result, on_cpu: Result, found: Comparison) -> Iterator[str]:
         """Yield the differences between the rewritten program on simulated CUDA and on the CPU.
@@ -191,8 +172,9 @@ class CudaComparison:
             return list(unreached(differences(one, run.events, same_machine=False, **how), one, run.events))
 
         lasting = self._lasting(unlike, on_cpu, "cpu")
+        found.observations -= sum(each.number > 0 for each in self._ignored)
         found.compared = common(one, other, self._ignored)
-        if found.observations > self._left_out and not found.compared:
+        if found.observations and not found.compared:
             found.hints.append(CONTROL_FLOW)
             yield "none of the lines that read a tensor on CUDA runs on the CPU"
         found.hints += dict.fromkeys(hint(difference) for difference in lasting if not difference.expected)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, starmap
 from pathlib import Path
 
 from devicefix.config.resolver import Everywhere
@@ -54,11 +53,9 @@ def _refused(case: Case) -> Explanation | None:
     text = "\n".join((case.failure.error, *case.failure.before))
     if not NO_CUDA.search(text) or not case.frames or case.raises:
         return None
-    library = case.failure.library if case.failure.library != "torch" else ""
-    case.run.requests.append(Request(case.frames[0], "", 1, library or None, (case.failure.error,)))
-    if library:
-        return _library(case, case.frames[0], library)
-    return tie_left(case, case.run.requests[-1:])
+    library = None if case.failure.library in ("", "torch") else case.failure.library
+    case.run.requests.append(Request(case.frames[0], "", 1, library))
+    return _library(case, case.frames[0], library) if library else tie_left(case, case.run.requests[-1:])
 
 
 def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
@@ -79,9 +76,9 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, *more), ties)
     if any(case.fixed(place) for place in places):
         evidence.append("the line is rewritten, but still receives a CUDA device")
-    if arguments := list(_arguments(case.task.command)):
-        evidence.append(f"the program's arguments request CUDA: `{' '.join(word for word, _ in arguments)}`")
-        return Explanation(Cause.TIE, "; ".join(advice for _, advice in arguments), (*evidence, *more))
+    if words := [pair for pair in pairwise(case.task.command) if _CUDA.search(pair[1])]:
+        evidence.append(f"the program's arguments request CUDA: `{' '.join(word for _, word in words)}`")
+        return Explanation(Cause.TIE, "; ".join(starmap(_on_a_cpu, words)), (*evidence, *more))
     if configured := _configured(case):
         evidence.append(f"the device may come from {configured[0]}")
         evidence += configured[1:]
@@ -97,14 +94,12 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
     return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
 
 
-def _arguments(command: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the arguments that request CUDA, each with its option, and what to do about it."""
-    for before, word in pairwise(command):
-        if word.startswith("-") and _CUDA.search(word) and "=" not in word:
-            yield word, f"omit `{word}`"
-        elif _CUDA.search(word):
-            shown = f"{before} {word}" if before.startswith("--") and "=" not in before else word
-            yield shown, f"pass `{_CUDA.sub('cpu', shown)}`"
+def _on_a_cpu(before: str, word: str) -> str:
+    """Return what to pass instead of an argument that requests CUDA, given the word before it."""
+    if word.startswith("-") and "=" not in word:
+        return f"omit `{word}`"
+    option = f"{before} " if before.startswith("--") and "=" not in before else ""
+    return f"pass `{option}{_CUDA.sub('cpu', word)}`"
 
 
 def _configured(case: Case) -> list[str]:

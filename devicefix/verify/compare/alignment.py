@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference, Place
@@ -125,23 +126,19 @@ def _difference(kind: str, key: Key, **fields: Any) -> Difference:
     return Difference(kind, file, line, what=what, **fields)
 
 
+@dataclass(frozen=True, slots=True)
 class _Pair:
     """The same process in two runs."""
 
-    def __init__(
-        self,
-        one: Stream,
-        other: Stream,
-        same_machine: bool,
-        tolerance: float,
-        ignored: Container[Place],
-    ) -> None:
-        self._one = one
-        self._other = other
-        self._same_machine = same_machine
-        self._tolerance = tolerance
-        self._ignored = ignored
-        self._complete = one.complete and other.complete
+    _one: Stream
+    _other: Stream
+    _same_machine: bool
+    _tolerance: float
+    _ignored: Container[Place]
+
+    @property
+    def _complete(self) -> bool:
+        return self._one.complete and self._other.complete
 
     def differences(self) -> Iterator[Difference]:
         """Yield the differences between the two processes, in no particular order."""

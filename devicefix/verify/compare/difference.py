@@ -59,7 +59,6 @@ class Difference:
     @property
     def place(self) -> Place:
         """Where the difference is; the whole process if it is one in the order of draws, or in sums."""
-        kind = "value" if self.path and self.kind == "missing" else self.kind
-        kind = "count" if kind in _COUNTS else kind
+        kind = "count" if self.kind in _COUNTS and not self.path else self.kind
         line = () if self.what in ("", "draw") else (self.file, self.line, self.what)
         return Place(kind, self.process, *line)
