@@ -131,13 +131,12 @@ class CudaComparison:
 
     def _mention(self, found: Comparison) -> None:
         """Add a note on what was not compared."""
-        shown = [
+        shown = dict.fromkeys(
             f"{each.kind} at {relative(each.file)}:{each.line}" if each.file else each.kind
             for each in sorted(self._ignored)
-        ]
+        )
         if shown:
-            what = "; ".join(dict.fromkeys(shown))
-            found.notes.append(f"not compared, because runs of the same program also differ: {what}")
+            found.notes.append(f"not compared, because it varies between runs: {'; '.join(shown)}")
 
     def _on_cpu(self, simulated: Result, on_cpu: Result, found: Comparison) -> Iterator[str]:
         """Yield the differences between the rewritten program on simulated CUDA and on the CPU.

@@ -44,18 +44,18 @@ def tried(case: Case) -> Explanation:
 
 def _fails_too(case: Case, original: Run) -> Explanation:
     """Explain an error if the original has one on the simulated machine, too."""
-    same = alike(case.run, original)
-    error = "the same error" if case.run.failure else f"exit status {case.run.status}"
-    evidence = f"the original ends with {error} on the simulated CUDA machine ({case.trials.seconds:.1f} s)"
-    if same and (ties := case.ties(case.frames[:1])):
-        gpus = "the simulated machine has one GPU; for more, use `--gpus N`"
-        return Explanation(Cause.TIE, ties[0].advice, (evidence, gpus), ties)
+    ties = case.ties(case.frames[:1])
     if number := case.trials.gpus():
         needed = f"the original runs on a simulated CUDA machine with {number} GPUs, but not with one"
-        return Explanation(Cause.TIE, "make the program work with fewer GPUs, and with none", (needed,))
-    if not same:
+        advice = ties[0].advice if ties else "make the program work with fewer GPUs, and with none"
+        return Explanation(Cause.TIE, advice, (needed,), ties)
+    if not alike(case.run, original):
         other = f"the original fails differently on the simulated CUDA machine: {original.reason}"
         return _unknown(case, other)
+    error = "the same error" if case.run.failure else f"exit status {case.run.status}"
+    evidence = f"the original ends with {error} on the simulated CUDA machine ({case.trials.seconds:.1f} s)"
+    if ties:
+        return Explanation(Cause.TIE, ties[0].advice, (evidence,), ties)
     if not _is_simulated(case):
         blind = ["the simulation computes on the CPU, so CUDA may differ"] if case.run.failure else []
         return _unknown(case, evidence, *blind)
