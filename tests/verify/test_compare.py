@@ -398,6 +398,21 @@ def test_times_are_not_compared_and_the_other_numbers_of_their_line_are() -> Non
     assert not unsteady(original, original, tolerance=0)
 
 
+def test_what_varies_is_not_compared_and_the_rest_is() -> None:
+    """How often a line runs, and how much is drawn, may depend on the time."""
+
+    def run(times: int, loss: float = 1.0) -> list[Event]:
+        return ended(draw(0), drawn(*[0] * times), *[seen(1, scalar(loss))] * times, seen(2, scalar(loss)))
+
+    original, again = run(3), run(5)
+    ignored = unsteady(original, again, tolerance=0)
+    assert {each.kind for each in ignored} == {"count", "draw"}
+    for same in (True, False):
+        assert not differences(original, run(4), same_machine=same, tolerance=0, ignored=ignored)
+        found = differences(original, run(4, 2.0), same_machine=same, tolerance=0, ignored=ignored)
+        assert [(each.kind, each.line) for each in found] == [("value", 1), ("value", 2)]
+
+
 def test_the_device_of_times_is_compared() -> None:
     original, again = ended(seen(1, scalar(0.25))), ended(seen(1, scalar(0.75)))
     ignored = unsteady(original, again, tolerance=0)
