@@ -33,6 +33,7 @@ _NOT_STARTING = (
 _FORKED = "it asks for CUDA during import, and CUDA does not survive the processes that the program forks"
 _FORKED_BELOW = "it asks for CUDA before the function forks processes, in which CUDA does not survive"
 _SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
+TOO_EARLY = (_FORKED, _FORKED_BELOW, _SETS_LATE)  # a run on one machine does not show whether they matter
 _FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start", "start_processes"}
 
 

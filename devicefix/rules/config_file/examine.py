@@ -74,8 +74,8 @@ def ties(text: str, language: str) -> Iterator[tuple[Pair, str, str]]:
             yield pair, code if len(code) <= _SHOWN else f"{code[:_SHOWN]}…", message
 
 
-def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str]]:
-    """Return the keys of a configuration file whose values are CUDA devices, each with its line and value."""
+def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str, str]]:
+    """Return the keys of a configuration file whose values are CUDA devices: each with its line, value and path."""
     language = language_of(path)
     if (
         language not in ("json", "toml", "yaml")
@@ -86,7 +86,7 @@ def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str]]:
         return []
     source = _decoded(data)
     return [
-        (pair.key, source.position(pair.start)[0], pair.values[0])
+        (pair.key, source.position(pair.start)[0], pair.values[0], pair.path or pair.key)
         for pair in _READERS[language](source.text)
         if not pair.several and len(pair.values) == 1 and _DEVICE.fullmatch(pair.values[0])
     ]
