@@ -39,12 +39,12 @@ def _read(text: str) -> dict[str, list[str]]:
     return sections
 
 
-_SECTIONS = _read(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
+SECTIONS = _read(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 
 
-def _situation(kind: str, m: Maker) -> Lines:
-    """Return a form of a section with names and parts in place of its words, and add its modules."""
-    text = m.one_of(kind, [form for form in _SECTIONS[kind] if m.at_top or "#top" not in form])
+def situation(forms: list[str], kind: str, m: Maker) -> Lines:
+    """Return one of the forms with names and parts in place of its words, and add its modules."""
+    text = m.one_of(kind, [form for form in forms if m.at_top or "#top" not in form])
     return _without_modules(m, _filled(m, text)).split("\n")
 
 
@@ -54,7 +54,7 @@ def _filled(m: Maker, text: str) -> str:
     while word := re.search(r"(?m)^( *)(.*?)(?<!\$)\$([A-Z]+|[a-z]+\d*)", text):
         indent, _, key = word.groups()
         if key.isupper():
-            part = m.one_of(key.lower(), _SECTIONS[key]).replace("\n", f"\n{indent}")
+            part = m.one_of(key.lower(), SECTIONS[key]).replace("\n", f"\n{indent}")
             m.used.update(re.findall(r"\w+", part))
             text = text[: word.start(3) - 1] + part + text[word.end() :]
             continue
@@ -72,9 +72,9 @@ def _without_modules(m: Maker, text: str) -> str:
 
 
 def _situations() -> Iterator[tuple[str, Callable[[Maker], Lines]]]:
-    for name in _SECTIONS:
+    for name, forms in SECTIONS.items():
         if not name.isupper():
-            yield name, partial(_situation, name)
+            yield name, partial(situation, forms, name)
 
 
 SITUATIONS = dict(_situations())

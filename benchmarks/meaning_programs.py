@@ -272,7 +272,10 @@ class Maker:
         text = "\n".join([*self.beginning(body), *body, ""])
         files = {"main": Dress(self)(text)}
         every = "\n".join((text, *self.files.values()))
-        second = re.search(r"cuda:1|cuda\(1|% 1|'1'|device\(1|= 1\b|0, ?1|count\(\)|'cuda', 1|\{1\}", every)
+        second = re.search(
+            r"cuda:1|cuda\(1|% 1|'1'|device\(1|= 1\b|0, ?1|count\(\)|'cuda', 1|\{1\}|range\(2\)|cuda\(n\)",
+            every,
+        )
         gpus = 2 if second or self.chance(0.5) else 1
         kinds = (*self.kinds, f"situations: {count}", f"GPUs: {gpus}")
         return Program({**self.files, **files}, kinds, gpus)
