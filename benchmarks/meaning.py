@@ -378,7 +378,8 @@ def _statements(
             if inside != function:
                 yield from _statements(node, inside)
             elif isinstance(node, (ast.If, ast.Match)):
-                around = tests.union(range(found.first, found.last + 1))
+                patterns = [case.pattern.lineno for case in getattr(node, "cases", ())]
+                around = tests.union(range(found.first, found.last + 1), patterns)
                 yield from _statements(node, inside, around, asked | found.reads)
             elif isinstance(node, ast.ExceptHandler) and isinstance(tree, ast.Try):  # the block decides it
                 block = range(tree.body[0].lineno, (tree.body[-1].end_lineno or 0) + 1)
