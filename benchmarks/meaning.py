@@ -8,7 +8,7 @@
 it is on the simulated CUDA machine, then rewritten with the safe fixes there and on a CPU. The category of a
 program is the first that applies:
 
-- invalid: it fails on CUDA as it is, and does not count;
+- invalid: it fails on CUDA as it is, or differs from run to run, and does not count;
 - internal error, unparsable: there is no rewrite, or it is not Python;
 - unbound: the rewrite raises a NameError, on CUDA, or on the CPU where no finding covers it;
 - wrong on CUDA: the rewrite prints something else, draws other random numbers, selects another GPU, or fails;
@@ -19,9 +19,9 @@ program is the first that applies:
 - unstable: a second rewrite changes something;
 - fine.
 
-A finding covers a failure if a statement in the traceback, or the `if` around it, has the finding, or reads
-a name whose value comes from a statement that has it, directly or through others. It covers a wrong value in
-the same way, with the statement that prints it.
+A finding covers a failure if a statement in the traceback, or the `if` or `try` around it, has the finding,
+or reads a name whose value comes from a statement that has it, directly or through others. It covers a wrong
+value in the same way, with the statement that prints it.
 
 Failures are grouped by the category, the fixes, the error and the statement that fails. The shortest program
 of each group is reduced, and written to DIR with its rewrite. FILE is a program to judge.
@@ -90,10 +90,16 @@ def rewrite(files: Files) -> dict[str, Result]:
     Args:
         files: the sources, by the name of the module.
     """
+    paths = {name: _path(name, files) for name in files}
     data = {name: source.encode() for name, source in files.items()}
-    project = Project(ProjectFile(content, f"{name}.py") for name, content in data.items())
+    project = Project(ProjectFile(content, paths[name]) for name, content in data.items())
     options = Settings(fix=True)
-    return {name: check_file(content, f"{name}.py", options, project) for name, content in data.items()}
+    return {name: check_file(content, paths[name], options, project) for name, content in data.items()}
+
+
+def _path(name: str, files: Files) -> str:
+    package = any(other.startswith(f"{name}.") for other in files)
+    return name.replace(".", "/") + ("/__init__.py" if package else ".py")
 
 
 def rewritten(files: Files, results: Mapping[str, Result]) -> dict[str, str]:
@@ -176,6 +182,8 @@ class Judge:
         fixed = tuple(sorted(_codes(results)))
         remaining = {name: result.remaining for name, result in results.items()}
         category, why, place = self._judged(program, original, output, remaining)
+        if category in WRONG and _unlike(original, self._cuda.run(program.files, program.gpus), exactly=True):
+            category = INVALID  # it differs from run to run
         return Verdict(program, category, why, output, fixed, remaining, place)
 
     def _judged(
@@ -370,8 +378,12 @@ def _statements(
             if inside != function:
                 yield from _statements(node, inside)
             elif isinstance(node, (ast.If, ast.Match)):
-                around = tests.union(range(found.first, found.last + 1))
+                patterns = [case.pattern.lineno for case in getattr(node, "cases", ())]
+                around = tests.union(range(found.first, found.last + 1), patterns)
                 yield from _statements(node, inside, around, asked | found.reads)
+            elif isinstance(node, ast.ExceptHandler) and isinstance(tree, ast.Try):  # the block decides it
+                block = range(tree.body[0].lineno, (tree.body[-1].end_lineno or 0) + 1)
+                yield from _statements(node, inside, tests.union(block), asked)
             else:
                 yield from _statements(node, inside, tests, asked)
 

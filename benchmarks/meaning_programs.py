@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+import meaning_forms
 from meaning_situations import DEVICES, MOVES, SITUATIONS
 
 Lines = list[str]
@@ -174,6 +175,9 @@ RESERVED = {
 }
 
 
+_KINDS = {**SITUATIONS, **meaning_forms.SITUATIONS}
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program.
@@ -268,7 +272,10 @@ class Maker:
         text = "\n".join([*self.beginning(body), *body, ""])
         files = {"main": Dress(self)(text)}
         every = "\n".join((text, *self.files.values()))
-        second = re.search(r"cuda:1|cuda\(1|% 1|'1'|device\(1|= 1\b|0, ?1|count\(\)|'cuda', 1|\{1\}", every)
+        second = re.search(
+            r"cuda:1|cuda\(1|% 1|'1'|device\(1|= 1\b|0, ?1|count\(\)|'cuda', 1|\{1\}|range\(2\)|cuda\(n\)",
+            every,
+        )
         gpus = 2 if second or self.chance(0.5) else 1
         kinds = (*self.kinds, f"situations: {count}", f"GPUs: {gpus}")
         return Program({**self.files, **files}, kinds, gpus)
@@ -308,13 +315,13 @@ class Maker:
         """Return a situation, in a random place."""
         self.used = set()
         place = self.pick("place", **_PLACES)
-        kind = self.random.choice([*SITUATIONS])
+        kind = self.random.choice([*_KINDS, *meaning_forms.SITUATIONS])
 
         def body(**changes: bool) -> Lines:
             before = {name: getattr(self, name) for name in changes}
             for name, value in changes.items():
                 setattr(self, name, value)
-            lines = self.varied(SITUATIONS[kind](self))
+            lines = self.varied(_KINDS[kind](self))
             for name, value in before.items():
                 setattr(self, name, value)
             return lines
@@ -1053,7 +1060,7 @@ class Dress:
         return (
             re.sub(r"\btorch\b(?!\s*=)", "th", text)
             .replace("import th\n", "import torch as th\n")
-            .replace("import th.cuda", "import torch.cuda")
+            .replace("import th.", "import torch.")
         )
 
     def _indentation(self, text: str, unit: str) -> str:

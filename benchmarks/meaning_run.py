@@ -332,7 +332,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Return the spec of a module of the program."""
         if fullname not in self._files or fullname == "main":
             return None
-        return importlib.machinery.ModuleSpec(fullname, self)
+        package = any(name.startswith(f"{fullname}.") for name in self._files)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=package)
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Run a module of the program."""

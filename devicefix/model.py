@@ -235,6 +235,10 @@ class Finding:
         """
         return self.safety is Safety.SAFE or (unsafe_fixes and self.safety is Safety.UNSAFE)
 
+    def is_unsafe_for(self, reasons: Sequence[str]) -> bool:
+        """Return whether one of some reasons makes the fix unsafe."""
+        return self.fix is not None and any(why in self.fix.why for why in reasons)
+
     def unfixed(self, why: str) -> Finding:
         """Return the finding without its fix, with the reason."""
         return replace(self, message=f"{self._bare_message} (not fixed {why})", fix=None)

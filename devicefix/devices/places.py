@@ -12,9 +12,11 @@ from itertools import takewhile
 from devicefix.facts import ASKS, Facts, Scope, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.exports import late_calls, late_settings
+from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.project import Project
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
+from devicefix.rewrite.lines import begins_line
 from devicefix.rewrite.placement import Layout, docstring, imports_something
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,8 +31,10 @@ _NOT_STARTING = (
 )  # fmt: skip
 # Why not to ask for CUDA at a place.
 _FORKED = "it asks for CUDA during import, and CUDA does not survive the processes that the program forks"
+_FORKED_BELOW = "it asks for CUDA before the function forks processes, in which CUDA does not survive"
 _SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
-_FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start"}
+TOO_EARLY = (_FORKED, _FORKED_BELOW, _SETS_LATE)  # a run on one machine does not show whether they matter
+_FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start", "start_processes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,9 @@ class Places:
             return
         owner = function.node
         assert isinstance(owner, Function)
-        if owner.body[0].lineno == owner.lineno or self._is_set_inside(function):
+        if not begins_line(self._facts.source, owner.body[0]) or self._is_set_inside(function):
+            return
+        if self._forks_below(function, site) and not self._starts_cuda_at(site):
             return
         barriers = filter(None, (self._last_setting(owner), self._last_fork(owner, site)))
         barrier = max(barriers, key=lambda statement: statement.lineno, default=None)
@@ -187,6 +193,8 @@ class Places:
             return self._why_unsafe_on_import(site)
         if any(self._precedes(site, function, each) for each in self._last_late.values()):
             return _SETS_LATE
+        if self._forks_below(function, site):
+            return _FORKED_BELOW
         calls = self._calls_on_import(function)
         return next(filter(None, map(self._why_unsafe_on_import, calls)), "")
 
@@ -295,7 +303,15 @@ class Places:
         if not self.sets_devices_late:
             return []
         calls = late_calls(self._facts, self._settings, self._project.late_functions(self._path))
-        return [*self._settings, *calls]
+        return [*self._settings, *calls, *self._setting_imports]
+
+    @property
+    def _setting_imports(self) -> Iterator[ast.stmt]:
+        """The imports in functions and blocks of files that set such a variable."""
+        for statement in self._facts.tree.imports:
+            if self._facts.tree.parents[statement] is not self._facts.tree.module:
+                if any(self._project.sets_on_import(self._path, each) for each in modules_of(statement)):
+                    yield statement
 
     @cached_property
     def _last_late(self) -> dict[Scope | None, ast.stmt]:
@@ -332,17 +348,27 @@ class Places:
 
     def _last_fork(self, function: Function, site: ast.AST) -> ast.stmt | None:
         """Return the last statement of a function's body that may fork processes before a site is reached."""
-        if not self._project.is_forked(self._path):
-            return None
-        if function not in self._forks:
-            calls = [
-                (each, call) for each in function.body for call in walk(each) if isinstance(call, ast.Call)
-            ]
-            self._forks[function] = [(each, call) for each, call in calls if self._may_fork(call)]
         line = getattr(site, "lineno", 0)
         around = {parent for _, parent in self._facts.tree.ancestors(site)}  # called after their arguments
-        found = (each for each, call in self._forks[function] if each.lineno <= line and call not in around)
+        forks = self._forks_of(function)
+        found = (each for each, call in forks if each.lineno <= line and call not in around)
         return max(found, key=lambda statement: statement.lineno, default=None)
+
+    def _forks_below(self, function: Scope, site: ast.AST) -> bool:
+        """Return whether a function forks processes below a site."""
+        assert isinstance(function.node, Function)
+        line = self._facts.tree.statement(site).lineno
+        return any(call.lineno > line for _, call in self._forks_of(function.node))
+
+    def _forks_of(self, function: Function) -> list[tuple[ast.stmt, ast.Call]]:
+        """Return the calls in a function that may fork processes, each with the statement of its body."""
+        if function not in self._forks:
+            forked = self._project.is_forked(self._path)
+            parts = [(each, call) for each in function.body for call in walk(each)] if forked else []
+            self._forks[function] = [
+                (each, call) for each, call in parts if isinstance(call, ast.Call) and self._may_fork(call)
+            ]
+        return self._forks[function]
 
     def _may_fork(self, call: ast.Call) -> bool:
         """Return whether a call may fork processes: by its name, or in the file of the function."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from devicefix.facts.flow.sinks import device_values, key_read
 from devicefix.facts.flow.sources import How, Source, Sources
@@ -23,16 +23,21 @@ _CHANGING = re.compile("update|merge|setdefault|__setitem__")
 _STEPS = 12  # bindings, calls and keys between a value and the file that it is read from
 
 
-def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:
+def device_reads(facts: Facts, calls: Collection[ast.expr]) -> Iterator[tuple[ast.expr, str, ast.expr, bool]]:
     """Yield the expressions that read a device from a configuration.
 
+    Args:
+        facts: the facts of the module.
+        calls: those that parse a configuration in the code.
+
     Yields:
-        The expression, the key, and whether the user may give the value in another way than by the file.
+        The expression, the key, what loads the configuration, and whether the user may give the value in
+        another way.
     """
-    if not _LOADING.search(facts.source.text):
+    if not calls and not _LOADING.search(facts.source.text):
         return
     seen: set[ast.expr] = set()
-    configurations = _Configurations(facts)
+    configurations = _Configurations(facts, calls)
     for passed in device_values(facts):
         for value in _origins(facts, passed):
             key = key_read(value)
@@ -40,7 +45,7 @@ def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:
                 seen.add(value)
                 way = configurations.way(value)
                 if way is not None:
-                    yield value, key, configurations.is_mixed(way)
+                    yield value, key, way[0].node, configurations.is_mixed(way)
 
 
 def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
@@ -53,10 +58,11 @@ def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
 
 
 class _Configurations:
-    """The ways from the expressions of one module back to configuration files."""
+    """The ways from the expressions of one module back to what loads or parses configurations."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, calls: Collection[ast.expr]) -> None:
         self.facts = facts
+        self._calls = calls
         how = How.BOUND | How.PART | How.PASSED | How.RETURNED | How.ARGUMENT
         self._sources = Sources(facts, how, _STEPS)
 
@@ -76,7 +82,7 @@ class _Configurations:
 
     def _is_loaded(self, node: ast.expr) -> bool:
         """Return whether an expression loads a configuration."""
-        return isinstance(node, ast.Call) and self.facts.call(node, *_LOADERS)
+        return node in self._calls or self.facts.call(node, *_LOADERS)
 
     def _is_of_hydra(self, node: ast.expr) -> bool:
         """Return whether a name is the configuration that Hydra passes to the program."""

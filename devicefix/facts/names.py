@@ -101,7 +101,9 @@ class Names:
         """Yield the dotted names that an expression may have, whose name is also bound to something else."""
         base, names = _parts(node)
         found = self.tree.scope(base).lookup(base.id) if isinstance(base, ast.Name) else None
-        if found is not None and self.resolve(node) is None:
+        if found is None and isinstance(base, ast.Name) and self.resolve(node) is None:
+            yield from (".".join((module, base.id, *names)) for module in self.tree.star_imports)
+        elif found is not None and self.resolve(node) is None:
             yield from (".".join((name, *names)) for name in self.once(_imports_in, found[1]))
 
     def _resolve(self, node: ast.expr, hops: int) -> str | None:

@@ -21,15 +21,16 @@ _IN_FILES = (
     b".device.index",
 )  # fmt: skip
 # The parts of a file, without texts in triple quotation marks, as docstrings: comments, whose quotes begin
-# no string, strings, and the rest. A prefix with `f` or `t` makes a string that holds code. Quotes inside of
-# f-strings, as Python 3.12 allows them, come in pairs on a line.
+# no string, strings, and the rest. A prefix with `f` or `t` makes a string that holds code, and the program
+# may parse a text behind a bracket or an equals sign. Quotes inside of f-strings, as Python 3.12 allows them,
+# come in pairs on a line.
 _TEXT = rb"""
     \"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"{3}
     |\'{3}[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'{3}
     """
 _PARTS = re.compile(
     rb"""
-    (?<![fFtT])(?<![fFtT][rR])(?:%b)
+    (?<![fFtT])(?<![fFtT][rR])(?<![(=])(?<!=[ ])(?:%b)
     |(\#[^\n]*
     |%b
     |\"[^"\\\n]*(?:\\.[^"\\\n]*)*"

@@ -11,7 +11,7 @@ from devicefix.facts.texts import UNKNOWN_PART, text_of
 
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
 _BACKEND = re.compile(r"torch\.distributed\.(?:distributed_c10d\.)?Backend\.([A-Z]+)")
-_CUDA_TEXT = re.compile(rf"cuda(?::?(\d+|{UNKNOWN_PART}))?\Z")
+_CUDA_TEXT = re.compile(rf"cuda(?::?(\d+|{UNKNOWN_PART}|\$\{{[^{{}}]+\}}))?\Z")  # `cuda:${i}` of OmegaConf
 _DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(name|str|string))?\Z", re.I)
 _INDEX_NAME = re.compile(
     r"(^|_)(gpu|rank)(_?(id|idx|index|num|no|rank))?\Z|(^|_)(cuda|device)_?(id|idx|index)\Z", re.I

@@ -177,6 +177,7 @@ def parse(text: str) -> ast.Module:
     """Parse a module, without warnings about its string literals.
 
     Names may be called `async`, which is a keyword since Python 3.7: https://docs.python.org/3/whatsnew/3.7.html.
+    Before Python 3.14, template strings are parsed as f-strings: https://peps.python.org/pep-0750/.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: the text is not a module.
@@ -188,6 +189,8 @@ def parse(text: str) -> ast.Module:
         try:
             return ast.parse(text)
         except SyntaxError:
+            if (as_f_strings := re.sub(r"(?<![\w'\"])([rR]?)[tT](?=[rR]?['\"])", r"\1f", text)) != text:
+                return parse(as_f_strings)
             places = [*_old_names(text)] if _OLD_NAME in text else []
             if not places:
                 raise

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from devicefix.config.evidence import Evidence, Proven, Seen
+from devicefix.devices.places import TOO_EARLY
 from devicefix.migrate.cells import line_of, lines_of
 from devicefix.model import Finding, Outcome, Safety
 from devicefix.verify.session import Report
@@ -46,13 +47,13 @@ def unsafe_fixes(outcomes: Iterable[Outcome], made: bool) -> list[Unsafe]:
 
     Args:
         outcomes: the rewritten files.
-        made: whether to return those that are made, instead of those that are not.
+        made: whether to return those that are made, instead of those that are not and that a run can prove.
     """
     found = []
     for outcome in outcomes:
         result = outcome.result
         for finding in result.fixed if made else result.remaining:
-            if finding.safety is Safety.UNSAFE:
+            if finding.safety is Safety.UNSAFE and (made or not finding.is_unsafe_for(TOO_EARLY)):
                 lines = lines_of(outcome.path, finding)
                 if not made and result.origins:
                     lines = tuple(result.origins[line - 1] + 1 for line in lines)  # type: ignore[assignment]

@@ -15,6 +15,7 @@ from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Effect, Removal
 from devicefix.rewrite.lines import (
     alone,
+    begins_line,
     else_start,
     end_of,
     ends_its_lines,
@@ -129,7 +130,7 @@ def replace_statement(source: Source, statement: ast.stmt, code: str) -> Edit:
 
 def can_unwrap(source: Source, node: ast.If) -> bool:
     """Return whether the body of an `if` can take the place of the whole: the `if` begins its own lines."""
-    return not is_elif(source, node) and node.body[0].lineno > node.lineno
+    return not is_elif(source, node) and begins_line(source, node.body[0])
 
 
 def unwrap(facts: Facts, node: ast.If) -> Edit:

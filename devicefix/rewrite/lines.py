@@ -23,15 +23,15 @@ _LINE_REST = re.compile(r"[ \t\f;]*(?:#|[\r\n]|\Z)")
 
 def alone(source: Source, statement: ast.stmt) -> bool:
     """Return whether a statement has its lines to itself, comments aside."""
-    return _begins_line(source, statement) and _matches_rest(_COMMENT_REST, source, statement)
+    return begins_line(source, statement) and _matches_rest(_COMMENT_REST, source, statement)
 
 
 def ends_its_lines(source: Source, statement: ast.stmt) -> bool:
     """Return whether a statement has its lines to itself, except for a comment or a semicolon."""
-    return _begins_line(source, statement) and _matches_rest(_LINE_REST, source, statement)
+    return begins_line(source, statement) and _matches_rest(_LINE_REST, source, statement)
 
 
-def _begins_line(source: Source, statement: ast.stmt) -> bool:
+def begins_line(source: Source, statement: ast.stmt) -> bool:
     """Return whether a statement is the first code of a line that continues no other."""
     index = source.position(source.span(statement)[0])[0] - 1
     before = _line(source, index)[: source.span(statement)[0] - source.line_starts[index]]
@@ -54,7 +54,7 @@ def end_of(source: Source, statement: ast.stmt) -> int:
         return end
     depth = _width(source.indentation(start)) + 1
     body = getattr(statement, "body", None)
-    if body and _begins_line(source, body[0]):
+    if body and begins_line(source, body[0]):
         depth = _width(source.indentation(source.span(body[0])[0]))
     index = source.position(end)[0]
     while _is_blank(source, index) or _is_comment(source, index, depth):
@@ -74,7 +74,7 @@ def else_start(source: Source, node: ast.If, blank: bool = False) -> int:
         node: The `if`.
         blank: Whether blank lines above belong to it as well.
     """
-    own_lines = node.body[0].lineno > node.lineno
+    own_lines = begins_line(source, node.body[0])
     inner = source.indentation(source.span(node.body[0])[0])
     index = found = source.position(source.span(node.body[-1])[1])[0]
     while _is_blank(source, index) or _is_comment(source, index, 0):

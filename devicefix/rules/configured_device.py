@@ -5,9 +5,14 @@ from collections.abc import Iterator
 
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.configurations import device_reads
+from devicefix.facts.flow.sinks import key_read
+from devicefix.facts.path_conditions import conditions_around
+from devicefix.facts.refusals import prints
+from devicefix.facts.values import cpu
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
+from devicefix.rules.shared.parsed_texts import parsed_texts
 
 _MIXED = "the user may set this value, and should then still get an error without CUDA"
 
@@ -18,6 +23,12 @@ class ConfiguredDevice(Rule):
     Finds code that reads a device from one of the project's configuration files, if that file selects CUDA. The file
     must be in YAML, JSON or TOML format, and its path or name must appear in the code, for example as an argument, as
     an option's default, or in Hydra's `config_name`.
+
+    Also finds texts in the code that the program parses, if a value in them is a CUDA device, such as
+    `json.loads('{"device": "cuda"}')`, `OmegaConf.from_dotlist(["train.device=cuda"])` and
+    `parser.parse_args("--device cuda".split())`, and texts that it runs as code that needs CUDA, such as
+    `eval("x.cuda()")`. The text may also be in a variable or an argument. Texts that the program doesn't parse are
+    ignored.
 
     ## Why it matters
     The program uses the value as is, so moving anything to the device fails without CUDA.
@@ -35,21 +46,211 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it replaces only the value that the project's own file contains, and only without CUDA, where the
-    program would have failed. Any other value stays the same: if the user chooses a device that does not exist, such as
-    `cuda:1` or `mps`, the program still raises an error.
+    The fix is safe: it replaces only the value that the project's own file or text contains, and only without CUDA,
+    where the program would have failed. Any other value stays the same: if the user chooses a device that does not
+    exist, such as `cuda:1` or `mps`, the program still raises an error.
 
     The fix is unsafe if command-line options can override the value, as with Hydra, or if the program merges or changes
     the configuration. In these cases, the user may have chosen the device, and should still get an error if it does not
     exist. The fix is also unsafe if the program reads the device index from the value, or stops if the device is the
     CPU. There is no fix with `--target accelerator`.
+
+    A text itself is never changed. It is reported unless every place that reads the device from it is fixed or checks
+    for CUDA. There is no fix for lists of settings and for the arguments of `parse_args`, because an option may convert
+    its text to another type.
     """
 
     code = "DF207"
     name = "configured-device"
-    summary = "A project configuration file selects CUDA"
+    summary = "A configuration file, or a text that the program parses, selects CUDA"
     words = (b"safe_load", b"full_load", b"yaml.load", b"OmegaConf.load", b"hydra.main")
+    INVALID = (
+        Example(
+            "a device in JSON in the code",
+            before="""
+                import json
+                import torch
+
+                config = json.loads('{"device": "cuda"}')
+                x = torch.ones(1).to(config["device"])
+            """,
+            after="""
+                import json
+                import torch
+
+                config = json.loads('{"device": "cuda"}')
+                x = torch.ones(1).to(config["device"] if torch.cuda.is_available() or config["device"] != "cuda" else "cpu")
+            """,
+        ),
+        Example(
+            "several devices in TOML in a variable",
+            before="""
+                import tomllib
+                import torch
+
+                TEXT = '''
+                [train]
+                device = "cuda:0"
+                [test]
+                device = "cuda:1"
+                '''
+                config = tomllib.loads(TEXT)
+                x = torch.ones(1).to(config["train"]["device"])
+                print(config)
+            """,
+            after="""
+                import tomllib
+                import torch
+
+                TEXT = '''
+                [train]
+                device = "cuda:0"
+                [test]
+                device = "cuda:1"
+                '''
+                config = tomllib.loads(TEXT)
+                x = torch.ones(1).to(config["train"]["device"] if torch.cuda.is_available() or config["train"]["device"] not in ("cuda:0", "cuda:1") else "cpu")
+                print(config)
+            """,
+        ),
+        Example(
+            "settings that options may replace",
+            before="""
+                import torch
+                from omegaconf import OmegaConf
+
+                config = OmegaConf.merge(OmegaConf.create("device: cuda"), OmegaConf.from_cli())
+                x = torch.ones(1).to(config.device)
+            """,
+            after="""
+                import torch
+                from omegaconf import OmegaConf
+
+                config = OmegaConf.merge(OmegaConf.create("device: cuda"), OmegaConf.from_cli())
+                x = torch.ones(1).to(config.device if torch.cuda.is_available() or config.device != "cuda" else "cpu")
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "texts that may be others",
+            before="""
+                import json
+                import os
+                import sys
+                import torch
+                from omegaconf import OmegaConf
+
+                config = json.loads(os.environ.get("CONFIG", '{"device": "cuda"}'))
+                other = OmegaConf.from_dotlist(["train.device=cuda", *sys.argv[1:]])
+                x = torch.ones(1).to(config["device"]), torch.ones(1).to(other.train.device)
+            """,
+        ),
+        Example(
+            "interpolated values",
+            before="""
+                import torch
+                from omegaconf import OmegaConf
+
+                config = OmegaConf.create(f"device: cuda:{rank}")
+                other = OmegaConf.create("device: ${oc.env:DEVICE,cuda}")
+                x = torch.ones(1).to(config.device), torch.ones(1).to(other.device)
+            """,
+        ),
+        Example(
+            "the arguments of a program",
+            before="""
+                import shlex
+                import torch
+
+                args = parser.parse_args(shlex.split("--size 3 --device cuda"))
+                others, rest = parser.parse_known_args(args="--device=cuda:0".split())
+                x = torch.ones(1).to(args.device), torch.ones(1).to(others.device)
+            """,
+        ),
+        Example(
+            "a configuration that goes to another file",
+            before="""
+                import torch
+                from elsewhere import Config, train
+
+                config = Config.model_validate_json('{"device": "cuda"}')
+                train(config)
+            """,
+        ),
+        Example(
+            "a text of configparser",
+            before="""
+                import configparser
+                import torch
+
+                config = configparser.ConfigParser()
+                config.read_string("[train]\\ndevice = cuda")
+                x = torch.ones(1).to(config["train"]["device"])
+            """,
+        ),
+        Example(
+            "code in a text",
+            before="""
+                import timeit
+                import torch
+
+                CODE = '''
+                y = torch.ones(1).cuda()
+                '''
+                exec(compile(CODE, "code", "exec"))
+                step = eval("lambda x: x.to('cuda')")
+                timeit.timeit("f(x)", setup="torch.cuda.synchronize()")
+            """,
+        ),
+    )
     VALID = (
+        Example(
+            "a text that is not parsed, and code and values without a device",
+            """
+                import json
+                import torch
+
+                HELP = "--device cuda"
+                print(HELP, '{"device": "cuda"}')
+                parser = argparse.ArgumentParser(description="use --device cuda")
+                args = parser.parse_args("--name cuda-test --device cpu".split())
+                config = json.loads('{"title": "cuda", "about": "runs on cuda", "device": "cpu"}')
+                same = eval("x.device.type == 'cuda'")
+                exec("y = x.cuda() if torch.cuda.is_available() else x")
+            """,
+        ),
+        Example(
+            "a device in a text that is checked where it is read",
+            """
+                import json
+                import torch
+
+                config = json.loads('{"device": "cuda"}')
+                x = torch.ones(1).to(config["device"] if torch.cuda.is_available() else "cpu")
+                other = json.loads('{"device": "cuda"}')
+                device = other["device"]
+                if not torch.cuda.is_available():
+                    device = "cpu"
+                x.to(device)
+                args = parser.parse_args("--device cuda".split())
+                if args.device == "cuda" and not torch.cuda.is_available():
+                    args.device = "cpu"
+                x.to(args.device)
+            """,
+        ),
+        Example(
+            "a text for CUDA only",
+            """
+                import json
+                import torch
+
+                TEXT = '{"device": "cuda"}' if torch.cuda.is_available() else '{"device": "cpu"}'
+                config = json.loads(TEXT)
+                if torch.cuda.is_available():
+                    exec("x.cuda()")
+                x = torch.ones(1).to(config["device"])
+            """,
+        ),
         Example(
             "a configuration without a device for CUDA",
             """
@@ -63,11 +264,42 @@ class ConfiguredDevice(Rule):
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
-        for value, key, is_mixed in device_reads(self.facts):
-            found = self.context.project.configured(self.devices.path, key)
+        texts, fixed = parsed_texts(self.facts), set[ast.expr]()
+        for value, key, loader, is_mixed in device_reads(self.facts, texts):
+            same = (each for each in texts.get(loader, ()) if each[2] == key and each[3])
+            found = [["this file", str(text.lineno), device] for text, _, _, device in same]
+            found = found or self.context.project.configured(self.devices.path, key)
             if found and not self.facts.is_guarded(value):
+                fixed.add(value)
                 finding = self._found(value, found)
                 yield finding.unsafe(_MIXED) if is_mixed and finding.fix is not None else finding
+        for call, parsed in texts.items():
+            reads = list(self._reads(call, set()))
+            for text, why, key, device in parsed:
+                own = [read for name, read in reads if name in ("", key)] if key else []
+                if not own or not all((device and read in fixed) or self._asks(read) for read in own):
+                    yield self.finding(text, why, unless="because a text is not rewritten")
+
+    def _reads(self, whole: ast.expr, seen: set[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+        """Yield what reads a part of a configuration, with its key, and where all goes out of sight, without one."""
+        tree, found = self.facts.tree, self.context.forwards.of(whole)
+        for use in found.uses:
+            read, call = tree.parents.get(use), tree.parents.get(tree.parents.get(use))
+            read = call if getattr(call, "func", None) is read else read
+            if (key := key_read(read)) and isinstance(read, ast.expr) and read not in seen:
+                seen.add(read)
+                yield key, read
+                yield from self._reads(read, seen)
+            elif not (key or whole in seen or use in found.passed or prints(tree.statement(use))):
+                yield "", use
+
+    def _asks(self, read: ast.expr) -> bool:
+        """Return whether code asks for CUDA where it reads a device, or sets its variable to the CPU."""
+        lines = {read.lineno, *(test.lineno for test, _ in conditions_around(self.facts.tree, read))}
+        variables = [read, *getattr(self.facts.tree.parents.get(read), "targets", ())]
+        bound = [binding.value for variable in variables for binding in self.facts.bindings(variable)]
+        asked = self.facts.guards.lines.union(self.facts.tree.words.lines_with("is_available"))
+        return bool(lines & asked) or any(each and cpu(self.facts, each) for each in bound)
 
     def _found(self, value: ast.expr, found: list[list[str]]) -> Finding:
         code = self.context.source.code(value)

@@ -326,11 +326,15 @@ class CpuRejected(Rule):
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         if self._guards.refusal(node) is not None or self._ends.both(node):
             return
-        for branch, truth in ((node.body, False), (node.orelse, True)):
+        for branch, truth in ((node.body, False), (self._guards.otherwise(node), True)):
             last = self._ends.last(branch)
             if last is not None:
                 missing = missing_device(self.facts, node.test, truth)
-                if missing or self._checks.is_false_on_a_cpu(node.test, truth):
+                if (
+                    missing
+                    or self._checks.is_false_on_a_cpu(node.test, truth)
+                    or (not truth and self._checks.wants_more(node.test))
+                ):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
                     if not self._ends.is_handled(node, self._ends.error_of(last)):
                         yield from self._asked(node, node.test, message)

@@ -8,6 +8,7 @@ from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.functions import NVTX, Functions
 
+_GENERATORS = "torch.cuda.default_generators"
 _STATISTICS = ("memory_stats", "memory.memory_stats")
 
 
@@ -557,6 +558,19 @@ class CudaFunction(Rule):
                                         dtype=torch.float32)
             """,
         ),
+        Example(
+            "a generator of a GPU",
+            before="""
+                import torch
+
+                generator = torch.cuda.default_generators[0]
+            """,
+            after="""
+                import torch
+
+                generator = torch.cuda.default_generators[0] if torch.cuda.is_available() else torch.default_generator
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -618,13 +632,19 @@ class CudaFunction(Rule):
             yield from self._statistics(node)
         elif self._functions.replays(node, short):
             message = f"`{name}` has no effect without CUDA, where the same numbers are then not drawn again"
-            yield self.finding(node, f"{message}; use the CPU's state", self._functions.fix(node, short))
+            fix, why = self._functions.fix(node, short), "because its uses are not known"
+            yield self.finding(node, f"{message}; use the CPU's state", fix, unless=why)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
             advice = (
                 "call it only if CUDA is available" if fix else "put it under a guard, and add a CPU path"
             )
             yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
+        if self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):
+            fix = self.context.when_cuda(node, f"{self.devices.torch(node).text}.default_generator")
+            yield self.finding(node, f"`{_GENERATORS}` is empty without CUDA; use the CPU's generator", fix)
 
     def _statistics(self, node: ast.Call) -> Iterator[Finding]:
         """Check the items of `torch.cuda.memory_stats()`, which has none without CUDA."""

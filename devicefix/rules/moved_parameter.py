@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.copies.buffers import changed_buffer, is_changed, is_only_counted
-from devicefix.facts.copies.moves import is_parameter, may_be_device
+from devicefix.facts.copies.moves import is_parameter, may_be_device, values_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -286,8 +286,9 @@ class MovedParameter(Rule):
         """Report a tensor that requires a gradient, and that a move copies only to a GPU."""
         assert isinstance(node.func, ast.Attribute)
         tensor = node.func.value
-        made = self.facts.value(tensor) or tensor
-        if not (isinstance(made, ast.Call) and self._requires_gradient(made)) or self._there(made):
+        values = (each for each in (tensor, *values_of(self.facts, tensor)) if isinstance(each, ast.Call))
+        made = next(filter(self._requires_gradient, values), None)
+        if made is None or self._there(made):
             return
         followed = self.context.forwards.of(node)
         nodes = (binding.node for variable in followed.variables for binding in variable.bindings)
@@ -313,6 +314,8 @@ class MovedParameter(Rule):
 
     def _requires_gradient(self, made: ast.Call) -> bool:
         """Return whether a call makes a leaf that requires a gradient."""
+        if self.facts.call(made, *_PARAMETER):
+            return is_parameter(made)
         if isinstance(made.func, ast.Attribute) and made.func.attr == "requires_grad_":
             return not made.args
         given = {keyword.arg: keyword.value for keyword in made.keywords}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from devicefix.files.system import relative
-from devicefix.verify.compare.alignment import Unsteady, common, differences, observations, unsteady
+from devicefix.verify.compare.alignment import Unsteady, common, differences, unsteady
 from devicefix.verify.compare.difference import Difference
 from devicefix.verify.compare.unreached import unreached
 from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
@@ -22,6 +22,8 @@ from devicefix.verify.verdict import Run, Verdict, judge
 
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
 ALIKE = 1e-2  # the same between a GPU and its simulation
+# Further runs of both programs that a difference must last, and where other numbers of its line vary.
+ROUNDS, MOST_ROUNDS = 2, 6
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class CudaComparison:
         found = Comparison(machine)
         original = self._runs.run(self._runs.original, "original", machine)
         rewritten = self._run("rewritten", machine)
-        found.observations = observations(original.events)
+        found.observations = common(original.events, original.events, frozenset())
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self._runs.original)
         failure = _failure(rewritten, self._runs.rewritten)
@@ -91,44 +93,50 @@ class CudaComparison:
         if failure:
             found.on_cuda.append(f"the rewritten program fails: {failure}")
             return found
-        tolerance = self._task.tolerance
-        real = max(tolerance, REAL) if machine == "cuda" else tolerance
-        unlike = differences(original.events, rewritten.events, same_machine=True, tolerance=real)
-        if any(difference.kind == "value" for difference in unlike):
-            self._ignored = self._unsteady(original, machine, real, found)
-            unlike = differences(
-                original.events, rewritten.events, same_machine=True, tolerance=real, ignored=self._ignored
-            )
-        found.on_cuda += _faults(unlike, found)
+        self._original, self._machine = original, machine
+        self._real = max(self._task.tolerance, REAL) if machine == "cuda" else self._task.tolerance
+
+        def unlike(run: Result) -> list[Difference]:
+            how: Any = {"tolerance": self._real, "ignored": self._ignored}
+            return differences(original.events, run.events, same_machine=True, **how)
+
+        found.on_cuda += _faults(self._lasting(unlike, rewritten, machine), found)
         simulated = self._simulated(rewritten, found) if machine == "cuda" else rewritten
         if simulated is not None:
             found.on_cpu += self._on_cpu(simulated, on_cpu, found)
+        self._mention(found)
         return found
 
-    def _unsteady(self, original: Result, machine: str, tolerance: float, found: Comparison) -> Unsteady:
-        """Run the original again, and return the observations that differ between its runs, such as times.
+    def _lasting(
+        self, unlike: Callable[[Result], list[Difference]], other: Result, machine: str
+    ) -> list[Difference]:
+        """Return the differences of a run that further runs show too, but not those of the original.
 
         Args:
-            original: the first run of the original.
-            machine: the kind of machine.
-            tolerance: the relative tolerance for numbers.
-            found: the comparison, to which a note on these observations is added.
-
-        Returns:
-            The observations.
+            unlike: returns the differences of a run from the one that it is compared with.
+            other: the run of the rewritten program.
+            machine: the kind of machine that it was on.
         """
-        again = self._runs.run(self._runs.original, "again", machine)
-        unlike = unsteady(original.events, again.events, tolerance=tolerance)
-        count = len(unlike)
-        if not count:
-            return frozenset()
-        found.observations -= count
-        lines = {(relative(file), line) for _, (file, line, _), _ in unlike}
-        places = ", ".join(f"{file}:{line}" for file, line in sorted(lines))
-        found.notes.append(
-            f"not compared, because two runs of the original also differ: {count} observations at {places}"
+        for number in range(MOST_ROUNDS):
+            varying = {(each.file, each.line) for each in self._ignored}
+            faults = [each for each in unlike(other) if not each.expected]
+            if not any(number < ROUNDS or (each.file, each.line) in varying for each in faults):
+                break
+            name = f"original-{machine}-{number}"
+            again = self._runs.run(self._runs.original, name, self._machine, silent=True)
+            self._ignored |= unsteady(self._original.events, again.events, tolerance=self._real)
+            lasting = {each.place for each in unlike(self._run(f"again-{name}", machine, silent=True))}
+            self._ignored |= {each.place for each in unlike(other) if not each.expected} - lasting
+        return unlike(other)
+
+    def _mention(self, found: Comparison) -> None:
+        """Add a note on what was not compared."""
+        shown = dict.fromkeys(
+            f"{each.kind} at {relative(each.file)}:{each.line}" if each.file else each.kind
+            for each in sorted(self._ignored)
         )
-        return unlike
+        if shown:
+            found.notes.append(f"not compared, because it varies between runs: {'; '.join(shown)}")
 
     def _on_cpu(self, simulated: Result, on_cpu: Result, found: Comparison) -> Iterator[str]:
         """Yield the differences between the rewritten program on simulated CUDA and on the CPU.
@@ -157,15 +165,19 @@ class CudaComparison:
             found.notes.append(
                 f"autocast computes in {lowered} {on_cuda}: compared with the CPU in {precision}"
             )
-        tolerance = self._task.tolerance
-        unlike = differences(one, other, same_machine=False, tolerance=tolerance, ignored=self._ignored)
-        unlike = list(unreached(unlike, one, other))
+
+        def unlike(run: Result) -> list[Difference]:
+            how: Any = {"tolerance": self._task.tolerance, "ignored": self._ignored}
+            return list(unreached(differences(one, run.events, same_machine=False, **how), one, run.events))
+
+        lasting = self._lasting(unlike, on_cpu, "cpu")
+        found.observations -= sum(each.number > 0 for each in self._ignored)
         found.compared = common(one, other, self._ignored)
         if found.observations and not found.compared:
             found.hints.append(CONTROL_FLOW)
             yield "none of the lines that read a tensor on CUDA runs on the CPU"
-        found.hints += dict.fromkeys(hint(difference) for difference in unlike if not difference.expected)
-        yield from _faults(unlike, found)
+        found.hints += dict.fromkeys(hint(difference) for difference in lasting if not difference.expected)
+        yield from _faults(lasting, found)
 
     def _simulated(self, real: Result, found: Comparison) -> Result | None:
         """Run the rewritten program on the simulated CUDA machine.

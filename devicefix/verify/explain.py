@@ -96,10 +96,8 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
     if comparison.failure:
         rewritten = "fails in the same way" if comparison.alike else "does not fail in the same way"
         advice = "correct the original program if it also fails on a GPU"
-        if "invalid device ordinal" in comparison.failure:
-            advice = "use `devicefix verify --gpus N` to simulate as many GPUs as the program needs"
-        elif comparison.machine == "simulated":
-            advice += "; if it does not, the simulation differs from CUDA: verify without `--compare`"
+        if comparison.machine == "simulated":
+            advice += "; if not, try more GPUs (`devicefix verify --gpus N`), or verify without `--compare`"
         return Explanation(
             Cause.ORIGINAL_ON_CUDA,
             advice,

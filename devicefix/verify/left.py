@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise, starmap
 from pathlib import Path
 
 from devicefix.config.resolver import Everywhere
@@ -17,6 +18,7 @@ from devicefix.verify.places import shown_path, source
 from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.verdict import Location, Request
 
+_CUDA = re.compile(r"(?<![\w/.])(?<!no-)cuda(:\d+)?(?![\w/.])")
 _PASSES_DEVICE = re.compile(r"\.(?:to|to_empty|cuda)\(|\bdevice[ \t]*=")
 
 
@@ -51,9 +53,10 @@ def _refused(case: Case) -> Explanation | None:
     text = "\n".join((case.failure.error, *case.failure.before))
     if not NO_CUDA.search(text) or not case.frames or case.raises:
         return None
-    if case.failure.library not in ("", "torch"):
-        return _library(case, case.frames[0], case.failure.library)
-    return tie_left(case, [Request(case.frames[0], "", 1)])
+    library = None if case.failure.library in ("", "torch") else case.failure.library
+    case.run.requests.append(Request(case.frames[0], "a CUDA device", 1, library))
+    at = case.frames[0]
+    return _library(case, at, library) if library else tie_left(case, [Request(at, "", 1)])
 
 
 def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
@@ -74,13 +77,14 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, *more), ties)
     if any(case.fixed(place) for place in places):
         evidence.append("the line is rewritten, but still receives a CUDA device")
-    if words := [word for word in case.task.command[1:] if re.search(r"\bcuda\b", word)]:
-        evidence.append(f"the program's arguments request CUDA: `{' '.join(words)}`")
-        return Explanation(Cause.TIE, "pass `cpu` instead of `cuda`", (*evidence, *more))
+    if words := [pair for pair in pairwise(case.task.command) if _CUDA.search(pair[1])]:
+        evidence.append(f"the program's arguments request CUDA: `{' '.join(word for _, word in words)}`")
+        return Explanation(Cause.TIE, "; ".join(starmap(_on_a_cpu, words)), (*evidence, *more))
     if configured := _configured(case):
         evidence.append(f"the device may come from {configured[0]}")
         evidence += configured[1:]
-        advice = "set the device to `cpu` there, or pass it to the program, as in `device=cpu` with Hydra"
+        key = configured[0].partition("(`")[2].partition(":")[0]
+        advice = f"set `{key}` to `cpu` there; if the program takes it as an argument, pass `{key}=cpu`"
         return Explanation(Cause.TIE, advice, (*evidence, *more))
     ties = case.ties_in(place.file for place in places)
     evidence.append("the device may come from the lines below" if ties else "no finding explains the device")
@@ -91,6 +95,14 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
     return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
 
 
+def _on_a_cpu(before: str, word: str) -> str:
+    """Return what to pass instead of an argument that requests CUDA, given the word before it."""
+    if word.startswith("-") and "=" not in word:
+        return f"omit `{word}`"
+    option = f"{before} " if before.startswith("--") and "=" not in before else ""
+    return f"pass `{option}{_CUDA.sub('cpu', word)}`"
+
+
 def _configured(case: Case) -> list[str]:
     """Return the lines of the program's configuration files that select CUDA."""
     found = []
@@ -98,8 +110,8 @@ def _configured(case: Case) -> list[str]:
     for file in find_files(map(Path, case.program.roots), resolver, lambda _: None):
         if language_of(str(file)) in ("yaml", "json", "toml") and ".hydra" not in file.parts:
             found += [
-                f"{shown_path(str(file))}:{line} (`{key}: {value}`)"
-                for key, line, value in selected(str(file))
+                f"{shown_path(str(file))}:{line} (`{path}: {value}`)"
+                for _, line, value, path in selected(str(file))
             ]
     return found[:SHOWN]
 

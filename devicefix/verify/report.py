@@ -148,7 +148,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "observation")
         if comparison.compared is not None and comparison.compared < comparison.observations:
-            seen = f"{comparison.compared:,} of {seen}; the others are made only on CUDA"
+            seen = f"{comparison.compared:,} of {seen}; the others are not made on the CPU"
         runs = f"the original on {machine}, the rewritten program there and on the CPU"
         yield _entry("numbers", f"equal: {runs} ({seen})")
     yield from _section(f"differs on {machine}", comparison.on_cuda, if_empty=None)

@@ -14,6 +14,7 @@ from devicefix.verify.verdict import EXIT, Failure, Run, Verdict, judge
 
 _SECONDS = 60.0  # a failure that took longer is explained without runs, unless `--explain` asks for them
 _FILES, _BYTES = 20_000, 256 << 20
+_GPUS = (2, 4, 8)
 _VARYING = re.compile(r"0x[0-9a-f]+|\b(cuda|cpu)(:\d+)?\b|\d+(\.\d+)?(e-?\d+)?")
 
 
@@ -33,6 +34,7 @@ class Trials:
         self._failed = failed
         self._runs = Runs(task, program, folder / "trials", tick)
         self._original: Run | None = None
+        self._counts = False  # whether the program asks for the number of GPUs
 
     @property
     def seconds(self) -> float:
@@ -59,6 +61,12 @@ class Trials:
             self._original = self._run(self._runs.original, "original", "simulated")
         return self._original
 
+    def gpus(self) -> int:
+        """Return with how many simulated GPUs the original runs, where one is not enough; 0 if none helps."""
+        more = _GPUS if self._counts and self._task.gpus is None else ()
+        runs = ((n, self._run(self._runs.original, f"{n} GPUs", "simulated", gpus=n)) for n in more)
+        return next((n for n, run in runs if passed(run)), 0)
+
     def rewritten(self) -> Run:
         """Run the rewritten program on the simulated CUDA machine."""
         return self._run(self._runs.rewritten, "rewritten", "simulated")
@@ -73,6 +81,7 @@ class Trials:
 
     def _run(self, program: Program, name: str, machine: str, **options: Any) -> Run:
         result = self._runs.run(program, name, machine, **self._options, **options)
+        self._counts |= any(event.get("counted") for event in result.events)
         return judge(result.ended, result.events, program)
 
     @property

@@ -39,19 +39,23 @@ def tried(case: Case) -> Explanation:
     if _mixes_devices(case.run, original):
         there = f"the original also fails at this line on the simulated CUDA machine: {original.reason}"
         return Explanation(Cause.ORIGINAL, "correct the original program first", (there,))
+    return _fails_too(case, original)
+
+
+def _fails_too(case: Case, original: Run) -> Explanation:
+    """Explain an error if the original has one on the simulated machine, too."""
+    ties = case.ties(case.frames[:1])
+    if number := case.trials.gpus():
+        needed = f"the original runs on a simulated CUDA machine with {number} GPUs, but not with one"
+        advice = ties[0].advice if ties else "make the program work with fewer GPUs, and with none"
+        return Explanation(Cause.TIE, advice, (needed,), ties)
     if not alike(case.run, original):
         other = f"the original fails differently on the simulated CUDA machine: {original.reason}"
         return _unknown(case, other)
-    return _fails_alike(case)
-
-
-def _fails_alike(case: Case) -> Explanation:
-    """Explain an error that the original also has on the simulated machine."""
     error = "the same error" if case.run.failure else f"exit status {case.run.status}"
     evidence = f"the original ends with {error} on the simulated CUDA machine ({case.trials.seconds:.1f} s)"
-    if ties := case.ties(case.frames[:1]):
-        gpus = "the simulated machine has one GPU; for more, use `--gpus N`"
-        return Explanation(Cause.TIE, ties[0].advice, (evidence, gpus), ties)
+    if ties:
+        return Explanation(Cause.TIE, ties[0].advice, (evidence,), ties)
     if not _is_simulated(case):
         blind = ["the simulation computes on the CPU, so CUDA may differ"] if case.run.failure else []
         return _unknown(case, evidence, *blind)
@@ -107,8 +111,8 @@ def _without_finding(case: Case, *evidence: str) -> Explanation:
     if case.requests:
         return tie_left(case, case.requests, *evidence)
     imported = [module.file for module in case.run.modules if module.imported]
-    if not case.frames and (ties := case.ties_in(imported)):
-        left = "the error shows no line, but these findings remain in modules that the program imports"
+    if ties := case.ties_in([at.file for at in case.frames] or imported):
+        left = "no findings remain on the lines of the error, but these remain in the program's modules"
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, left), ties)
     advice = (
         "in the lines of the traceback, look for code that depends on the device; if it refers to CUDA or a"

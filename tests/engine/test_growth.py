@@ -84,6 +84,18 @@ SHAPES: dict[str, Shape] = {
         + "".join(f"def f{n + 1}(c):\n" + f"    f{n}(c)\n" * (size // 10 or 1) for n in range(6))
         + "c = yaml.safe_load(t)\n"
     ),
+    "texts that are parsed": repeated(
+        f"{TORCH}import json\n", "a% = json.loads('{\"device\": \"cuda\"}')\nx.to(a%['device'])\n"
+    ),
+    "parts of a text": lambda size: (
+        f"{TORCH}import yaml\na = yaml.safe_load('''\n"
+        + "".join(f"d{number}: cuda\n" for number in range(size))
+        + "''')\n"
+        + "".join(f"x.to(a['d{number}'])\n" for number in range(size))
+    ),
+    "calls that parse a text": repeated(
+        f"{TORCH}T = '--device cuda'\n", "a = p.parse_args(T.split())\nx.to(a.device)\n"
+    ),
     "moves in a try": repeated(f"{TORCH}try:\n", "    x = x.cuda()\n", "except Exception:\n    x = 1\n"),
     "calls of a function that refuses": lambda size: (
         f"{TORCH}def f0():\n    assert torch.cuda.is_available()\n    run()\n"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from random import Random
 from textwrap import dedent
 from typing import Any
 
 import meaning
+import meaning_forms
 import meaning_programs
 import pytest
 from meaning import Judge
@@ -77,6 +79,16 @@ try:
 except AssertionError:
     print("cpu")
 """
+RAISED = """
+import torch
+try:
+    assert torch.cuda.is_available()
+except AssertionError:
+    raise KeyError
+try: print(1)
+except AssertionError: pass
+"""
+VARYING = "import os\nprint(os.urandom(8).hex())\n"
 
 # A program, a rewrite, the lines of the findings that are left, and the category.
 WRONG: dict[str, tuple[Any, ...]] = {
@@ -122,6 +134,9 @@ WRONG: dict[str, tuple[Any, ...]] = {
         3,
         meaning.BROKEN,
     ),
+    "reported in the block whose handler raises": (RAISED, RAISED, 3, meaning.REPORTED),
+    "reported in another handler": (RAISED, RAISED, 6, meaning.ELSEWHERE),
+    "different in each run": (VARYING, VARYING, meaning.INVALID),
     "no Python": (MOVE, MOVE + "(", meaning.UNPARSABLE),
     "invalid": (MOVE + "y.no_such", MOVE, meaning.INVALID),
 }
@@ -163,6 +178,16 @@ def test_several_modules(judge: Judge) -> None:
     files = {"main": "from other import y\nprint(y)\n", "other": "import torch\ny = torch.ones(1).cuda()\n"}
     found = judge(Program(files))
     assert found.category == meaning.FINE and found.fixed == ("DF101",)
+
+
+def test_a_package_of_modules(judge: Judge) -> None:
+    files = {
+        "main": "import pkg.part\nprint(pkg.part.y)\n",
+        "pkg": "import torch\n",
+        "pkg.part": "from . import torch\ny = torch.ones(1, device='cuda')\n",
+    }
+    found = judge(Program(files))
+    assert found.category == meaning.FINE and found.fixed == ("DF202",), meaning.shown(found)
 
 
 def test_reduction(judge: Judge) -> None:
@@ -545,6 +570,19 @@ def test_programs_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
     assert programs == [meaning_programs.program(Random(seed)) for seed in range(200)]
     assert len({each.files["main"] for each in programs}) > 190
     assert len({kind for each in programs for kind in each.kinds}) > 500
+
+
+def test_every_form_is_python() -> None:
+    sections = meaning_forms.SECTIONS
+    words = {
+        word for forms in sections.values() for form in forms for word in re.findall(r"\$([A-Z]+)", form)
+    }
+    assert words == {name for name in sections if name.isupper()}
+    for name in meaning_forms.SITUATIONS:
+        for number, form in enumerate(sections[name]):
+            maker = meaning_programs.Maker(Random(number))
+            lines = meaning_forms.situation([form], name, maker)
+            assert not meaning._syntax({**maker.files, "main": "\n".join(lines)}), (name, form)
 
 
 def test_every_program_is_python() -> None:

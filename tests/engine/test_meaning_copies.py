@@ -132,6 +132,157 @@ PROGRAMS = {
             time.sleep(1)
         print(torch.ones(1).cuda().item())
     """,
+    "a field of a dataclass": """
+        from dataclasses import dataclass
+        import torch
+        @dataclass
+        class Snapshot:
+            step: int
+            w: torch.Tensor
+        w = torch.ones(2, device="cuda")
+        taken = Snapshot(0, w=w.to("cpu"))
+        w *= 3
+        print(taken.w.sum().item())
+    """,
+    "a named tuple": """
+        from collections import namedtuple
+        import torch
+        Step = namedtuple("Step", "obs action")
+        obs, memory = torch.zeros(2), []
+        for a in (0, 1):
+            obs[a] += 1
+            memory.append(Step(obs.cuda(), a))
+        print([step.obs.tolist() for step in memory])
+    """,
+    "an argument of a partial function": """
+        import functools
+        import torch
+        base = torch.ones(3)
+        total = functools.partial(torch.sum, base.cuda())
+        base.zero_()
+        print(total().item())
+    """,
+    "a cache": """
+        import torch
+        cache = {}
+        def cached(key, t):
+            return cache.setdefault(key, t.cuda())
+        buffer = torch.zeros(2)
+        a = cached("x", buffer)
+        buffer.fill_(4)
+        print(a.sum().item())
+    """,
+    "a queue": """
+        import queue
+        import torch
+        q = queue.Queue()
+        x = torch.zeros(1).cuda()
+        def read():
+            return [q.get().item() for _ in range(3)]
+        for _ in range(3):
+            q.put(x.cpu())
+            x += 1
+        print(read())
+    """,
+    "what a generator yields, unpacked": """
+        import torch
+        def snapshots(w, n):
+            for _ in range(n):
+                yield w.cpu()
+                w.add_(1)
+        first, *rest = snapshots(torch.zeros(1, device="cuda"), 3)
+        print(first.item(), [r.item() for r in rest])
+    """,
+    "arguments with a star": """
+        import torch
+        def snapshots(w, n):
+            for _ in range(n):
+                yield w.cpu()
+                w.add_(1)
+        print(torch.cat([*snapshots(torch.zeros(1, device="cuda"), 3)]).tolist())
+    """,
+    "too few GPUs": """
+        import torch
+        def needs_gpus(n):
+            found = torch.cuda.device_count()
+            if found < n:
+                raise SystemExit(f"{n} GPUs are needed")
+        needs_gpus(1)
+        print(torch.ones(2, device="cuda").sum().item())
+    """,
+    "more than the GPUs": """
+        import torch
+        def check(n=1):
+            if n > torch.cuda.device_count():
+                raise SystemExit(f"{n} GPUs are needed")
+        check()
+        print(torch.ones(2, device="cuda").sum().item())
+    """,
+    "the number of a CPU": """
+        import torch
+        def kernel(x):
+            index = x.get_device()
+            if index < 0:
+                raise ValueError("a CPU tensor")
+            return x.cumsum(0)
+        print(kernel(torch.ones(3).cuda()).tolist())
+    """,
+    "an error below what returns": """
+        import torch
+        class Env:
+            @property
+            def gpu(self):
+                return torch.cuda.is_available()
+            def ensure(self):
+                if self.gpu:
+                    return self
+                raise OSError("gpu missing")
+        Env().ensure()
+        print(torch.ones(4).cuda().mean().item())
+    """,
+    "a type of tensors as text": """
+        import torch
+        def fused(x):
+            assert x.type().startswith("torch.cuda")
+            if "cuda" not in x.type():
+                raise TypeError
+            if x.type() != "torch.cuda.FloatTensor":
+                raise TypeError
+            return x * 2
+        print(fused(torch.ones(2).cuda()).tolist())
+    """,
+    "a function that checks": """
+        import sys
+        import torch
+        def require(condition, message):
+            if not condition:
+                print(message)
+                sys.exit(1)
+        require(torch.cuda.is_available(), "a GPU is needed")
+        require(torch.__version__ > "1", "a newer torch is needed")
+        print(torch.ones(2).cuda().sum().item())
+    """,
+    "a function that checks, with a call as an argument": """
+        import torch
+        def require(condition, message):
+            if not condition:
+                raise RuntimeError(message)
+        def text():
+            print("asked")
+            return "no GPU"
+        require(torch.cuda.is_available(), text())
+        print(torch.ones(2).cuda().sum().item())
+    """,
+    "a function that checks, and does more": """
+        import sys
+        import torch
+        def require(condition):
+            print("checked")
+            if not condition:
+                sys.exit(1)
+        require(torch.cuda.is_available())
+        print(torch.ones(2).cuda().sum().item())
+    """,
 }
 
 

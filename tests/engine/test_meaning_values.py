@@ -200,6 +200,79 @@ PROGRAMS = {
         x = torch.ones(2).pin_memory()
         print(x)
     """,
+    "a generator of a GPU": """
+        import torch
+        torch.cuda.init()
+        g = torch.cuda.default_generators[0]
+        g.set_state(g.get_state())
+        print(torch.ones(2, device="cuda").sum().item())
+    """,
+    "random states of all GPUs that functions keep and restore": """
+        import torch
+        def capture():
+            return {"cuda": torch.cuda.get_rng_state_all()}
+        def restore(state):
+            torch.cuda.set_rng_state_all(state["cuda"])
+        state = capture()
+        first = torch.rand(2, device="cuda").tolist()
+        restore(state)
+        print(first == torch.rand(2, device="cuda").tolist())
+    """,
+    "a method that computes before it moves": """
+        import torch
+        class Image:
+            def __init__(self, data):
+                self.data = data
+            def cuda(self):
+                return Image(self.data.float().div(255).cuda())
+        def mean(items):
+            return [item.cuda().data.mean().item() for item in items]
+        print(mean([Image(torch.full((2,), 255, dtype=torch.uint8))]))
+    """,
+    "a method that stacks, and then moves": """
+        import torch
+        class Batch:
+            def __init__(self, rows):
+                self.rows = rows
+            def cuda(self):
+                self.x = torch.stack(self.rows).cuda()
+                return self
+        def total(batches):
+            return sum(batch.cuda().x.sum().item() for batch in batches)
+        print(total([Batch([torch.ones(2), torch.ones(2)])]))
+    """,
+    "a copy of a parameter": """
+        import torch
+        w = torch.nn.Parameter(torch.ones(2))
+        v = w.cuda()
+        print(v.is_leaf)
+    """,
+    "a leaf whose name gets the moved tensor": """
+        import torch
+        def embedding(n, d):
+            table = torch.ones(n, d, requires_grad=True)
+            table = table.to("cuda")
+            table[0].zero_()
+            return table
+        print(embedding(3, 2).sum().item())
+    """,
+    "devices that a function compares": """
+        import torch
+        def transfer(x, src, dst):
+            if src == dst:
+                return x, 0
+            return x.to(dst), x.numel()
+        main, side = torch.device("cuda", 0), torch.device("cuda", 1)
+        y, copied = transfer(torch.ones(3, device=main), main, side)
+        print(y.sum().item(), copied)
+    """,
+    "two star imports": """
+        from torch import *
+        from torch.cuda import *
+        x = ones(2).cuda()
+        synchronize()
+        print(x.sum().item())
+    """,
 }
 
 

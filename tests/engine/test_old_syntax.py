@@ -235,6 +235,33 @@ def test_the_python_that_a_file_needs_is_named(code: str) -> None:
     assert finding.message.endswith("needs Python 3.12; run devicefix with that version, or a later one")
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 parses them")
+def test_template_strings_are_read_as_f_strings() -> None:
+    code = """\
+import torch
+
+x = torch.ones(1, device="cuda")
+y = t"{x.cuda()} t'{(w := torch.ones(1).cuda())!r:>{x.numel()}}'"
+print(rT'''{x.to("cuda")}
+''', w.cuda(), "a t'b", Rt"{torch.cuda.current_device()}")
+"""
+    as_f_string = code.replace("= t", "= f").replace("rT", "rF").replace("Rt", "Rf")
+    found, expected = (
+        [(each.code, each.line, each.column, each.message) for each in analyze(text).findings]
+        for text in (code, as_f_string)
+    )
+    assert found == expected
+    assert [each for each, *_ in found] == ["DF202", "DF101", "DF101", "DF102", "DF101", "DF401"]
+    fixed = analyze(code, fix=True).output
+    assert fixed is not None and b"''', w.to(device), \"a t'b\", Rt\"{" in fixed
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 parses it in an f-string")
+def test_a_template_string_that_is_no_older_f_string() -> None:
+    (finding,) = analyze("import torch  # cuda\nx = t'{d['x'].cuda()}'\n").findings
+    assert finding.message.endswith("needs Python 3.14; run devicefix with that version, or a later one")
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="since Python 3.14 that is two exceptions")
 def test_except_of_python_2_is_named() -> None:
     (finding,) = analyze("import torch  # cuda\ntry:\n    x\nexcept (A, B), e:\n    pass\n").findings

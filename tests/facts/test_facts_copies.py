@@ -212,7 +212,7 @@ def test_in_place(method: str, inside: bool, numbers: bool) -> None:
     ],
 )
 def test_contents(code: str, expected: list[str]) -> None:
-    assert [ast.unparse(node) for node, _ in contents(parsed(code)[1])] == expected
+    assert [ast.unparse(node) for node, _ in contents(*parsed(code))] == expected
 
 
 @pytest.mark.parametrize(

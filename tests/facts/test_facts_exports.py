@@ -144,14 +144,14 @@ def test_open_namespaces(code: str, modules: set[str]) -> None:
         ("D()", set()),
         ("D(), num_workers=2, multiprocessing_context='spawn'", set()),
         ("x, num_workers=2, collate_fn=g", {"a.g"}),
-        ("E(), num_workers=2", set()),
+        ("E(), num_workers=2", {""}),
     ],
 )
 def test_what_workers_of_a_data_loader_run(arguments: str, found: set[str]) -> None:
     code = (
         "from a import g\n"
         "class D:\n    def __getitem__(self, i):\n        return self.x[i].cuda()\n"
-        "class E:\n    def move(self, i):\n        return self.x[i].cuda()\n"
+        "class E(a.Base):\n    def move(self, i):\n        return self.x[i].cuda()\n"
         f"DataLoader({arguments})"
     )
     assert exported(code, "loaded") == found
@@ -198,6 +198,20 @@ def test_imports_and_classes_are_found_in_the_bytes() -> None:
 def test_a_device_without_a_name_is_no_place_of_devices() -> None:
     file = ProjectFile(b"import torch\nf(device=...)\nx = config.size\n", "x.py")
     assert "size" not in file.export(EXPORTS["device_places"])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x, where=None):\n    return x.to(where or settings.place)",
+        "def pick():\n    return settings.place\nx.to(pick())",
+        "class A:\n    @property\n    def device(self):\n        return settings.place[self.rank]",
+        "class A:\n    def __init__(self):\n        self.device = settings.place",
+    ],
+)
+def test_places_of_devices(code: str) -> None:
+    file = ProjectFile(f"import settings\n{code}\n".encode(), "x.py")
+    assert "place" in file.export(EXPORTS["device_places"])
 
 
 def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:

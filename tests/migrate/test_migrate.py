@@ -279,6 +279,32 @@ def test_an_unsafe_fix_is_kept_if_the_program_only_runs_with_it(
     assert 'config["device"] if torch.cuda.is_available()' in (folder.path / "train.py").read_text()
 
 
+@pytest.mark.parametrize("gpu", ["0", "1"])
+def test_no_fix_is_kept_that_asks_for_cuda_too_early(
+    gpu: str, migrate: Migrate, folder: ProgramFolder
+) -> None:
+    """With one simulated GPU, a run does not show that the variable comes too late if it names GPU 0."""
+    folder.write(
+        train=f"""
+        import os
+        import torch
+
+        DEVICE = "cuda"
+        os.environ["CUDA_VISIBLE_DEVICES"] = "{gpu}"
+
+        def demo():
+            print(torch.ones(2).to(DEVICE).sum().item())
+
+        demo()
+        """
+    )
+    done = migrate(*RUN, "--in-place")
+    assert "Verdict: runs, numbers equal" in done.output, done.output
+    text = (folder.path / "train.py").read_text()
+    assert 'DEVICE = "cuda"\n' in text
+    assert '.to(DEVICE if torch.cuda.is_available() else "cpu")' in text
+
+
 def test_an_unsafe_fix_that_changes_numbers_is_not_kept(migrate: Migrate, folder: ProgramFolder) -> None:
     folder.write(
         train="""

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import run_program
 
-from devicefix.verify.compare.alignment import common, differences, observations, unsteady
-from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
+from devicefix.verify.compare.alignment import common, differences, unsteady
+from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference, Place
 from devicefix.verify.compare.wording import describe
 
 Event = dict[str, Any]
@@ -211,9 +211,9 @@ def test_what_is_ignored_is_not_counted() -> None:
     one = ended(*(seen(line, scalar(1)) for line in (1, 1, 1, 2, 3)))
     other = ended(*(seen(line, scalar(1)) for line in (1, 1, 3)))
     assert common(one, other, frozenset()) == 3
-    name, key = ("train.py", 0), ("train.py", 1, "item")
-    assert common(one, other, frozenset({(name, key, 2)})) == 2
-    assert common(one, other, frozenset({(name, key, 3)})) == 3  # the other run does not make it
+    place = Place("value", "train.py", "train.py", 1, "item")
+    assert common(one, other, frozenset({place._replace(number=2)})) == 2
+    assert common(one, other, frozenset({place._replace(number=3)})) == 3  # the other run does not make it
 
 
 def test_forks_with_the_same_name() -> None:
@@ -282,7 +282,7 @@ def test_observations_of_which_some_are_recorded() -> None:
         return ended(seen(1, scalar(1.0)), seen(1, scalar(last), number=1100), counted)
 
     one = often(0.5, 1120)
-    assert observations(one) == 1120
+    assert common(one, one, frozenset()) == 1120
     assert same_machine(one, often(0.5, 1120)) == []
     (found,) = same_machine(one, often(0.6, 1120))
     assert describe(found) == (
@@ -371,7 +371,7 @@ def test_two_runs_of_a_program(tmp_path: Path) -> None:
         run_program(tmp_path, program, rate, observe=True, copies=False, seed=1).events
         for rate in ("0.1", "0.1", "0.2")
     )
-    assert observations(one) == 4
+    assert common(one, one, frozenset()) == 4
     assert same_machine(one, same) == []
     found = on_a_cpu(one, other)
     assert [(each.what, each.line, each.number) for each in found] == [("item", 7, 2), ("save", 10, 1)]
@@ -396,6 +396,21 @@ def test_times_are_not_compared_and_the_other_numbers_of_their_line_are() -> Non
         (found,) = differences(original, run(3.0, 0.5), same_machine=same, tolerance=0, ignored=ignored)
         assert (found.kind, found.number, found.one["item"], found.other["item"]) == ("value", 1, 2.0, 3.0)
     assert not unsteady(original, original, tolerance=0)
+
+
+def test_what_varies_is_not_compared_and_the_rest_is() -> None:
+    """How often a line runs, and how much is drawn, may depend on the time."""
+
+    def run(times: int, loss: float = 1.0) -> list[Event]:
+        return ended(draw(0), drawn(*[0] * times), *[seen(1, scalar(loss))] * times, seen(2, scalar(loss)))
+
+    original, again = run(3), run(5)
+    ignored = unsteady(original, again, tolerance=0)
+    assert {each.kind for each in ignored} == {"count", "draw"}
+    for same in (True, False):
+        assert not differences(original, run(4), same_machine=same, tolerance=0, ignored=ignored)
+        found = differences(original, run(4, 2.0), same_machine=same, tolerance=0, ignored=ignored)
+        assert [(each.kind, each.line) for each in found] == [("value", 1), ("value", 2)]
 
 
 def test_the_device_of_times_is_compared() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -378,6 +379,9 @@ FACTS = [
     "streamed()",
     "(e := torch.cuda.Event(enable_timing=True)).record() or e.elapsed_time(e) == 0.0",
     "torch.cuda.set_rng_state(torch.cuda.get_rng_state()) is None and torch.cuda.initial_seed() >= 0",
+    "torch.cuda.set_rng_state(new_state=torch.cuda.get_rng_state(device=0), device='cuda') is None",
+    "torch.cuda.set_rng_state_all(new_states=torch.cuda.get_rng_state_all()) is None",
+    "torch.cuda.current_stream().wait_stream(stream=torch.cuda.Stream()) is None",
     "not hasattr(torch, 'accelerator') or torch.accelerator.is_available() and"
     " torch.accelerator.current_accelerator().type == 'cuda'",
     "torch.backends.cudnn.is_available() and torch.backends.cuda.is_built()"
@@ -834,6 +838,31 @@ def test_a_gpu_that_the_program_names_is_there_unless_their_number_is_set(
     monkeypatch.setenv("DEVICEFIX_GPUS", "2")
     few = simulated(tmp_path, program)
     assert few.status == 1 and "invalid device ordinal" in few.errors
+
+
+def test_functions_take_the_arguments_of_torch_by_name() -> None:
+    import torch
+
+    from devicefix.verify.runtime.machine import cuda
+    from devicefix.verify.runtime.machine.patches import Patches
+    from devicefix.verify.runtime.machine.state import Machine
+
+    real = {
+        name: inspect.signature(each) for name, each in vars(torch.cuda).items() if _is_public(name, each)
+    }
+    patches = Patches()
+    try:
+        cuda.install(Machine(), patches)
+        for name, there in real.items():
+            here = inspect.signature(vars(torch.cuda)[name]).parameters
+            takes_any = any(each.kind is each.VAR_KEYWORD for each in here.values())
+            assert takes_any or there.parameters.keys() <= here.keys(), name
+    finally:
+        patches.swap()
+
+
+def _is_public(name: str, value: object) -> bool:
+    return inspect.isfunction(value) and not name.startswith("_")
 
 
 def test_operations_are_counted_where_they_run(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ PROGRAMS = {
         args = parser.parse_args()
         print(torch.ones(1, device=args.device))
         """,
-        "pass `cpu`",
+        "pass `--device cpu`",
         ("--device", "cuda"),
     ),
     "a device from a file": Failing(
@@ -801,7 +801,7 @@ def test_the_lines_of_configurations_that_select_cuda_are_named(
     found = verify()
     assert found.explanation is not None and found.explanation.cause is Cause.TIE
     text = click.unstyle(report.text(found))
-    assert "configs/base.json:3 (`place: cuda:0`)" in text and "set the device to `cpu` there" in text
+    assert "configs/base.json:3 (`place: cuda:0`)" in text and "set `place` to `cpu` there" in text
 
 
 def test_an_error_that_the_program_handles_has_a_cause(folder: ProgramFolder, verify: Verify) -> None:

@@ -189,8 +189,12 @@ def test_with_a_gpu_the_cpu_is_compared_with_the_simulation(
     monkeypatch.chdir(tmp_path)
     old, new, where, words = WRONG[name]
     report = compared(tmp_path, RIGHT.replace(old, new))
-    again = ["cuda"] if where == "cuda" else []  # the original, in search of what differs by itself
-    assert machines == ["cpu", "cuda", "cuda", *again, "simulated"]
+    again = [
+        "cuda",
+        where,
+    ] * against_cuda.ROUNDS  # the original and the rewritten program, for what differs by itself
+    runs_before, runs_after = (again, []) if where == "cuda" else ([], again)
+    assert machines == ["cpu", "cuda", "cuda", *runs_before, "simulated", *runs_after]
     assert report.comparison is not None and report.comparison.machine == "cuda"
     found = report.comparison.on_cuda if where == "cuda" else report.comparison.on_cpu
     assert words[0] in "\n".join(found)

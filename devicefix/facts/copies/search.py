@@ -125,7 +125,7 @@ class _Search:
         if values and isinstance(owner, Function):
             tree = self._facts.tree
             parents = (tree.parents.get(call) for call in tree.calls_with_name(owner.name))
-            if any(isinstance(each, ast.Call) and collects(each.func) for each in parents):
+            if any(map(_keeps_all, parents)):
                 yield from ((f"{owner.name}()", value, True) for value in values)
 
     def _changed_at_once(self, body: Tensors, point: Point) -> Iterator[Held]:
@@ -166,9 +166,8 @@ class _Search:
         for (function, source), (copy, holder) in self._outliving.items():
             for body, point, call in self._calls(function):
                 place = passed(self._facts, call, function, source)
-                change = body.changed_after(Name(place, point)) if place is not None else None
-                if change is not None:
-                    yield Held(copy, holder, change, None)
+                if place is not None and (changing := body.changed_after(Name(place, point))) is not None:
+                    yield Held(copy, holder, changing, None)
                     break
 
     def _calls(self, function: Function) -> Iterator[tuple[Tensors, Point, ast.Call]]:
@@ -181,3 +180,13 @@ class _Search:
             if is_own and isinstance(call.func, ast.Attribute) is is_method:
                 found = self._points(statement)
                 yield from ((body, point, call) for body, point in found if call in point.nodes)
+
+
+def _keeps_all(node: ast.AST | None) -> bool:
+    """Return whether a node runs a generator to its end before anything uses what it yields."""
+    match node:
+        case ast.Call(func=function):
+            return collects(function)
+        case ast.Assign(targets=[target]):
+            return isinstance(target, (ast.List, ast.Tuple))
+    return isinstance(node, ast.Starred)

@@ -302,7 +302,7 @@ def _returned(facts: Facts, call: ast.expr) -> Copy | None:
     if own is None or not isinstance(call, ast.Call):
         return None
     for value in facts.once(results, facts.tree.scopes[own])[0]:
-        for each, _ in contents(value):
+        for each, _ in contents(facts, value):
             copy = copy_of(facts, each, calls=False)
             if copy is not None and (place := passed(facts, call, own, copy.source)) is not None:
                 return replace(copy, source=place)

@@ -10,11 +10,13 @@ from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.tree import walk
+from devicefix.facts.values import last_name
 
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\n]*?\][ \t]*)?(?:\(([^()]*)\)[ \t]*)?:")
 _BASE = re.compile(r"[\w.]+(?=\s*(?:\[|\Z))")
 _MOVES = ("cuda", "to", "_apply")
 _VIEWS = ("detach", "contiguous", "eval", "train", "requires_grad_", "items", "values")
+_OBJECTS = ("super", "getattr", "get", "pop", "next", "copy", "deepcopy")
 _OWN_CUDA = rb"def cuda\b|\n[ \t]+cuda[ \t]*[:=]|import[^\n]*\bcuda\b|__getattr"
 
 
@@ -87,9 +89,9 @@ def _has_effect(facts: Facts, node: ast.ClassDef) -> bool:
             case _:
                 continue
         own = next((each.arg for each in (*arguments.posonlyargs, *arguments.args)), "self")
-        if not all(map(_is_move, body)) or not all(
-            _is_object(facts, each, own, node.name) for each in returned
-        ):
+        objects = all(_is_object(facts, each, own, node.name) for each in returned)
+        parts = (part for each in (*body, *returned) for part in walk(each))
+        if not objects or not all(map(_is_move, body)) or any(map(_computes, parts)):
             return True
     return False
 
@@ -139,9 +141,7 @@ def _is_move(statement: ast.stmt) -> bool:
         case ast.Assign(targets=[ast.Name() | ast.Subscript(value=ast.Name())]):
             return True
         case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
-            return (
-                value is not None and any(map(_moves, walk(value))) and not any(map(_computes, walk(value)))
-            )
+            return value is not None and any(map(_moves, walk(value)))
     return False
 
 
@@ -151,12 +151,14 @@ def _moves(node: ast.AST) -> bool:
 
 
 def _computes(node: ast.AST) -> bool:
-    """Return whether a node computes with what is moved: `x.cuda() * 2`, `x.cuda().add_(1)`."""
+    """Return whether a node computes what is moved, or with it: `f(x).cuda()`, `x.cuda() * 2`."""
     match node:
         case ast.BinOp(left=left, right=right):
             return isinstance(left, ast.Call) or isinstance(right, ast.Call)
         case ast.Call(func=ast.Attribute(attr=attr, value=ast.Call(func=function))):
-            return attr not in (*_MOVES, *_VIEWS) and _moves(function)
+            if attr in _MOVES:
+                return last_name(function) not in (*_MOVES, *_VIEWS, *_OBJECTS)
+            return attr not in _VIEWS and _moves(function)
     return False
 
 

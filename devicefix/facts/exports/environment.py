@@ -115,7 +115,9 @@ def _functions_of(facts: Facts, statements: Iterable[ast.stmt]) -> list[str]:
     return found
 
 
-def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.expr]:
+def _set_in_environment(  # noqa: PLR0911 (one case a kind of statement)
+    facts: Facts, statement: ast.stmt
+) -> Iterable[ast.expr]:
     """Return the names of the environment variables that a statement sets, or a mapping of them."""
     match statement:
         case ast.Assign(targets=targets) | ast.Delete(targets=targets):
@@ -123,6 +125,14 @@ def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.expr]
             return [each.slice for each in items if _is_environment(facts, each.value)]
         case ast.AugAssign(target=target, value=value) if _is_environment(facts, target):
             return [value]
+        case ast.With(items=items):  # `mock.patch.dict(os.environ, {...})`
+            calls = [item.context_expr for item in items if isinstance(item.context_expr, ast.Call)]
+            return [
+                name
+                for call in calls
+                if call.args and last_name(call.func) == "dict" and _is_environment(facts, call.args[0])
+                for name in (*call.args[1:], *(ast.Constant(each.arg) for each in call.keywords))
+            ]
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=attr), args=args) as call) if (
             _is_environment(facts, owner)
         ):

@@ -14,6 +14,7 @@ from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 UNKNOWN = ""  # any module that the file imports, or the file itself
+GIVEN = "*"  # any module of a file that imports the file: it passes on the functions that run
 DEVICES = (b"cuda", b"device", b".to(")  # code without these uses neither CUDA nor a device that it gets
 
 _POOLS = ("Pool", "ProcessPoolExecutor")
@@ -30,9 +31,7 @@ _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__")
 _USES_CUDA = ("cuda", "device")
 
 
-@of_facts(
-    b"multiprocessing", b"concurrent", b"os.fork", pattern=rb"Process|Pool|fork\(|start_", anywhere=True
-)
+@of_facts(b"multiprocessing", b"concurrent", b"fork(", pattern=rb"Process|Pool|fork\(|start_", anywhere=True)
 def forked_modules(facts: Facts) -> frozenset[str]:
     """Return the modules whose functions run in processes that a file forks, if these may use CUDA.
 
@@ -43,7 +42,8 @@ def forked_modules(facts: Facts) -> frozenset[str]:
 
     Returns:
         Nothing if no process is forked, or none that may use CUDA. `UNKNOWN` is any module that the file
-        imports: the functions that run are not known, or name devices themselves.
+        imports: the functions that run are not known, or name devices themselves. `GIVEN` is any module that
+        passes them a function.
     """
     return frozenset(_Forks(facts).modules())
 
@@ -56,8 +56,10 @@ def loaded(facts: Facts) -> frozenset[str]:
     """
     own = device_workers(facts)
     found: set[str] = set()
-    for call in facts.tree.nodes_with("DataLoader"):
-        if isinstance(call, ast.Call) and last_name(call.func) == "DataLoader" and _has_workers(call):
+    classes = (node for node in facts.tree.nodes_with("DataLoader") if isinstance(node, ast.ClassDef))
+    names = {"DataLoader", *(each.name for each in classes if "DataLoader" in map(last_name, each.bases))}
+    for call in facts.tree.nodes_with(*names):
+        if isinstance(call, ast.Call) and last_name(call.func) in names and _has_workers(call):
             for value in _run_by_workers(facts, call):
                 name = facts.resolve(value)
                 if name is not None:
@@ -69,31 +71,50 @@ def loaded(facts: Facts) -> frozenset[str]:
 
 @of_facts(b"cuda", anywhere=True)
 def device_workers(facts: Facts) -> frozenset[str]:
-    """Return the functions and classes that name CUDA or a device in the code that workers run."""
-    return frozenset(
-        statement.name
-        for statement in facts.tree.module.body
-        for function in _run_when_called(statement)
-        if any(word in facts.source.code(function) for word in _USES_CUDA)
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef)
-    )
+    """Return the functions and classes that may use CUDA where workers run them, also by what they name."""
+    own = {name: found for name, found in facts.tree.root.bindings.items() if len(found) == 1}
+    parts = {name: _run_by_worker(found[0].node) for name, found in own.items()}
+    using = {
+        name
+        for name, nodes in parts.items()
+        if any(word in facts.source.code(node) for node in nodes for word in _USES_CUDA)
+    }
+    todo = set(using)
+    while todo:
+        naming = {
+            name
+            for name in parts.keys() - using
+            for node in parts[name]
+            if any(isinstance(each, ast.Name) and each.id in todo for each in walk(node))
+        }
+        using |= naming
+        todo = naming
+    return frozenset(using)
 
 
-def _run_when_called(statement: ast.stmt) -> list[ast.stmt]:
-    """Return the functions of a definition that a worker calls: itself, or the methods of a dataset."""
-    if not isinstance(statement, ast.ClassDef):
-        return [statement] if isinstance(statement, ast.FunctionDef) else []
-    return [each for each in statement.body if isinstance(each, ast.FunctionDef) and each.name in _IN_WORKER]
+def _run_by_worker(definition: ast.AST) -> list[ast.stmt]:
+    """Return what of a definition runs where a worker uses it: without the constructor of a dataset."""
+    if not isinstance(definition, ast.ClassDef):
+        is_import = isinstance(definition, ast.Import | ast.ImportFrom)
+        return [definition] if isinstance(definition, ast.stmt) and not is_import else []
+    names = {each.name for each in definition.body if isinstance(each, ast.FunctionDef)}
+    is_dataset = not names.isdisjoint(_IN_WORKER)
+    return [each for each in definition.body if not (is_dataset and getattr(each, "name", "") == "__init__")]
 
 
 def _has_workers(loader: ast.Call) -> bool:
-    """Return whether a data loader may fork workers: https://docs.pytorch.org/docs/stable/data.html."""
+    """Return whether a data loader may fork workers: https://docs.pytorch.org/docs/stable/data.html.
+
+    A subclass, and `**options`, may give it some.
+    """
     given = {keyword.arg: keyword.value for keyword in loader.keywords}
     workers = given.get("num_workers")
     context = given.get("multiprocessing_context")
     if isinstance(context, ast.Constant) and context.value in _NOT_FORKING:
         return False
-    return workers is not None and not (isinstance(workers, ast.Constant) and not workers.value)
+    if workers is None:
+        return None in given or last_name(loader.func) != "DataLoader"
+    return not (isinstance(workers, ast.Constant) and not workers.value)
 
 
 def _run_by_workers(facts: Facts, loader: ast.Call) -> Iterator[ast.expr]:
@@ -102,7 +123,10 @@ def _run_by_workers(facts: Facts, loader: ast.Call) -> Iterator[ast.expr]:
     given = ("dataset", "collate_fn", "worker_init_fn")
     for value in (*dataset, *(keyword.value for keyword in loader.keywords if keyword.arg in given)):
         made = facts.value(value) or value
-        yield made.func if isinstance(made, ast.Call) else made
+        if isinstance(made, ast.Lambda):
+            yield from (each for each in walk(made.body) if isinstance(each, ast.Name))
+        else:
+            yield made.func if isinstance(made, ast.Call) else made
 
 
 class _Forks:
@@ -134,8 +158,11 @@ class _Forks:
             elif name not in seen:
                 seen.add(name)
                 function = self._functions[name]
-                if self._may_use_devices(function):
+                given = self._called_parameters(function)
+                if self._names_devices(function) or any(not isinstance(each, ast.Name) for each in given):
                     yield UNKNOWN
+                if any(isinstance(each, ast.Name) for each in given):
+                    yield GIVEN
                 names = (node for node in walk(function) if isinstance(node, ast.Name))
                 todo += (node for node in names if node.id in self._functions or node.id in self._imports)
 
@@ -159,12 +186,18 @@ class _Forks:
         """Return whether a call makes the module start processes in another way."""
         return self._name(call.func) in _METHODS and _starts_by(call, _NOT_FORKING)
 
-    def _may_use_devices(self, function: ast.FunctionDef) -> bool:
-        """Return whether a function names devices, or calls what it is given."""
+    def _names_devices(self, function: ast.FunctionDef) -> bool:
+        """Return whether a function names devices, itself or by the values of variables that it reads."""
+        names = (node for node in walk(function) if isinstance(node, ast.Name))
+        values = (binding.value for name in names for binding in self._facts.bindings(name))
+        texts = (self._facts.source.code(each) for each in (function, *values) if each is not None)
+        return any(word.decode() in text for text in texts for word in DEVICES)
+
+    def _called_parameters(self, function: ast.FunctionDef) -> list[ast.expr]:
+        """Return the parameters that a function calls, and the methods of them."""
         given = {parameter.arg for parameter, _ in with_defaults(function.args)}
-        roots = (_root(node.func) for node in walk(function) if isinstance(node, ast.Call))
-        text = self._facts.source.code(function)
-        return not given.isdisjoint(roots) or any(word.decode() in text for word in DEVICES)
+        called = (node.func for node in walk(function) if isinstance(node, ast.Call))
+        return [each for each in called if _root(each) in given]
 
     def _targets(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the functions that a call runs in processes, `partial(f, x)` as `f`."""

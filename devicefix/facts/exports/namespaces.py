@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
+from devicefix.facts.texts import text_of
+from devicefix.facts.values import last_name
 
 OWN = ""  # the file itself
+ANY = "*"  # any module of a package: `package.*`
 
 _OF_CALLER = {"vars", "dir", "locals"}  # without arguments
 _LISTING = {"vars", "dir", "inspect.getmembers", "inspect.getmembers_static"}
 _TAKING = {"types.FunctionType", "inspect.getsource"}  # the function works elsewhere, with other names
+_OF_FUNCTIONS = ("f_globals", "__globals__")
 _LOOKUPS = ("get", "__getitem__")
 _WORDS = (
-    "exec(", "globals()", "vars(", "locals()", "dir(", "__dict__", "getmembers", "hasattr(", "FunctionType",
-    "getsource", "create=",
+    "exec(", "globals()", "vars(", "locals()", "dir(", "__dict__", "getmembers", "hasattr(", "setattr(",
+    "FunctionType", "getsource", "create=", "_globals", "def __getattr__",
 )  # fmt: skip
 
 
@@ -26,7 +30,7 @@ def open_namespaces(facts: Facts) -> frozenset[str]:
     """Return the modules in which a new global name may be seen, replaced or missed.
 
     Returns:
-        The modules, as the file imports them, and `OWN` for the file itself.
+        The modules, as the file imports them, `OWN` for the file itself, `package.*` for all of a package.
     """
     return frozenset(
         module
@@ -37,8 +41,14 @@ def open_namespaces(facts: Facts) -> frozenset[str]:
 
 def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
     """Yield the module whose names are read as its dictionary."""
-    if isinstance(node, ast.Attribute) and node.attr == "__dict__" and not _is_lookup(facts, node):
-        yield from _module(facts, node.value)
+    if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
+        if facts.tree.scope(node).is_module:
+            yield OWN
+    elif isinstance(node, ast.Attribute) and not _is_lookup(facts, node):
+        if node.attr == "__dict__":
+            yield from _module(facts, node.value)
+        elif node.attr in _OF_FUNCTIONS:
+            yield OWN
 
 
 def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
@@ -54,14 +64,14 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
     elif name in _TAKING:
         yield from _module_of_function(facts, first)
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
-        yield from _module(facts, first)
+        yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
 
 
 def _lists(facts: Facts, name: str, call: ast.Call) -> bool:
     """Return whether a call lists the names of its first argument, or asks for one that may be a device's."""
     if name in _LISTING:
         return not _is_lookup(facts, call)
-    return name == "hasattr" and len(call.args) > 1 and _may_be_device(call.args[1])
+    return name in ("hasattr", "setattr") and len(call.args) > 1 and _may_be_device(call.args[1])
 
 
 def _writes_globals(args: list[ast.expr]) -> bool:
@@ -90,10 +100,14 @@ def _may_be_device(name: ast.expr) -> bool:
 
 def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
     """Yield the module that an expression is, if it is one that the file imports, or the file itself."""
-    match owner:
+    match facts.value(owner) or owner:
         case ast.Subscript(value=modules, slice=key) if facts.resolve(modules) == "sys.modules":
             if dotted(key) == "__name__":
                 yield OWN
+        case ast.Call(func=function, args=[ast.BinOp(left=ast.Constant(value=str(text))), *_]) if last_name(
+            function
+        ) == "import_module" and text.endswith("."):
+            yield f"{text}{ANY}"
         case _ if (name := facts.resolve(owner)) is not None:
             yield name
 

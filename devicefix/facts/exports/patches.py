@@ -12,6 +12,7 @@ from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
 
 _OWNER = re.compile(r"(?:.*\.)?(torch\.(?:cuda|Tensor|nn\.Module))")
+_QUESTION = "is_available"
 _PATCHED = re.compile(rf"{_OWNER.pattern}\.(\w+)")
 
 
@@ -34,17 +35,30 @@ def patched_names(facts: Facts) -> frozenset[str]:
     return frozenset(_replaced(facts))
 
 
-@of_facts(b"is_available", pattern=rb"is_available[ \t]*=[^=]", anywhere=True)
+@of_facts(
+    b"is_available",
+    pattern=rb"is_available(?:[\"']\])?[ \t]*[=,]|setattr\(torch\.cuda,|\.start\(",
+    anywhere=True,
+)
 def replaces_question(facts: Facts) -> bool:
-    """Return whether a file assigns another function to `torch.cuda.is_available`."""
-    return any(
-        path.endswith(".is_available")
-        and isinstance(target, ast.Attribute)
-        and facts.resolve(target) == "torch.cuda.is_available"
-        for path, bindings in facts.tree.attributes.items()
-        for binding in bindings
-        for target in getattr(binding.node, "targets", ())
-    )
+    """Return whether a file replaces `torch.cuda.is_available` for the rest of the run."""
+    return any(_replaces_question(facts, node) for node in facts.tree.nodes_with(_QUESTION, "setattr("))
+
+
+def _replaces_question(facts: Facts, node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr="is_available", ctx=ast.Store(), value=owner):
+            return last_name(owner) == "cuda" or dotted(owner) is None
+        case ast.Subscript(slice=ast.Constant(value="is_available"), ctx=ast.Store()):
+            return True
+        case ast.Call(func=ast.Attribute(attr="update"), keywords=keywords):
+            return any(each.arg == _QUESTION for each in keywords)
+        case ast.Call(func=ast.Attribute(attr="start", value=ast.Call() as patch)):
+            return _QUESTION in _patched_by(facts, patch)
+        case ast.Call(func=ast.Name(id="setattr"), args=[owner, name, *_]):
+            replaced = name.value if isinstance(name, ast.Constant) else _QUESTION  # it may be any
+            return replaced == _QUESTION and facts.resolve(owner) == "torch.cuda"
+    return False
 
 
 def _replaced(facts: Facts) -> Iterator[str]:

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from devicefix.facts.backends import backend_values
 from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_bytes, of_facts
+from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import names_of_fields
 from devicefix.facts.flow.sinks import device_names, device_values
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds as kinds_passed
 from devicefix.facts.torchscript import TorchScript
+from devicefix.facts.values import device_name
 
 _OF_CUDA = re.compile("cuda|gpu")
 _GROUPS = (b"process_group", b"new_group", b"new_subgroups", b"init_distributed", b"Backend")
@@ -55,7 +57,14 @@ def scripted(facts: Facts) -> frozenset[str]:
 @of_facts(*_DEVICES, anywhere=True)
 def device_places(facts: Facts) -> frozenset[str]:
     """Return the names, attributes and keys whose values are passed on as devices."""
-    return device_names(facts, device_values(facts))
+    named = (node for node in facts.tree.of_kind(ast.FunctionDef) if device_name(node.name))
+    paths = facts.tree.paths_by_name.get("device", ())
+    values = (
+        *device_values(facts),
+        *(value for node in named for value in results(facts, facts.tree.scopes[node])[0]),
+        *(each.value for path in paths for each in facts.tree.attributes[path] if each.value is not None),
+    )
+    return device_names(facts, values)
 
 
 @of_bytes(b"torch.", b"mps", b"multiprocessing")

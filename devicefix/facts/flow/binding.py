@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.points import Point, is_view, without_index
@@ -13,7 +14,10 @@ from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
 _ITERATORS = {"iter", "map", "reversed", "values"}
-_COLLECTIONS = {"dict", "list", "tuple", "set", "sorted", "OrderedDict", "defaultdict", "deque"}
+_COLLECTIONS = {
+    "dict", "list", "tuple", "set", "sorted", "OrderedDict", "defaultdict", "deque", "partial",
+    "SimpleNamespace",
+}  # fmt: skip
 
 Pair = tuple[ast.expr, ast.expr]  # a target, and the expression whose value it gets
 
@@ -218,8 +222,8 @@ def collects(function: ast.expr) -> bool:
 
 def kept_at(facts: Facts, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
     """Yield what keeps values at a point, each with such a value, and whether it is one of a collection."""
-    for path, added, value in _stored(facts, point):
-        yield from ((path, each, added or contained) for each, contained in contents(value))
+    for path, added, value in chain(_stored(facts, point), _offered(point)):
+        yield from ((path, each, added or contained) for each, contained in contents(facts, value))
 
 
 def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
@@ -233,6 +237,7 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
             isinstance(target, ast.Attribute) and (target.attr == "grad" or is_view(target))
         ):
             yield path, False, value
+    given: list[ast.expr]
     match point.node:
         case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
             given = [value]
@@ -249,6 +254,14 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
         yield from ((path, True, value) for value in given)
 
 
+def _offered(point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
+    """Yield the same of what takes values to other code: a queue, a cache."""
+    for call in point.nodes:
+        if isinstance(call, ast.Call) and last_name(call.func) in METHODS["offer"]:
+            path = dotted(call.func.value) if isinstance(call.func, ast.Attribute) else None
+            yield from ((path, True, each) for each in call.args if path)
+
+
 def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
     """Return whether a name is bound to dicts or lists, whose items are kept and not copied into."""
     values = [binding.value for binding in bindings]
@@ -259,7 +272,17 @@ def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
     )
 
 
-def contents(value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
+def _makes_object(facts: Facts, function: ast.expr) -> bool:
+    """Return whether a call makes an object of a class of the module, which may keep what it is given."""
+    found = facts.tree.scope(function).lookup(function.id) if isinstance(function, ast.Name) else None
+    return found is not None and all(
+        isinstance(each.node, ast.ClassDef)
+        or (isinstance(each.value, ast.Call) and last_name(each.value.func) == "namedtuple")
+        for each in found[1]
+    )
+
+
+def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
     """Yield the expressions whose values are kept where `value` is kept, and whether in a collection."""
     todo = [(value, False)]
     while todo:
@@ -275,12 +298,12 @@ def contents(value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
                 kept := argument_of(made, attr, -1)
             ) is not None:  # `SimpleNamespace(x=tensor).x`
                 todo.append((kept, contained))
-            case ast.Call(func=function) if not collects(function):
+            case ast.Call(func=function) if not collects(function) and not _makes_object(facts, function):
                 yield each, contained
             case _:
                 parts = elements_of(each)
                 if parts is None and isinstance(each, ast.Call):
-                    parts = each.args
+                    parts = [*each.args, *(given.value for given in each.keywords)]
                 if parts is None:
                     yield each, contained
                 else:

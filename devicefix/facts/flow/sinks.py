@@ -104,7 +104,7 @@ def values_at(
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     """Return the attributes, keys and imported names that some expressions read: other files may set them."""
     found = {""}
-    sources = Sources(facts, How.BOUND | How.ELEMENT, _HOPS)
+    sources = Sources(facts, How.BOUND | How.ELEMENT | How.CHOICE | How.RETURNED, _HOPS)
     for origin in (source.node for value in values for source in sources.of(value)):
         if isinstance(origin, ast.Call) and (facts.resolve(origin.func) or "").startswith("torch."):
             continue
@@ -132,7 +132,7 @@ def _name_of(value: ast.expr) -> str:
     return key_read(value) or last_name(value.func if isinstance(value, ast.Call) else value)
 
 
-def key_read(value: ast.expr) -> str:
+def key_read(value: ast.AST | None) -> str:
     """Return the attribute or key that an expression reads, empty if it reads none."""
     match value:
         case ast.Subscript(slice=ast.Constant(value=str(key))) | ast.Attribute(attr=key):

@@ -119,7 +119,7 @@ class Conditions(ABC):
             case ast.Call(
                 func=ast.Attribute(attr="startswith", value=value), args=[ast.Constant(value=str(text))]
             ):
-                return text.startswith("cuda") and self._may_be_device(value)
+                return text.removeprefix("torch.").startswith("cuda") and self._may_be_device(value)
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
                 name = self.facts.resolve(kind) or ""
                 return name.startswith("torch.cuda.") and name.endswith("Tensor")
@@ -253,7 +253,7 @@ class Conditions(ABC):
             return True
         is_false = (
             made.startswith("cuda")
-            or (text.startswith("cuda") and self._may_be_device(left))
+            or (text.removeprefix("torch.").startswith("cuda") and self._may_be_device(left))
             or (backend_name(self.facts, right) == "nccl" and self._backend_in_use(left))
         )
         return False if is_false else None
@@ -277,6 +277,7 @@ class Conditions(ABC):
         match node:
             case (
                 ast.Attribute(attr="type")
+                | ast.Call(func=ast.Attribute(attr="type"), args=[])
                 | ast.Call(func=ast.Name(id="str"), args=[ast.Attribute(attr="device")])
             ):
                 return True
@@ -309,6 +310,8 @@ class Conditions(ABC):
                 args=[number, ast.Constant(value=1)] | [ast.Constant(value=1), number],
             ):
                 return None if self.number(number, depth) is None else 1
+            case ast.Call(func=ast.Attribute(attr="get_device"), args=[]):
+                return None if self.facts.resolve(node.func) else -1
             case ast.Call():
                 return 0 if self.facts.resolve(node.func) in COUNTS else None
         return self._common(node, self.number, depth)

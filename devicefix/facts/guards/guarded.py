@@ -24,7 +24,7 @@ _SKIPS = re.compile(
 )
 _LONGEST = 200  # characters of a name
 _NEVER = 1 << 30  # beyond the last line
-_QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda")
+_QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda", "get_device")
 
 
 class Guards(Conditions):
@@ -93,14 +93,18 @@ class Guards(Conditions):
         answer = self.settled(node.test)
         if answer is None:
             return None
-        branch = node.orelse if answer else node.body
-        if answer and not branch and returns(node.body):
-            block = self.facts.tree.block(node)
-            branch = block[block.index(node) + 1 :]
+        branch = self.otherwise(node) if answer else node.body
         last = self.refusals.last(branch)
         if last is None or self.refusals.both(node):
             return None
         return None if self.fallbacks.of(node, self.refusals.error_of(last)) else branch
+
+    def otherwise(self, node: ast.If) -> list[ast.stmt]:
+        """Return what runs where a test is false: the `else` branch, or what follows a body that leaves."""
+        if node.orelse or not returns(node.body):
+            return node.orelse
+        block = self.facts.tree.block(node)
+        return block[block.index(node) + 1 :]
 
     @cached_property
     def lines(self) -> frozenset[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from functools import cached_property
 
-from devicefix.facts.exports.namespaces import OWN, open_namespaces
+from devicefix.facts.exports.namespaces import ANY, OWN, open_namespaces
 from devicefix.facts.exports.shared import bound_names, devices, names_read, public_names
 from devicefix.facts.exports.texts import attributes_read
 from devicefix.facts.project.classes import Classes
@@ -42,6 +42,8 @@ class SharedNames(Classes):
                 if known and target.normal in self._importing(path):
                     known = frozenset()
                 names |= {name: name in known for name in target.export(bound_names) if name[0] != "_"}
+            elif module in ("torch", "torch.cuda"):
+                names["device"] = False  # a class
         return names
 
     @remembered
@@ -69,6 +71,8 @@ class SharedNames(Classes):
         own = self.files.get(path)
         if own is None or OWN in own.export(open_namespaces):
             return own is not None
+        if any(path.startswith(folder) for folder in self._open_packages):
+            return True
         for importer in self._importers.get(path, ()):
             file = self.files[importer]
             found = (self.find(importer, name) for name in file.export(open_namespaces) if name != OWN)
@@ -76,6 +80,13 @@ class SharedNames(Classes):
                 return True
         carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
         return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)
+
+    @cached_property
+    def _open_packages(self) -> list[str]:
+        """The folders of packages whose modules a file imports by a computed name, and lists."""
+        open_ = ((file, name) for file, names in self.exporting(open_namespaces) for name in names)
+        packages = (self.find(file.path, name[:-2]) for file, name in open_ if name.endswith(f".{ANY}"))
+        return [os.path.join(os.path.dirname(each.normal), "") for each in packages if each is not None]
 
     @remembered
     def is_imported(self, path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
-from devicefix.facts.exports.forks import DEVICES, UNKNOWN, device_workers, forked_modules, loaded
+from devicefix.facts.exports.forks import DEVICES, GIVEN, UNKNOWN, device_workers, forked_modules, loaded
 from devicefix.facts.exports.imports import guarded_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
@@ -66,6 +66,12 @@ class Programs(Files):
         path = os.path.normpath(path)
         late = (names for file, names in self.exporting(late_functions) if file.normal != path)
         return sorted({name for names in late for name in names if name}) if path in self._late else []
+
+    @remembered
+    def sets_on_import(self, path: str, module: str) -> bool:
+        """Return whether a module that the file at `path` imports sets a variable of the driver on import."""
+        file = self.find(path, module)
+        return file is not None and "" in file.export(late_functions)
 
     @remembered
     def is_forked(self, path: str) -> bool:
@@ -143,7 +149,9 @@ class Programs(Files):
         """Return whether processes that a file forks may use CUDA: they run code that names devices."""
         forks = file.export(forked_modules)
         found = (self.find(file.path, module) for module in forks)
-        run = {file.normal} if UNKNOWN in forks else {each.normal for each in found if each}
+        run = {each.normal for each in found if each} | ({file.normal} if {UNKNOWN, GIVEN} & forks else set())
+        if GIVEN in forks:
+            run |= self._importers.get(file.normal, set())
         return any(any(map(self.files[each].holds, DEVICES)) for each in closure(run, self._imported))
 
     def _run_by(self, path: str) -> Iterable[str]:

@@ -20,7 +20,7 @@ from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
 
 _FILES = 40  # that mention one name; what the others do with it is not known
-Selected = tuple[tuple[str, int, str], ...]  # the keys of CUDA devices, each with its line and value
+Selected = tuple[tuple[str, int, str, str], ...]  # the keys of CUDA devices: line, value, and path of the key
 FindConfigured = Callable[[Iterable[ProjectFile]], Iterable[tuple[str, Selected]]]
 
 
@@ -107,6 +107,6 @@ class Values(Files):
             [file, str(line), value]
             for file, values in sorted(self.configured_files.items())
             if any(fnmatchcase(os.path.join(os.sep, file), f"*{name.replace('[', '[[]')}") for name in named)
-            for each, line, value in values
+            for each, line, value, _ in values
             if each == key
         ]

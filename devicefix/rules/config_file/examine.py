@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from devicefix.facts.comments import SKIP_FILE, silenced
@@ -56,12 +56,7 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
     if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
         return result
     source = _decoded(data)
-    for pair in _READERS[language](source.text):
-        message = tie(pair.key, pair.values, pair.several, pair.shell)
-        if message is None:
-            continue
-        code = " ".join(source.text[pair.start : pair.end].replace("\\\n", " ").split())
-        code = code if len(code) <= _SHOWN else f"{code[:_SHOWN]}…"
+    for pair, code, message in ties(source.text, language):
         places = *source.position(pair.start), *source.position(pair.end)
         finding = Finding(ConfigFile.code, f"`{code}` {message}", *places)
         if not silenced(source, finding):
@@ -70,8 +65,17 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
     return result
 
 
-def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str]]:
-    """Return the keys of a configuration file whose values are CUDA devices, each with its line and value."""
+def ties(text: str, language: str) -> Iterator[tuple[Pair, str, str]]:
+    """Yield the settings in a text that need CUDA: each as it is written, with what is wrong."""
+    for pair in _READERS[language](text):
+        message = tie(pair.key, pair.values, pair.several, pair.shell)
+        if message is not None:
+            code = " ".join(text[pair.start : pair.end].replace("\\\n", " ").split())
+            yield pair, code if len(code) <= _SHOWN else f"{code[:_SHOWN]}…", message
+
+
+def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str, str]]:
+    """Return the keys of a configuration file whose values are CUDA devices: each with its line, value and path."""
     language = language_of(path)
     if (
         language not in ("json", "toml", "yaml")
@@ -82,7 +86,7 @@ def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str]]:
         return []
     source = _decoded(data)
     return [
-        (pair.key, source.position(pair.start)[0], pair.values[0])
+        (pair.key, source.position(pair.start)[0], pair.values[0], pair.path or pair.key)
         for pair in _READERS[language](source.text)
         if not pair.several and len(pair.values) == 1 and _DEVICE.fullmatch(pair.values[0])
     ]

@@ -15,7 +15,10 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A key with its value or values; `start` and `end` are their offsets in the text."""
+    """A key with its value or values; `start` and `end` are their offsets in the text.
+
+    `path` is the key with those around it, such as `training.device`.
+    """
 
     key: str
     values: tuple[str, ...]
@@ -23,6 +26,7 @@ class Pair:
     end: int
     several: bool = False  # a list, even of one value
     shell: bool = False
+    path: str = ""
 
 
 # A string that is not closed ends with its line: to look for its end again at each quote in it takes long.
@@ -67,16 +71,17 @@ _ERRORS = (yaml.YAMLError, ValueError, OverflowError, RecursionError)  # such as
 
 def yaml_pairs(text: str) -> Iterator[Pair]:
     """Yield the pairs of YAML, without the lines of templates and those that can't be parsed."""
-    todo = list(_documents(_TEMPLATE.sub(_blank, text)))
+    todo = [(node, "") for node in _documents(_TEMPLATE.sub(_blank, text))]
     seen: set[yaml.Node] = set()
     while todo:
-        node = todo.pop()
+        node, path = todo.pop()
         if node in seen or isinstance(node, yaml.ScalarNode):
             continue
         seen.add(node)  # an alias repeats a node
+        inner = [(each, path) for each in node.value]
         if isinstance(node, yaml.MappingNode):
-            yield from (pair for key, value in node.value if (pair := _pair(key, value)) is not None)
-        inner = [part for each in node.value for part in (each if isinstance(each, tuple) else (each,))]
+            yield from (pair for key, value in node.value if (pair := _pair(key, value, path)) is not None)
+            inner = [each for k, v in node.value for each in ((k, path), (v, f"{path}{k.value}."))]
         todo += reversed(inner)
 
 
@@ -99,7 +104,7 @@ def _blank(found: re.Match[str]) -> str:
     return " " * len(found[0])
 
 
-def _pair(key: yaml.Node, value: yaml.Node) -> Pair | None:
+def _pair(key: yaml.Node, value: yaml.Node, path: str) -> Pair | None:
     """Return the pair of a key with a value, or with a list of values; None for others, and for block texts."""
     is_list = isinstance(value, yaml.SequenceNode)
     nodes = value.value if is_list else [value]
@@ -108,4 +113,5 @@ def _pair(key: yaml.Node, value: yaml.Node) -> Pair | None:
         return None
     last = nodes[-1] if isinstance(value, yaml.SequenceNode) and not value.flow_style else value
     start, end = key.start_mark.index, last.end_mark.index
-    return Pair(key.value, tuple(each.value for each in nodes), start, end, is_list) if start < end else None
+    values = tuple(each.value for each in nodes)
+    return Pair(key.value, values, start, end, is_list, path=path + key.value) if start < end else None

@@ -51,6 +51,16 @@ class Checks:
             map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
         )
 
+    def wants_more(self, test: ast.expr) -> bool:
+        """Return whether a test is true where there are fewer GPUs than a variable says."""
+        match test:
+            case (
+                ast.Compare(left=few, ops=[ast.Lt()], comparators=[many])
+                | ast.Compare(left=many, ops=[ast.Gt()], comparators=[few])
+            ):
+                return self._guards.counts_gpus(few) and not isinstance(many, ast.Constant)
+        return False
+
 
 def asks_tensor(test: ast.expr) -> bool:
     """Return whether a test asks a tensor if it is on a GPU."""

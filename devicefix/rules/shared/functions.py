@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from functools import cached_property
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
@@ -13,7 +12,9 @@ from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of
 from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.taken_numbers import is_number
+from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, prints
+from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
@@ -73,7 +74,11 @@ class Functions:
         Args:
             short: its name behind `torch.cuda.`, or the full name of `emit_nvtx`.
         """
-        return short in (*RAISING, NVTX) or (short.endswith("set_rng_state") and self._saves_state)
+        return short in (*RAISING, NVTX) or (short.endswith("set_rng_state") and self._has_states("get"))
+
+    def _has_states(self, verb: str) -> bool:
+        """Return whether the module gets, or sets, random states of GPUs: None on a CPU can't be restored."""
+        return self.facts.once(_uses_states, self.facts.tree.root, verb)
 
     def fix(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix of a call, or None if a person has to decide what to do on a CPU.
@@ -107,6 +112,8 @@ class Functions:
             return self._current(node, parent)
         if _is_state(short, "get"):
             if not self._restored(node):
+                if short.endswith("_all"):
+                    return None
                 return self.context.when_cuda(node, "None", "code that is not known may use the stored state")
             torch = self.devices.torch(node).text
             kept = "None" if self._keeps_cpu_state(node) else f"{torch}.get_rng_state()"
@@ -211,7 +218,12 @@ class Functions:
         if not short.endswith("rng_state_all"):
             return False
         saved = node if _is_state(short, "get") else self._saved(node)
-        return saved is not None and self._restored(saved) and not self._keeps_cpu_state(saved)
+        if saved is None or self._keeps_cpu_state(saved):
+            return False
+        elsewhere = (
+            saved is node and self._has_states("set") and not self._keeps_cpu_state(saved, anywhere=True)
+        )
+        return elsewhere or self._restored(saved)
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
         """Return the call that saves the random state which a call restores, None if that is not shown."""
@@ -231,12 +243,12 @@ class Functions:
             return None
         return f"{self.devices.torch(node).text}.set_rng_state({self.context.source.code(state)})"
 
-    def _keeps_cpu_state(self, saved: ast.Call) -> bool:
-        """Return whether the function that saves a state keeps that of the CPU's generator, too."""
+    def _keeps_cpu_state(self, saved: ast.Call, *, anywhere: bool = False) -> bool:
+        """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
         names = ("torch.get_rng_state", "torch.random.get_rng_state", "torch.random.fork_rng")
         scope = self.facts.tree.scope(saved)
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
-        return any(self.facts.tree.scope(node) is scope for node in kept)
+        return any(anywhere or self.facts.tree.scope(node) is scope for node in kept)
 
     def _is_borne(self, node: ast.Call) -> bool:
         """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
@@ -259,12 +271,10 @@ class Functions:
                 )
         return False
 
-    @cached_property
-    def _saves_state(self) -> bool:
-        """Return whether the module reads the random state: None on a CPU, it cannot be restored."""
-        return any(
-            isinstance(node, ast.Call)
-            and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
-            and _is_state(self.facts.resolve(node.func) or "", "get")
-            for node in self.facts.tree.nodes
-        )
+
+def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
+    """Return whether a module gets, or sets, random states of GPUs."""
+    names = (
+        facts.resolve(node.func) or "" for node in facts.tree.nodes_with("_rng") if isinstance(node, ast.Call)
+    )
+    return any(name.startswith("torch.cuda.") and _is_state(name, verb) for name in names)

@@ -83,6 +83,8 @@ CALLS = {
     for library, found in _FACTS["calls"].items()
     for name, about in found.items()
 }
+# What parses a text, each with the language of the text.
+PARSERS = {name: language for language, names in _FACTS["parsers"].items() for name in names}
 COPING: dict[str, str] = _FACTS["coping"]
 # Arguments that are documented to select the GPU if they are true, and the CPU if they are false: by the full name of
 # the function or class, and the argument, each with the version that was tried.

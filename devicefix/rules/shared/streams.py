@@ -282,7 +282,9 @@ class Streams:
             compared = any(map(self._is_compared, uses))
             divides = any(self._is_divisor(use) for use in uses)
             leaves = not divides and any(map(self._leaves, uses)) and not self._divides
-            self._times[call] = None if compared and divides else "0.0" if compared or leaves else _NAN
+            positive = any(map(self._is_positive, uses))
+            none = compared and (divides or positive)
+            self._times[call] = None if none else "0.0" if compared or leaves else _NAN
         return self._times[call]
 
     def _results(self, node: ast.expr) -> Iterator[ast.expr]:
@@ -311,34 +313,32 @@ class Streams:
         name = self.facts.resolve(parent.func) or dotted(parent.func)
         return name in _ORDERS or (name in _WHOLE_NUMBERS and len(parent.args) == 1)
 
-    def _is_divisor(self, node: ast.expr) -> bool:
+    def _is_positive(self, node: ast.expr) -> bool:
+        """Return whether an assertion demands that a time is more than 0."""
         match self.facts.tree.parents.get(node):
-            case ast.BinOp(op=op, right=divisor) | ast.AugAssign(op=op, value=divisor):
-                return isinstance(op, _DIVISIONS) and divisor is node
+            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]) if left is node:
+                return isinstance(self.facts.tree.statement(node), ast.Assert)
         return False
+
+    def _is_divisor(self, node: ast.expr) -> bool:
+        return _divisor(self.facts.tree.parents.get(node)) is node
 
     def _leaves(self, node: ast.expr) -> bool:
         """Return whether a time goes where its uses are not followed: into a collection, or another function."""
         parent = self.facts.tree.parents.get(node)
-        known = isinstance(parent, ast.Call) and last_name(parent.func) in {
+        known = isinstance(parent, ast.Call) and last_name(parent.func) in (
             *PRINTING,
             "round",
             "float",
             "str",
-        }
+        )
         return isinstance(parent, (*_COLLECTING, ast.Call)) and not known
 
     @cached_property
     def _divides(self) -> bool:
         """Return whether the module divides by a value that may be a time."""
-        for node in self.facts.tree.of_kind(ast.BinOp, ast.AugAssign):
-            divisor = node.right if isinstance(node, ast.BinOp) else node.value
-            is_number = isinstance(divisor, ast.Constant) or (
-                isinstance(divisor, ast.Call) and last_name(divisor.func) == "len"
-            )
-            if isinstance(node.op, _DIVISIONS) and not is_number:
-                return True
-        return False
+        divisors = filter(None, map(_divisor, self.facts.tree.of_kind(ast.BinOp, ast.AugAssign)))
+        return any(not isinstance(each, ast.Constant) and _called(each) != "len" for each in divisors)
 
     def _asks(self, node: ast.expr, parent: ast.AST | None) -> bool:
         """Return whether a use only compares a stream or event, or asks whether there is one."""
@@ -365,6 +365,18 @@ def _held(found: Followed) -> Iterator[ast.expr]:
     yield from found.uses
     for variable in found.variables:
         yield from variable.reads
+
+
+def _divisor(node: ast.AST | None) -> ast.expr | None:
+    """Return what a node divides by, None if it is no division."""
+    match node:
+        case ast.BinOp(op=op, right=divisor) | ast.AugAssign(op=op, value=divisor):
+            return divisor if isinstance(op, _DIVISIONS) else None
+    return None
+
+
+def _called(node: ast.expr) -> str:
+    return last_name(node.func) if isinstance(node, ast.Call) else ""
 
 
 def _operands(call: ast.Call) -> tuple[ast.expr, ...]:

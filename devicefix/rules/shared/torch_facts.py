@@ -13,6 +13,7 @@ ACCELERATOR = tuple(_FACTS["accelerator"])
 CPU_LACKS = frozenset(_FACTS["cpu_lacks"])
 OF_MEMORY = frozenset(_FACTS["of_memory"])
 RAISING = frozenset(_FACTS["raising"])
+RAISING_IN_FULL = frozenset(f"torch.cuda.{name}" for name in RAISING)
 INSTEAD: dict[str, str] = _FACTS["instead"]
 DISTRIBUTED: dict[str, str] = _FACTS["distributed"]
 # The kernels of scaled dot product attention that a CPU has.

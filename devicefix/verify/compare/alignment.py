@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
+from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference, Place
 from devicefix.verify.compare.streams import Event, Key, Name, Seen, Stream, streams_of
 from devicefix.verify.compare.values import unlike
 
-Unsteady = frozenset[tuple[Name, Key, int]]  # the process, line and number of observations
+Unsteady = frozenset[Place]  # the observations, and other places, at which runs of one program differ
 
 ON_CUDA = 0.9  # the share of the original's operations on CUDA that the rewritten program must reach
-
-
-def observations(events: list[Event]) -> int:
-    """Return the number of observations in a run."""
-    return sum(stream.count(key) for stream in streams_of(events).values() for key in stream.seen)
 
 
 def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
@@ -27,12 +23,17 @@ def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
         for name in left.keys() & right.keys()
         for key in left[name].seen
     }
-    left_out = [number for name, key, number in ignored if number <= counts.get((name, key), 0)]
-    return sum(counts.values()) - len(left_out)
+    left_out = sum(
+        0 < place.number <= number
+        for (name, key), number in counts.items()
+        for place in ignored
+        if place[1:-1] == (name[0], *key)
+    )
+    return sum(counts.values()) - left_out
 
 
 def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unsteady:
-    """Find the observations whose numbers differ between two runs of the same program, such as times.
+    """Find the observations that differ between two runs of the same program, such as times, and the rest.
 
     Args:
         one: the events of a run.
@@ -40,13 +41,15 @@ def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unste
         tolerance: the relative tolerance for numbers.
     """
     left, right = streams_of(one), streams_of(again)
-    return frozenset(
-        (name, key, number)
+    numbers = frozenset(
+        Place("value", name[0], *key, number)
         for name in left.keys() & right.keys()
         for key in left[name].seen
         for number, seen, other in _both(left[name], right[name], key)
         if any(unlike(seen.value, other.value, same_machine=True, tolerance=tolerance))
     )
+    others = differences(one, again, same_machine=True, tolerance=tolerance, ignored=numbers)
+    return numbers | {each.place for each in others}
 
 
 def _both(one: Stream, other: Stream, key: Key) -> Iterator[tuple[int, Seen, Seen]]:
@@ -77,7 +80,7 @@ def differences(
             moves and the number of operations are compared too, and lines that only one run reaches are
             faults.
         tolerance: the relative tolerance for numbers; 0 for exact equality.
-        ignored: the observations whose numbers are not compared.
+        ignored: the observations whose numbers are not compared, and the places of other differences.
 
     Returns:
         The first difference of each line, the earliest line first.
@@ -87,8 +90,7 @@ def differences(
     found: list[Difference] = []
     for name in dict.fromkeys((*left, *right)):
         if name in left and name in right:
-            here = {(key, number) for process, key, number in ignored if process == name}
-            pair = _Pair(left[name], right[name], same_machine, tolerance, here)
+            pair = _Pair(left[name], right[name], same_machine, tolerance, ignored)
             found += pair.differences()
         elif name in left and _main_is_complete(right):
             # On a CPU another process may do its work, as with `num_workers=4 if cuda else 0`.
@@ -96,7 +98,8 @@ def differences(
             found += _alone(left[name], ONLY_CUDA if elsewhere else "missing", "one", same_machine)
         elif name in right and _main_is_complete(left):
             found += _alone(right[name], "missing" if same_machine else ONLY_CPU, "other", same_machine)
-    return sorted(found, key=lambda difference: difference.position)
+    compared = (difference for difference in found if difference.place not in ignored)
+    return sorted(compared, key=lambda difference: difference.position)
 
 
 def _main_is_complete(streams: Mapping[Name, Stream]) -> bool:
@@ -117,23 +120,19 @@ def _difference(kind: str, key: Key, **fields: Any) -> Difference:
     return Difference(kind, file, line, what=what, **fields)
 
 
+@dataclass(frozen=True, slots=True)
 class _Pair:
     """The same process in two runs."""
 
-    def __init__(
-        self,
-        one: Stream,
-        other: Stream,
-        same_machine: bool,
-        tolerance: float,
-        ignored: Container[tuple[Key, int]],
-    ) -> None:
-        self._one = one
-        self._other = other
-        self._same_machine = same_machine
-        self._tolerance = tolerance
-        self._ignored = ignored
-        self._complete = one.complete and other.complete
+    _one: Stream
+    _other: Stream
+    _same_machine: bool
+    _tolerance: float
+    _ignored: Container[Place]
+
+    @property
+    def _complete(self) -> bool:
+        return self._one.complete and self._other.complete
 
     def differences(self) -> Iterator[Difference]:
         """Yield the differences between the two processes, in no particular order."""
@@ -157,12 +156,12 @@ class _Pair:
         """Yield the first observation of a line that differs, and the first that is on another device."""
         reported: set[bool] = set()
         for number, seen, other in _both(self._one, self._other, key):
-            ignored = (key, number) in self._ignored
+            ignored = Place("value", self._one.name, *key, number) in self._ignored
             found = unlike(
                 seen.value, other.value, same_machine=self._same_machine, tolerance=self._tolerance
             )
             for kind, path, left, right in found:
-                if (kind == "device") in reported or (kind == "value" and ignored):
+                if (kind == "device") in reported or (ignored and kind not in ("device", "dtype")):
                     continue
                 reported.add(kind == "device")
                 where = {"number": number, "path": path}

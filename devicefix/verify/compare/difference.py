@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 ONLY_CUDA, ONLY_CPU = "only on CUDA", "only on the CPU"
+_COUNTS = ("count", "missing", "unreached", ONLY_CUDA, ONLY_CPU)
+
+
+class Place(NamedTuple):
+    """Where runs differ: the kind, the process, and mostly the line; `number` is that of one observation."""
+
+    kind: str
+    process: str
+    file: str = ""
+    line: int = 0
+    what: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +55,10 @@ class Difference:
     def expected(self) -> bool:
         """Return whether the difference is not a fault: guarded lines run on one kind of machine only."""
         return self.kind in (ONLY_CUDA, ONLY_CPU)
+
+    @property
+    def place(self) -> Place:
+        """Where the difference is; the whole process if it is one in the order of draws, or in sums."""
+        kind = "count" if self.kind in _COUNTS and not self.path else self.kind
+        line = () if self.what in ("", "draw") else (self.file, self.line, self.what)
+        return Place(kind, self.process, *line)

@@ -13,9 +13,8 @@ from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import CountUses, counts_processes
 from devicefix.rules.shared.counts.harm import Harm, Harms
 from devicefix.rules.shared.counts.ranges import is_needed, made_of
-from devicefix.rules.shared.torch_facts import RAISING
+from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 
-_RAISING = frozenset(f"torch.cuda.{name}" for name in RAISING)
 # Arguments of libraries, for which 0 is the CPU and 1 a GPU.
 _LIBRARY = re.compile(r"(n_?|num_?)?(gpus?|devices)(_per_\w+)?")
 _DEPTH = 4  # how many names to follow to the values they are bound to
@@ -50,7 +49,7 @@ class Counts:
     def _is_for_cuda(self, use: ast.expr) -> bool:
         """Return whether a use is in the arguments of a function that the program calls only with CUDA, once mended."""
         calls = (parent for _, parent in self.facts.tree.ancestors(use) if isinstance(parent, ast.Call))
-        return any(self.facts.resolve(call.func) in _RAISING for call in calls)
+        return any(self.facts.resolve(call.func) in RAISING_IN_FULL for call in calls)
 
     def escapes(self, node: ast.expr) -> bool:
         """Return whether a use binds a name to the number, or to a list of as many, in a way that is not followed."""

@@ -104,7 +104,7 @@ class Cuda:
         machine = self._machine
         return {
             "is_available": machine.is_available,
-            "device_count": lambda: len(machine.visible),
+            "device_count": machine.device_count,
             "current_device": machine.gpu,
             "set_device": self.set_device,
             "device": type("device", (_Selection,), {"cuda": self, "__module__": "torch.cuda"}),
@@ -115,7 +115,9 @@ class Cuda:
             "get_device_properties": self._of_gpu(_PROPERTIES),
             "get_device_capability": self._of_gpu((8, 0)),
             "get_arch_list": _constant(["sm_80"]),
-            "can_device_access_peer": lambda device, peer: machine.gpu(device) != machine.gpu(peer),
+            "can_device_access_peer": lambda device, peer_device: (
+                machine.gpu(device) != machine.gpu(peer_device)
+            ),
             "is_bf16_supported": _constant(True),
             "is_tf32_supported": _constant(True),
             "is_initialized": lambda: machine.initialized and not machine.forked,
@@ -190,14 +192,14 @@ class Cuda:
             machine.gpu(device)
             return torch.default_generator.get_state()  # all draws use the CPU's generator
 
-        def set_state(state: torch.Tensor, device: Any = "cuda") -> None:
-            check_state(state)
+        def set_state(new_state: torch.Tensor, device: Any = "cuda") -> None:
+            check_state(new_state)
             if machine.initialized:
                 machine.gpu(device)
-            torch.default_generator.set_state(state)
+            torch.default_generator.set_state(new_state)
 
-        def set_states(states: Any) -> None:
-            for place, state in enumerate(states):
+        def set_states(new_states: Any) -> None:
+            for place, state in enumerate(new_states):
                 set_state(state, place)
 
         return {

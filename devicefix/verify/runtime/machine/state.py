@@ -48,6 +48,7 @@ class Machine:
         self.default = HOST  # the place for new tensors
         self.initialized = False
         self.asked = False  # whether `is_available` was called, which no fork survives either
+        self.counted = False  # whether the program asked for the number of GPUs
         self.forked = False  # whether this is the fork of a process that used CUDA
         self.on_cuda = 0  # the number of operations
         self.on_cpu = 0
@@ -58,6 +59,11 @@ class Machine:
         if self._visible is None:
             self._visible = self._visible_gpus()
         return self._visible
+
+    def device_count(self) -> int:
+        """Return the number of GPUs."""
+        self.counted = True
+        return len(self.visible)
 
     @property
     def _seen(self) -> list[int]:

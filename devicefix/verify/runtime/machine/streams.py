@@ -74,7 +74,7 @@ class Streams:
             self.machine.current, self.current[stream.device_index] = selected, old
 
 
-def _nothing(*_: Any) -> None:
+def _nothing(*_: Any, **__: Any) -> None:
     """Return immediately: all work is done already."""
 
 

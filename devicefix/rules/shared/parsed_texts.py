@@ -1,0 +1,76 @@
+"""The CUDA devices, and the code that needs CUDA, in texts that the program parses."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from textwrap import dedent
+
+from devicefix.facts import Facts
+from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.texts import UNKNOWN_PART, text_of
+from devicefix.facts.values import cuda_string, last_name
+from devicefix.rules.shared.library_facts import PARSERS
+from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
+
+_NAMES = {name.rpartition(".")[2] for name in PARSERS}
+_SELECTED = re.compile(r"cuda(?::\w+)?|nccl")
+_INTERPOLATED = re.compile(r"\$\{[^{},]*(?:,\s*([^{}]*))?\}")  # `${a.b}`, `${oc.env:DEVICE,cuda}`
+
+
+def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, str]]]:
+    """Return what needs CUDA in the texts that a module parses, by the call that parses them.
+
+    Returns:
+        The text, what needs CUDA in it, the key of a device, and the device: empty for code, and the device also
+        where it may be another one: the text is computed, or one of several, or an option may convert it.
+    """
+    sources = Sources(facts, How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.RETURNED, steps=4)
+    typed = [each.value for each in facts.tree.attributes.get("sys.argv", ()) if each.value is not None]
+    found: dict[ast.expr, list[tuple[ast.expr, str, str, str]]] = {}
+    for call in (each for each in facts.tree.nodes_with(*_NAMES) if isinstance(each, ast.Call)):
+        language = PARSERS.get(facts.resolve(call.func) or "") or PARSERS.get(f".{last_name(call.func)}", "")
+        given = [*call.args, *(each.value for each in call.keywords)] or typed
+        for node, text in _texts(sources, given) if language and not facts.is_guarded(call) else ():
+            if _SELECTED.search(text) and not cuda_string(node) and not facts.is_guarded(node):
+                sure = node is (facts.value(given[0]) or given[0])
+                head = f"`{facts.source.code(call.func)}` in line {call.lineno} parses "
+                for each in _in_code(text) if language == "python" else _in_values(text, language):
+                    tie = node, head + each[0], each[1], each[2] if sure else ""
+                    found.setdefault(call, []).append(tie)
+    return found
+
+
+def _texts(sources: Sources, given: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the strings that some expressions are made of, also in lists, and in calls such as `shlex.split`."""
+    for part in (parts := [*given]):
+        for source in sources.of(part):
+            text = text_of(source.node)
+            if text is not None:
+                yield source.node, text
+            elif len(parts) < 200:  # which grows: a name may stand for a part of itself
+                parts += (each for each in ast.iter_child_nodes(source.node) if isinstance(each, ast.expr))
+
+
+def _in_values(text: str, language: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the devices that are whole values in a text."""
+    from devicefix.rules.config_file.examine import ties
+
+    plain = _INTERPOLATED.sub(lambda found: found[1] or "0", text.replace(UNKNOWN_PART, "0"))
+    for pair, code, why in ties(f"x {plain}" if language == "shell" else plain, language):
+        if any(map(_SELECTED.fullmatch, pair.values)):
+            key = re.split(r"[./]", pair.key)[-1].replace("-", "_")
+            yield f"`{code}`, which {why}", key, pair.values[0] if plain == text else ""
+
+
+def _in_code(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what needs CUDA in code."""
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        inner = Facts.read(dedent(text.replace(UNKNOWN_PART, "_")).encode())
+        for each in (each for each in inner.tree.nodes if isinstance(each, ast.expr)):
+            is_move = isinstance(each, ast.Call) and last_name(each.func) == "cuda"
+            is_device = cuda_string(each) and not isinstance(inner.tree.parents.get(each), ast.Compare)
+            if (is_move or is_device or inner.call(each, *RAISING_IN_FULL)) and not inner.is_guarded(each):
+                yield f"`{inner.source.code(each)}`, which needs CUDA; check for CUDA first", "", ""

@@ -1,0 +1,29 @@
+"""Devices that a function of the module compares with others."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import analyze
+
+from devicefix.model import Safety
+
+PROGRAM = """import torch
+
+
+def moved(x, here, there):
+    return x if {test} else x.to(there)
+
+
+first, second = "cuda:0", "cuda:1"
+print(moved(torch.ones(2, device=first), first, second))
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "safe"),
+    [("here == there", False), ("there != here", False), ('there == "cuda"', True), ('here == "cpu"', True)],
+)
+def test_only_devices_that_become_the_same_must_not_be_compared(test: str, safe: bool) -> None:
+    findings = [found for found in analyze(PROGRAM.format(test=test)).findings if found.code == "DF203"]
+    assert len(findings) == 2
+    assert all(found.safety is Safety.SAFE for found in findings) is safe
