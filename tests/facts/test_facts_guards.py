@@ -421,6 +421,11 @@ OPEN = [
     f"def f(off):\n    off = x\n    if not off:\n        run()\nf(not {AVAILABLE})\n",
     f"@register\ndef f(off):\n    if not off:\n        run()\nf(not {AVAILABLE})\n",
     "a = b\nb = a\nif not a:\n    run()\n",
+    f"class C(B):\n    def f(self, x):\n        x or run()\n    def g(self): self.f(not {AVAILABLE})\n",
+    f"@register\nclass C:\n    def __init__(self, x):\n        x or run()\nC(not {AVAILABLE})\n",
+    f"def f(off):\n    if not off:\n        run()\n    f(x)\nf(not {AVAILABLE})\n",
+    "class C:\n    def __init__(self, x):\n        x or run()\n    @classmethod\n    def g(cls): cls(0)\n"
+    f"C(not {AVAILABLE})\n",
     f"class C(B):\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n",
 ]
 

@@ -28,6 +28,7 @@ _BACKENDS_IN_USE = tuple(
     for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
 )
 _PROPERTIES = ("property", "cached_property")
+_AGAIN = r"(?<!def )(?<!class )\b(?:%s|cls|__class__|type\(\w+\))\("  # a call by what is called
 _EQUALITIES = (ast.Eq, ast.NotEq)
 _DEVICE_LIKE = re.compile(r"dev(ice)?s?$|device_?(type|name)$", re.I)
 
@@ -104,9 +105,15 @@ class Conditions(ABC):
         if not bound.parameter or not isinstance(function, ast.FunctionDef):
             return [bound.value]
         name, places = described(tree, function, bound.node.arg)  # type: ignore[attr-defined]  # an argument
-        reads = reads_of(tree, function if name == function.name else tree.parents[function])
+        owner: Any = tree.parents[function]
+        own = function if name == function.name else owner
+        reads = reads_of(tree, own)
         given = [dict(arguments_of(call)) for read in reads if (call := _call_of(read, tree.parents[read]))]
-        if len(given) < max(len(reads), 1) or function.decorator_list or self.facts.others.is_mentioned(name):
+        again = re.search(_AGAIN % name, self.facts.source.code(own)) or self.facts.others.is_mentioned(name)
+        of_library = (
+            function.decorator_list or own.decorator_list or (own is function and getattr(owner, "bases", ()))
+        )
+        if len(given) < max(len(reads), 1) or again or of_library:
             return [None]
         return [next((each[place] for place in places if place in each), bound.default) for each in given]
 
