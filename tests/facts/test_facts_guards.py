@@ -421,6 +421,7 @@ OPEN = [
     f"def f(off):\n    off = x\n    if not off:\n        run()\nf(not {AVAILABLE})\n",
     f"@register\ndef f(off):\n    if not off:\n        run()\nf(not {AVAILABLE})\n",
     "a = b\nb = a\nif not a:\n    run()\n",
+    f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\nglobals()['_f']()\n",
     f"class C(B):\n    def f(self, x):\n        x or run()\n    def g(self): self.f(not {AVAILABLE})\n",
     f"@register\nclass C:\n    def __init__(self, x):\n        x or run()\nC(not {AVAILABLE})\n",
     f"def f(off):\n    if not off:\n        run()\n    f(x)\nf(not {AVAILABLE})\n",

@@ -109,13 +109,18 @@ class Conditions(ABC):
         own = function if name == function.name else owner
         reads = reads_of(tree, own)
         given = [dict(arguments_of(call)) for read in reads if (call := _call_of(read, tree.parents[read]))]
-        again = re.search(_AGAIN % name, self.facts.source.code(own)) or self.facts.others.is_mentioned(name)
+        again = re.search(_AGAIN % name, self.facts.source.code(own)) or self.is_named(name)
         of_library = (
             function.decorator_list or own.decorator_list or (own is function and getattr(owner, "bases", ()))
         )
         if len(given) < max(len(reads), 1) or again or of_library:
             return [None]
         return [next((each[place] for place in places if place in each), bound.default) for each in given]
+
+    def is_named(self, name: str) -> bool:
+        """Return whether a text of the module, or another file, holds the name of a function or class."""
+        texts = (node for node in self.facts.tree.nodes_with_name(name) if isinstance(node, ast.Constant))
+        return any(text.value == name for text in texts) or self.facts.others.is_mentioned(name)
 
     def _is_false(self, test: ast.expr) -> bool:
         """Return whether an expression is false where CUDA is not available."""
