@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.arguments import gpu_number
-from devicefix.facts.values import choice, cuda_device
+from devicefix.facts.values import choice, cuda_device, last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.typed_tensor import typed_choice
@@ -41,6 +41,25 @@ class DeviceChoice(Rule):
     words = (b"cuda",)
     common_words = (b"device", b"gpu", b"rank", b"tensor")
     INVALID = (
+        Example(
+            "a type that is compared, and passed on",
+            before="""
+                import torch
+
+
+                def move(tensor, target):
+                    kind = "cpu" if target == "cpu" else "cuda"
+                    return tensor if tensor.device.type == kind else tensor.to(kind)
+            """,
+            after="""
+                import torch
+
+
+                def move(tensor, target):
+                    kind = "cpu" if target == "cpu" or not torch.cuda.is_available() else "cuda"
+                    return tensor if tensor.device.type == kind else tensor.to(kind)
+            """,
+        ),
         Example(
             "a choice by an option",
             before="""
@@ -105,6 +124,17 @@ class DeviceChoice(Rule):
             """,
         ),
         Example(
+            "a type that is only compared with that of a tensor's device",
+            """
+                import torch
+
+
+                def is_there(tensor, target):
+                    kind = "cpu" if target == "cpu" else "cuda"
+                    return tensor.device.type == kind
+            """,
+        ),
+        Example(
             "a choice by where a tensor is",
             """
                 device = 'cuda' if x.is_cuda else 'cpu'
@@ -147,6 +177,7 @@ class DeviceChoice(Rule):
             self.facts.guards.implies(test, cuda is node.body)
             or self.facts.is_guarded(node)
             or _of_type(test)
+            or self._is_compared(node)
         ):
             return
         fix = self._fix(node, test, cuda)
@@ -155,6 +186,12 @@ class DeviceChoice(Rule):
             "selects CUDA without checking that it is available; add `torch.cuda.is_available()`",
             self.context.unless_others(cuda, replace(fix, why=why or fix.why)),
         )
+
+    def _is_compared(self, node: ast.IfExp) -> bool:
+        """Return whether a choice is only compared with the type of a tensor's device."""
+        uses = [self.facts.tree.parents.get(use) for use in self.context.forwards.of(node).uses]
+        sides = [(use.left, *use.comparators) for use in uses if isinstance(use, ast.Compare)]
+        return len(uses) == len(sides) > 0 and all("type" in map(last_name, each) for each in sides)
 
     def _why_unsafe(self, cuda: ast.expr) -> str | None:
         """Return why it is not safe to take the other arm of a choice for a CUDA device, or None if it is none."""

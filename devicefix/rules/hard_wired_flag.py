@@ -33,7 +33,6 @@ from devicefix.rules.shared.library_facts import (
 )
 
 _BY_NAME = "only its name suggests that it selects CUDA"
-_UNLESS = "because its effect depends on the library"
 _LOADS = "loads onto a CUDA device, which may not exist; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
@@ -703,9 +702,9 @@ class HardWiredFlag(Rule):
         super().__init__(context)
         self._libraries = CudaLibraries(context)
 
-    def finding(self, node: Any, message: str, fix: Fix | None = None, unless: str = _UNLESS) -> Finding:
+    def finding(self, node: Any, message: str, fix: Fix | None = None, unless: str = "") -> Finding:
         """Return a finding, which says why it has no fix if it has none."""
-        return super().finding(node, message, fix, unless)
+        return super().finding(node, message, fix, unless or "because its effect depends on the library")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]

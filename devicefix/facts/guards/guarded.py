@@ -19,9 +19,8 @@ from devicefix.facts.scopes import FUNCTIONS, captured, dotted
 from devicefix.facts.values import last_name
 
 _SKIPS = re.compile(
-    r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)"
+    r"(?i)(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)"
     r"|\bmark\.(multi_?)?(cuda|gpu)s?$",  # a mark by which the project says which tests need a GPU
-    re.I,
 )
 _LONGEST = 200  # characters of a name
 _NEVER = 1 << 30  # beyond the last line
@@ -176,22 +175,22 @@ class Guards(Conditions):
         return child.lineno > self._left_in(self.facts.tree.block(child))
 
     def _used_with_cuda(self, own: ast.AST) -> bool:
-        """Return whether a private function or class is used, and only where CUDA is available.
+        """Return whether this is a private function or class that is used, and only where CUDA is available.
 
         A decorator or a class of a library may use it, too.
         """
-        owner = self.facts.tree.parents.get(own)
-        if not isinstance(own, (ast.FunctionDef, ast.ClassDef)) or own.name.endswith("__"):
+        owner, name = self.facts.tree.parents.get(own), getattr(own, "name", "__")
+        is_private = (name.startswith("_") and not name.endswith("__")) or isinstance(owner, FUNCTIONS)
+        if not is_private or getattr(own, "decorator_list", False) or getattr(owner, "bases", ()):
             return False
-        if own.decorator_list or getattr(owner, "bases", None):
-            return False
-        is_private = own.name.startswith("_") or isinstance(owner, FUNCTIONS)
-        return is_private and self._remembered(("used", own), lambda: self._read_with_cuda(own))
 
-    def _read_with_cuda(self, own: ast.FunctionDef | ast.ClassDef) -> bool:
-        reads = reads_of(self.facts.tree, own)
-        guarded = bool(reads) and all(map(self.is_guarded, reads))
-        return guarded and not self.facts.others.is_mentioned(own.name)
+        def find() -> bool:
+            reads = reads_of(self.facts.tree, own)
+            return (
+                bool(reads) and all(map(self.is_guarded, reads)) and not self.facts.others.is_mentioned(name)
+            )
+
+        return self._remembered(("used", own), find)
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""

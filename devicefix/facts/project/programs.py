@@ -38,10 +38,9 @@ class Programs(Files):
             seen: the files that were looked at; if they are too many, it may run.
             guards: gets the files that import one of these only with CUDA.
         """
-        file, (folder, name) = self.files[path], os.path.split(path)
         # Each import of what is in a package runs its `__init__.py` first.
-        package = os.path.join(folder, "") if name == "__init__.py" else None
-        inside = {each for each in self.files if package is not None and each.startswith(package)}
+        file, folder = self.files[path], path.removesuffix("__init__.py")
+        inside = {each for each in self.files if folder != path and each.startswith(folder)}
         runners = (self._importers.get(path, set()) | inside) - {path}
         if not runners or file.holds(b"__main__") or len(seen) > _RUNNERS:
             return True

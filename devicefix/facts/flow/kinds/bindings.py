@@ -92,21 +92,19 @@ class Bindings(Parameters, Objects):
         found = reaching(self._facts.tree, site, bindings)
         if len(found) == len(bindings):
             kinds = self._all_bound(path, bindings, depth)
-            if len(bindings) == 1 and (kinds.unknown or kinds.open):
-                call = self._selecting(site, path, bindings[0])
-                return kinds if call is None else Kinds({Kind.INDEX: call, Kind.CUDA: call})
-            return kinds
+            call = self._selecting(site, path, bindings) if kinds.unknown or kinds.open else None
+            return kinds if call is None else Kinds({Kind.INDEX: call, Kind.CUDA: call})
         return union(self._binding(binding, path, depth - 1) for binding in found)
 
-    def _selecting(self, site: ast.expr, path: str, bound: Binding) -> ast.Call | None:
+    def _selecting(self, site: ast.expr, path: str, bindings: Sequence[Binding]) -> ast.Call | None:
         """Return the call that selects the GPU of a name before a site: it takes nothing but a GPU."""
         tree = self._facts.tree
         for call in tree.calls_with_name("set_device"):
             if self._facts.call(call, "torch.cuda.set_device") and [*map(dotted, call.args)] == [path]:
                 around = map(id, blocks_around(tree, tree.statement(site)))
-                ordered = position(bound.node) < position(call) < position(site)
-                if ordered and id(tree.block(tree.statement(call))) in around:
-                    return call
+                if id(tree.block(tree.statement(call))) in around:
+                    if all(position(each.node) < position(call) < position(site) for each in bindings):
+                        return call
         return None
 
     def _all_bound(self, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
