@@ -124,6 +124,9 @@ class Places:
             return
         if self._forks_below(function, site) and not self._starts_cuda_at(site):
             return
+        nested = self._facts.tree.scope(site) is not function
+        if nested and self._project.is_open(self._path):  # an inner function may run without the outer one
+            return
         barriers = filter(None, (self._last_setting(owner), self._last_fork(owner, site)))
         barrier = max(barriers, key=lambda statement: statement.lineno, default=None)
         for after in (barrier, *self._imports_of_torch(function, owner)):

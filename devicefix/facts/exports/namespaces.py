@@ -9,6 +9,7 @@ from devicefix.facts.exports.export import of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
+from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 OWN = ""  # the file itself
@@ -113,8 +114,10 @@ def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
 
 
 def _module_of_function(facts: Facts, function: ast.expr) -> Iterator[str]:
-    """Yield the module of a function, `f` or `f.__code__`."""
-    if isinstance(function, ast.Attribute) and function.attr == "__code__":
-        function = function.value
-    name = facts.resolve(function)
-    yield OWN if name is None else name.rpartition(".")[0]
+    """Yield the module of a function, `f`, or of those whose `__code__` an expression holds."""
+    codes = [
+        each.value for each in walk(function) if isinstance(each, ast.Attribute) and each.attr == "__code__"
+    ]
+    for each in codes or [function]:
+        name = facts.resolve(each)
+        yield OWN if name is None else name.rpartition(".")[0]
