@@ -59,9 +59,8 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
     def finish() -> None:
         draws.finish()
-        gpus = machine.visible if machine.is_fixed else None
         counts = {"cuda": machine.on_cuda, "cpu": machine.on_cpu, "counted": machine.counted}
-        events.emit("operations", gpus=gpus, **counts)
+        events.emit("operations", gpus=machine.fixed, **counts)
 
     def restart() -> None:
         draws.restart()

@@ -182,10 +182,7 @@ class Tensors:
 
     def place(self, tensor: torch.Tensor) -> int:
         """Return the place of a tensor that the program sees."""
-        place = place_of(tensor)
-        if place == FREE:
-            return self._machine.current if self._machine.initialized else HOST
-        return place
+        return self._machine.seen(place_of(tensor))
 
     def _device(self, tensor: torch.Tensor) -> Any:
         place = self.place(tensor)
@@ -196,11 +193,7 @@ class Tensors:
         return move(self._machine, tensor, place, dtype, **options)
 
     def _cuda(
-        self,
-        tensor: torch.Tensor,
-        device: Any = None,
-        non_blocking: bool = False,
-        memory_format: Any = None,
+        self, tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Any:
         if device is not None and not isinstance(device, int) and torch.device(device).type != "cuda":
             raise RuntimeError(f"Invalid device, must be cuda device, but got {device}")
@@ -358,9 +351,7 @@ class Storages:
         }
 
     def _device(self, storage: Any) -> torch.device:
-        place = storage._devicefix_place
-        if place == FREE:
-            place = self._machine.current if self._machine.initialized else HOST
+        place = self._machine.seen(storage._devicefix_place)
         real: torch.device = device(place) if place >= 0 else self._real.__get__(storage)
         return real
 
