@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.machine.tensors import move
+
+_COLLECTIVES = ("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter", "gather")
 
 
 def install(machine: Machine, patches: Patches) -> None:
@@ -22,23 +25,17 @@ def install(machine: Machine, patches: Patches) -> None:
     import torch.cuda.comm
     import torch.nn.parallel.comm
 
-    for name, function in _Collectives(machine).functions().items():
+    collectives = _Collectives(machine)
+    for name in _COLLECTIVES:
         for owner in (torch.nn.parallel.comm, torch.cuda.comm):
-            patches.set(owner, name, function)
-    for owner in _owners("parallel_apply"):
-        patches.set(owner, "parallel_apply", _parallel_apply)
+            patches.set(owner, name, getattr(collectives, name))
+    for name in ("", ".data_parallel", ".parallel_apply"):
+        patches.set(sys.modules[f"torch.nn.parallel{name}"], "parallel_apply", _parallel_apply)
     patches.set(torch.cuda.nccl, "is_available", lambda _: False)
     patches.set(torch.cuda.nccl, "version", lambda: (2, 21, 5))
     patches.set(torch.nn.DataParallel, "__init__", _on_fewer(machine, torch.nn.DataParallel.__init__))
     if torch.distributed.is_available():
         _install_distributed(patches)
-
-
-def _owners(name: str) -> list[Any]:
-    import sys
-
-    modules = ("torch.nn.parallel", "torch.nn.parallel.data_parallel", f"torch.nn.parallel.{name}")
-    return [sys.modules[module] for module in modules]
 
 
 class _Collectives:
@@ -51,38 +48,27 @@ class _Collectives:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def functions(self) -> dict[str, Callable[..., Any]]:
-        """Return the functions, by name."""
-        return {
-            "broadcast": self._broadcast,
-            "broadcast_coalesced": self._broadcast_coalesced,
-            "reduce_add": self._reduce_add,
-            "reduce_add_coalesced": self._reduce_add_coalesced,
-            "scatter": self._scatter,
-            "gather": self._gather,
-        }
-
     def _to(self, tensor: torch.Tensor, device: Any) -> torch.Tensor:
         return move(self._machine, tensor, self._machine.index(device))
 
-    def _broadcast(self, tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
+    def broadcast(self, tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
         if out is not None:
             return tuple(target.copy_(tensor) for target in out)
         return tuple(self._to(tensor, device) for device in devices)
 
-    def _broadcast_coalesced(self, tensors: Any, devices: Any, *_: Any, **__: Any) -> Any:
+    def broadcast_coalesced(self, tensors: Any, devices: Any, *_: Any, **__: Any) -> Any:
         return [[self._to(tensor, device) for tensor in tensors] for device in devices]
 
-    def _reduce_add(self, inputs: Any, destination: Any = None) -> Any:
+    def reduce_add(self, inputs: Any, destination: Any = None) -> Any:
         total = self._to(inputs[0], destination)
         for tensor in inputs[1:]:
             total = total + self._to(tensor, destination)
         return total
 
-    def _reduce_add_coalesced(self, inputs: Any, destination: Any = None, *_: Any, **__: Any) -> Any:
-        return tuple(self._reduce_add(row, destination) for row in zip(*inputs, strict=True))
+    def reduce_add_coalesced(self, inputs: Any, destination: Any = None, *_: Any, **__: Any) -> Any:
+        return tuple(self.reduce_add(row, destination) for row in zip(*inputs, strict=True))
 
-    def _scatter(
+    def scatter(
         self,
         tensor: Any,
         devices: Any = None,
@@ -98,7 +84,7 @@ class _Collectives:
             return tuple(target.copy_(part) for target, part in zip(out, parts, strict=True))
         return tuple(self._to(part, device) for part, device in zip(parts, devices, strict=False))
 
-    def _gather(self, tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
+    def gather(self, tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
         device = "cpu" if destination == -1 else destination  # the gradient of an input on the CPU
         whole = torch.cat([self._to(tensor, device) for tensor in tensors], dim)
         return whole if out is None else out.copy_(whole)
