@@ -40,7 +40,8 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
     def __enter__(self: Any) -> Any:
         if on_cpu is not None:
             on_cpu.block(self)
-        uses.record("autocast", device=self.device, what=_name(self.fast_dtype) if self._enabled else OFF)
+        what = str(self.fast_dtype).removeprefix("torch.") if self._enabled else OFF
+        uses.record("autocast", device=self.device, what=what)
         return enter(self)  # type: ignore[no-untyped-call]
 
     @functools.wraps(make)
@@ -91,10 +92,6 @@ class _OnCPU:
         """Return the uses of the running line."""
         site = self._sites.current()
         return self._uses.get((os.path.realpath(site.file), site.line), set())
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _device(scaler: Any) -> str:
