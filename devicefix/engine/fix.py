@@ -189,8 +189,8 @@ def _allowed(finding: Finding, path: str, settings: Settings) -> bool:
     from devicefix.devices.places import TOO_EARLY
     from devicefix.rules.registry import RULES
 
-    shown = RULES[finding.code].needs_run  # there is no such finding without a run
-    justified = shown or settings.evidence.proves(path, finding.line, finding.code)
+    # A rule that needs a run has no finding without one.
+    justified = RULES[finding.code].needs_run or settings.evidence.proves(path, finding.line, finding.code)
     return settings.unsafe_fixes or (justified and not finding.is_unsafe_for(TOO_EARLY))
 
 

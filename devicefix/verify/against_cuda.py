@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from devicefix.files.system import relative
-from devicefix.verify.compare.alignment import Unsteady, common, differences, observations, unsteady
+from devicefix.verify.compare.alignment import Unsteady, common, differences, unsteady
 from devicefix.verify.compare.difference import Difference
 from devicefix.verify.compare.unreached import unreached
 from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
@@ -83,7 +83,7 @@ class CudaComparison:
         found = Comparison(machine)
         original = self._runs.run(self._runs.original, "original", machine)
         rewritten = self._run("rewritten", machine)
-        found.observations = observations(original.events)
+        found.observations = common(original.events, original.events, frozenset())
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self._runs.original)
         failure = _failure(rewritten, self._runs.rewritten)
@@ -122,10 +122,10 @@ class CudaComparison:
             faults = [each for each in unlike(other) if not each.expected]
             if not any(number < ROUNDS or (each.file, each.line) in varying for each in faults):
                 break
-            name = f"again-{machine}-{number}"
-            again = self._runs.run(self._runs.original, f"{name}-original", self._machine, silent=True)
+            name = f"original-{machine}-{number}"
+            again = self._runs.run(self._runs.original, name, self._machine, silent=True)
             self._ignored |= unsteady(self._original.events, again.events, tolerance=self._real)
-            lasting = {each.place for each in unlike(self._run(name, machine, silent=True))}
+            lasting = {each.place for each in unlike(self._run(f"again-{name}", machine, silent=True))}
             self._ignored |= {each.place for each in unlike(other) if not each.expected} - lasting
         return unlike(other)
 

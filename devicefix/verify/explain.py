@@ -97,8 +97,7 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
         rewritten = "fails in the same way" if comparison.alike else "does not fail in the same way"
         advice = "correct the original program if it also fails on a GPU"
         if comparison.machine == "simulated":
-            advice += "; if it does not, simulate as many GPUs as it needs by `devicefix verify --gpus N`"
-            advice += ", or verify without `--compare`"
+            advice += "; if not, try more GPUs (`devicefix verify --gpus N`), or verify without `--compare`"
         return Explanation(
             Cause.ORIGINAL_ON_CUDA,
             advice,

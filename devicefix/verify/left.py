@@ -54,8 +54,9 @@ def _refused(case: Case) -> Explanation | None:
     if not NO_CUDA.search(text) or not case.frames or case.raises:
         return None
     library = None if case.failure.library in ("", "torch") else case.failure.library
-    case.run.requests.append(Request(case.frames[0], "", 1, library))
-    return _library(case, case.frames[0], library) if library else tie_left(case, case.run.requests[-1:])
+    case.run.requests.append(Request(case.frames[0], "a CUDA device", 1, library))
+    at = case.frames[0]
+    return _library(case, at, library) if library else tie_left(case, [Request(at, "", 1)])
 
 
 def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:

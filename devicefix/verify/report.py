@@ -174,8 +174,7 @@ def _entry(title: str, content: str) -> str:
 def _request(request: Request) -> str:
     times = f" ({request.count} times)" if request.count > 1 else ""
     by = f", by {request.library}" if request.library else ""
-    call = f" {request.call}" if request.call else ""
-    return f"{place(request.place)}{call}{times}{by}: {source(request.place)}"
+    return f"{place(request.place)} {request.call}{times}{by}: {source(request.place)}"
 
 
 def _hazard(hazard: CopyHazard) -> str:

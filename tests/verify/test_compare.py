@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import run_program
 
-from devicefix.verify.compare.alignment import common, differences, observations, unsteady
+from devicefix.verify.compare.alignment import common, differences, unsteady
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference, Place
 from devicefix.verify.compare.wording import describe
 
@@ -282,7 +282,7 @@ def test_observations_of_which_some_are_recorded() -> None:
         return ended(seen(1, scalar(1.0)), seen(1, scalar(last), number=1100), counted)
 
     one = often(0.5, 1120)
-    assert observations(one) == 1120
+    assert common(one, one, frozenset()) == 1120
     assert same_machine(one, often(0.5, 1120)) == []
     (found,) = same_machine(one, often(0.6, 1120))
     assert describe(found) == (
@@ -371,7 +371,7 @@ def test_two_runs_of_a_program(tmp_path: Path) -> None:
         run_program(tmp_path, program, rate, observe=True, copies=False, seed=1).events
         for rate in ("0.1", "0.1", "0.2")
     )
-    assert observations(one) == 4
+    assert common(one, one, frozenset()) == 4
     assert same_machine(one, same) == []
     found = on_a_cpu(one, other)
     assert [(each.what, each.line, each.number) for each in found] == [("item", 7, 2), ("save", 10, 1)]

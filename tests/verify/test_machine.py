@@ -847,22 +847,22 @@ def test_functions_take_the_arguments_of_torch_by_name() -> None:
     from devicefix.verify.runtime.machine.patches import Patches
     from devicefix.verify.runtime.machine.state import Machine
 
-    def parameters() -> dict[str, Any]:
-        public = {name: value for name, value in vars(torch.cuda).items() if name[0] != "_"}
-        return {
-            name: inspect.signature(value).parameters
-            for name, value in public.items()
-            if inspect.isroutine(value) and name != "cudart"
-        }
-
-    real, patches = parameters(), Patches()
+    real = {
+        name: inspect.signature(each) for name, each in vars(torch.cuda).items() if _is_public(name, each)
+    }
+    patches = Patches()
     try:
         cuda.install(Machine(), patches)
-        for name, here in parameters().items():
+        for name, there in real.items():
+            here = inspect.signature(vars(torch.cuda)[name]).parameters
             takes_any = any(each.kind is each.VAR_KEYWORD for each in here.values())
-            assert takes_any or real[name].keys() <= here.keys(), name
+            assert takes_any or there.parameters.keys() <= here.keys(), name
     finally:
         patches.swap()
+
+
+def _is_public(name: str, value: object) -> bool:
+    return inspect.isfunction(value) and not name.startswith("_")
 
 
 def test_operations_are_counted_where_they_run(tmp_path: Path) -> None:

@@ -441,6 +441,23 @@ MORE = {
         COMPARED,
         "",
     ),
+    "workers that collate on a GPU": Known(
+        """
+        from torch.utils.data import DataLoader
+
+        class Data:
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, i):
+                return torch.ones(2, device="cuda") * i
+
+        if __name__ == "__main__":
+            for batch in DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="spawn"):
+                print(batch.sum().item())
+        """,
+        COMPARED,
+    ),
     "a configuration": Known(
         """
         import json

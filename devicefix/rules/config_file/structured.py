@@ -81,9 +81,7 @@ def yaml_pairs(text: str) -> Iterator[Pair]:
         inner = [(each, path) for each in node.value]
         if isinstance(node, yaml.MappingNode):
             yield from (pair for key, value in node.value if (pair := _pair(key, value, path)) is not None)
-            inner = [
-                each for key, value in node.value for each in ((key, path), (value, f"{path}{key.value}."))
-            ]
+            inner = [each for k, v in node.value for each in ((k, path), (v, f"{path}{k.value}."))]
         todo += reversed(inner)
 
 

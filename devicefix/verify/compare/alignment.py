@@ -13,12 +13,6 @@ from devicefix.verify.compare.values import unlike
 Unsteady = frozenset[Place]  # the observations, and other places, at which runs of one program differ
 
 ON_CUDA = 0.9  # the share of the original's operations on CUDA that the rewritten program must reach
-_OF_VALUES = ("value", "shape", "dtype", "device")
-
-
-def observations(events: list[Event]) -> int:
-    """Return the number of observations in a run."""
-    return sum(stream.count(key) for stream in streams_of(events).values() for key in stream.seen)
 
 
 def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
@@ -47,15 +41,15 @@ def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unste
         tolerance: the relative tolerance for numbers.
     """
     left, right = streams_of(one), streams_of(again)
-    numbers = {
+    numbers = frozenset(
         Place("value", name[0], *key, number)
         for name in left.keys() & right.keys()
         for key in left[name].seen
         for number, seen, other in _both(left[name], right[name], key)
         if any(unlike(seen.value, other.value, same_machine=True, tolerance=tolerance))
-    }
-    found = differences(one, again, same_machine=True, tolerance=tolerance)
-    return frozenset(numbers | {each.place for each in found if each.place.kind not in _OF_VALUES})
+    )
+    others = differences(one, again, same_machine=True, tolerance=tolerance, ignored=numbers)
+    return numbers | {each.place for each in others}
 
 
 def _both(one: Stream, other: Stream, key: Key) -> Iterator[tuple[int, Seen, Seen]]:

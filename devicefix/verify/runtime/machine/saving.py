@@ -50,6 +50,12 @@ def install(machine: Machine, patches: Patches) -> None:
         return restore_location
 
     patches.set(serialization, "_get_restore_location", _get_restore_location)
+    shared = torch.UntypedStorage._new_shared
+
+    def new_shared(size: int, *, device: Any = "cpu") -> Any:  # for workers of a loader, which collate in it
+        return _rebuild(machine.index(device), shared, (size,))
+
+    patches.set(torch.UntypedStorage, "_new_shared", staticmethod(new_shared))
     reducers = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     for kind in (torch.Tensor, torch.nn.Parameter, torch.UntypedStorage):
         patches.item(reducers, kind, _reduce)
