@@ -63,11 +63,14 @@ class CudaComparison:
         program: the rewritten program.
         folder: the folder for the runs' own files.
         tick: called regularly with the name of the run and its seconds so far.
+
+    Attributes:
+        runs: the runs.
     """
 
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
         self._task = task
-        self._runs = Runs(task, program, folder / "compared", tick)
+        self.runs = Runs(task, program, folder / "compared", tick)
         self._ignored: Unsteady = frozenset()
 
     def against(self, on_cpu: Result) -> Comparison:
@@ -81,12 +84,12 @@ class CudaComparison:
         """
         machine = "cuda" if has_cuda(self._task.command[0]) else "simulated"
         found = Comparison(machine)
-        original = self._runs.run(self._runs.original, "original", machine)
+        original = self.runs.run(self.runs.original, "original", machine)
         rewritten = self._run("rewritten", machine)
         found.observations = common(original.events, original.events, frozenset())
         found.seconds = original.ended.seconds, rewritten.ended.seconds
-        found.failure = _failure(original, self._runs.original)
-        failure = _failure(rewritten, self._runs.rewritten)
+        found.failure = _failure(original, self.runs.original)
+        failure = _failure(rewritten, self.runs.rewritten)
         if found.failure:
             found.alike = failure == found.failure
             return found
@@ -123,7 +126,7 @@ class CudaComparison:
             if not any(number < ROUNDS or (each.file, each.line) in varying for each in faults):
                 break
             name = f"original-{machine}-{number}"
-            again = self._runs.run(self._runs.original, name, self._machine, silent=True)
+            again = self.runs.run(self.runs.original, name, self._machine, silent=True)
             self._ignored |= unsteady(self._original.events, again.events, tolerance=self._real)
             lasting = {each.place for each in unlike(self._run(f"again-{name}", machine, silent=True))}
             self._ignored |= {each.place for each in unlike(other) if not each.expected} - lasting
@@ -153,7 +156,7 @@ class CudaComparison:
         if lowered := _dtypes(one, "cuda"):
             alike = self._run("as on a CPU", "simulated", autocast=_uses(other, "cpu"))
             low = _dtypes(other, "cpu")
-            if failure := _failure(alike, self._runs.rewritten):
+            if failure := _failure(alike, self.runs.rewritten):
                 precision = "in the CPU's precision" if low else "without autocast"
                 found.notes.append(
                     f"not compared with the CPU, because the program fails {precision}: {failure}"
@@ -190,7 +193,7 @@ class CudaComparison:
             The run, or None if it failed.
         """
         simulated = self._run("simulated", "simulated")
-        if failure := _failure(simulated, self._runs.rewritten):
+        if failure := _failure(simulated, self.runs.rewritten):
             found.notes.append(f"not compared with the CPU, because the simulation fails: {failure}")
             return None
         unlike = differences(real.events, simulated.events, same_machine=False, tolerance=ALIKE)
@@ -199,14 +202,9 @@ class CudaComparison:
         ]
         return simulated
 
-    @property
-    def copying(self) -> float:
-        """The seconds that scratch copies took."""
-        return self._runs.copying
-
     def _run(self, name: str, machine: str, **options: Any) -> Result:
         """Run the rewritten program."""
-        return self._runs.run(self._runs.rewritten, name, machine, **options)
+        return self.runs.run(self.runs.rewritten, name, machine, **options)
 
 
 def _uses(events: list[dict[str, Any]], device: str) -> list[Use]:

@@ -25,7 +25,7 @@ def explain(case: Case) -> Explanation:
         _not_run_to_its_end,
         _without_error,
         _ended_from_outside,
-        _request,
+        lambda case: fixes.blamed(case, left.request(case)),
         texts.syntax,
         texts.name_of_a_fix,
         texts.text,
@@ -60,10 +60,6 @@ def _without_error(case: Case) -> Explanation | None:
     if case.requests:
         return fixes.blamed(case, left.tie_left(case, case.requests))
     return tried.copy(case.run.copies[0])
-
-
-def _request(case: Case) -> Explanation | None:
-    return fixes.blamed(case, left.request(case))
 
 
 def _ended_from_outside(case: Case) -> Explanation | None:

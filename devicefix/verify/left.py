@@ -19,6 +19,7 @@ from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.verdict import Location, Request
 
 _CUDA = re.compile(r"(?<![\w/.])(?<!no-)cuda(:\d+)?(?![\w/.])")
+# A line that passes a device to what it calls, which then only uses it.
 _PASSES_DEVICE = re.compile(r"\.(?:to|to_empty|cuda)\(|\bdevice[ \t]*=")
 
 
@@ -37,15 +38,10 @@ def request(case: Case) -> Explanation | None:
     raised = [r for r in raised if (r.place.file, r.place.line) in places] or raised
     if not raised:
         return _refused(case)
-    own = [request for request in raised if request.library is None or _passes_device(request.place)]
+    own = [r for r in raised if r.library is None or _PASSES_DEVICE.search(source(r.place))]
     if not own:
         return _library(case, raised[0].place, str(raised[0].library))
     return tie_left(case, own)
-
-
-def _passes_device(place: Location) -> bool:
-    """Return whether a line passes a device to what it calls, which then only uses it."""
-    return bool(_PASSES_DEVICE.search(source(place)))
 
 
 def _refused(case: Case) -> Explanation | None:

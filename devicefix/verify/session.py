@@ -53,10 +53,7 @@ class Report:
 
 
 def verify(
-    task: Task,
-    resolver: Resolver,
-    tick: Tick,
-    rewritten: Iterable[Rewritten] | None = None,
+    task: Task, resolver: Resolver, tick: Tick, rewritten: Iterable[Rewritten] | None = None
 ) -> Report:
     """Run a program, rewritten in memory, and give a verdict.
 
@@ -89,7 +86,7 @@ def verify(
         if task.compare and run.verdict not in (Verdict.FAIL, Verdict.TROUBLE):
             runs_on_cuda = CudaComparison(task, program, folder, tick)
             report.comparison = runs_on_cuda.against(result)
-            report.copying += runs_on_cuda.copying
+            report.copying += runs_on_cuda.runs.copying
             _conclude(report, report.comparison, resolver.root)
         if task.coverage is not None:
             _add(report, program, task.coverage)
