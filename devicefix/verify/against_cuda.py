@@ -18,7 +18,7 @@ from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Runs, Task, Tick
 from devicefix.verify.runtime.plan import Use
-from devicefix.verify.verdict import Run, Verdict, judge
+from devicefix.verify.verdict import Verdict, judge
 
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
 ALIKE = 1e-2  # the same between a GPU and its simulation
@@ -158,16 +158,14 @@ class CudaComparison:
             low = _dtypes(other, "cpu")
             if failure := _failure(alike, self.runs.rewritten):
                 precision = "in the CPU's precision" if low else "without autocast"
-                found.notes.append(
-                    f"not compared with the CPU, because the program fails {precision}: {failure}"
-                )
+                fails = f"the program fails {precision}: {failure}"
+                found.notes.append(f"not compared with the CPU, because {fails}")
                 return
             one = alike.events
             on_cuda = f"on CUDA, and in {low} for other operations on a CPU" if low else "only on CUDA"
             precision = "the CPU's precision" if low else "full precision"
-            found.notes.append(
-                f"autocast computes in {lowered} {on_cuda}: compared with the CPU in {precision}"
-            )
+            computes = f"autocast computes in {lowered} {on_cuda}"
+            found.notes.append(f"{computes}: compared with the CPU in {precision}")
 
         def unlike(run: Result) -> list[Difference]:
             how: Any = {"tolerance": self._task.tolerance, "ignored": self._ignored}
@@ -197,9 +195,7 @@ class CudaComparison:
             found.notes.append(f"not compared with the CPU, because the simulation fails: {failure}")
             return None
         unlike = differences(real.events, simulated.events, same_machine=False, tolerance=ALIKE)
-        found.notes += [
-            f"the simulation differs from the GPU: {describe(difference)}" for difference in unlike
-        ]
+        found.notes += [f"the simulation differs from the GPU: {describe(each)}" for each in unlike]
         return simulated
 
     def _run(self, name: str, machine: str, **options: Any) -> Result:
@@ -233,12 +229,9 @@ def _faults(unlike: Iterable[Difference], found: Comparison) -> Iterator[str]:
 def _failure(result: Result, modules: Program) -> str:
     """Return why and where a run failed; empty if it did not."""
     run = judge(result.ended, result.events, modules)
-    return f"{run.reason}{_at(run)}" if run.verdict in (Verdict.FAIL, Verdict.TROUBLE) else ""
-
-
-def _at(run: Run) -> str:
     frames = run.failure.frames if run.failure else ()
-    return f" ({relative(frames[-1].file)}:{frames[-1].line})" if frames else ""
+    at = f" ({relative(frames[-1].file)}:{frames[-1].line})" if frames else ""
+    return f"{run.reason}{at}" if run.verdict in (Verdict.FAIL, Verdict.TROUBLE) else ""
 
 
 def has_cuda(python: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 
 from devicefix.config.settings import Settings
@@ -10,7 +9,7 @@ from devicefix.verify import fixes, left, texts, tried
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.case import Case
 from devicefix.verify.cause import Cause, Explanation
-from devicefix.verify.verdict import NOT_FOUND, Verdict
+from devicefix.verify.verdict import NOT_FOUND, Verdict, signal_of
 
 _FROM_OUTSIDE = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGQUIT")
 
@@ -63,7 +62,7 @@ def _without_error(case: Case) -> Explanation | None:
 
 
 def _ended_from_outside(case: Case) -> Explanation | None:
-    name = _signal(case.run.status)
+    name = signal_of(case.run.status)
     if case.run.failure is not None and case.failure.kind == "KeyboardInterrupt":
         name = "SIGINT"
     if name not in _FROM_OUTSIDE:
@@ -71,14 +70,6 @@ def _ended_from_outside(case: Case) -> Explanation | None:
     killed = " (Linux sends it if memory runs out)" if name == "SIGKILL" else ""
     advice = "run it again, with less data if memory ran out" if killed else "run it again"
     return Explanation(Cause.ENDED, advice, (f"the program was terminated by {name}{killed}",))
-
-
-def _signal(status: int) -> str:
-    number = -status if status < 0 else status - 128
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""
 
 
 def explain_comparison(comparison: Comparison, settings: Settings) -> Explanation | None:

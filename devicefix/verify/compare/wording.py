@@ -96,9 +96,8 @@ def _value_text(difference: Difference, here: str, there: str) -> str:
 
 def _missing_text(difference: Difference, here: str, there: str) -> str:
     if difference.kind == "unreached":
-        return (
-            f"this line reads a tensor {here}, but does not run {there}, although it is not under a condition"
-        )
+        lacks = f"does not run {there}, although it is not under a condition"
+        return f"this line reads a tensor {here}, but {lacks}"
     if difference.kind in (ONLY_CUDA, ONLY_CPU):
         return f"this line reads a tensor {difference.kind}"
     has, lacks = (there, here) if difference.one is None else (here, there)
@@ -108,9 +107,8 @@ def _missing_text(difference: Difference, here: str, there: str) -> str:
 
 
 def _draw_text(difference: Difference, here: str, there: str) -> str:
-    left, right = (
-        _draw(draw, difference) if draw else "nothing" for draw in (difference.one, difference.other)
-    )
+    draws = (difference.one, difference.other)
+    left, right = (_draw(draw, difference) if draw else "nothing" for draw in draws)
     return f"the {_ordinal(difference.number)} random draw was {left} {here} and {right} {there}"
 
 
