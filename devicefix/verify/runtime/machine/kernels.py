@@ -100,13 +100,12 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         self._traits: dict[Any, Traits] = {}
 
     def __enter__(self) -> Any:
-        if self._machine.autocast:
-            autocast.enter()
+        autocast.use(self._machine.autocast)
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        autocast.leave()
+        autocast.use(False)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation on the CPU, and set the places of its results."""

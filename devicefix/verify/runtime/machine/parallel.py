@@ -48,7 +48,7 @@ class _Collectives:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def _to(self, tensor: torch.Tensor, device: Any) -> torch.Tensor:
+    def _to(self, tensor: torch.Tensor, device: Any) -> Any:
         return move(self._machine, tensor, self._machine.index(device))
 
     def broadcast(self, tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
@@ -109,20 +109,19 @@ def _on_fewer(machine: Machine, original: Callable[..., Any]) -> Callable[..., A
     ) -> None:
         if device_ids is not None and not machine.is_explicit:
             count = len(machine.visible)
-            there = [device for device in device_ids if (_number(device) or 0) < count]
+            there = [device for device in device_ids if _number(device) < count]
             if 0 < len(there) < len(device_ids):
                 device_ids = there
-                if output_device is not None and (_number(output_device) or 0) >= count:
+                if output_device is not None and _number(output_device) >= count:
                     output_device = None
         original(self, module, device_ids, output_device, dim)
 
     return __init__
 
 
-def _number(device: Any) -> int | None:
-    """Return the index in a device, a device string or an int."""
-    index: int | None = device if isinstance(device, int) else torch.device(device).index
-    return index
+def _number(device: Any) -> Any:
+    """Return the index in a device, a device string or an int, or 0 without one."""
+    return device if isinstance(device, int) else torch.device(device).index or 0
 
 
 def _install_distributed(patches: Patches) -> None:

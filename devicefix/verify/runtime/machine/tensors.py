@@ -94,7 +94,7 @@ def method(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def move(
     machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype | None = None, **options: Any
-) -> torch.Tensor:
+) -> Any:
     """Move a tensor to a place.
 
     Args:
@@ -112,18 +112,14 @@ def move(
         here = place_of(put(tensor, place))
     dtype = dtype or tensor.dtype
     if here == place:
-        same: torch.Tensor = _to(tensor, dtype, **options)
-        return same
+        return _to(tensor, dtype, **options)
+    form = options.get("memory_format")
     if machine.moves is not None:
         ends, asynchronous = (str(device(here)), str(device(place))), bool(options.get("non_blocking"))
-        machine.moves.add(*ends, is_pinned(tensor), asynchronous, options.get("memory_format"))
-    moved: torch.Tensor
+        machine.moves.add(*ends, is_pinned(tensor), asynchronous, form)
     if tensor.requires_grad and torch.is_grad_enabled():
-        apply: Any = Move.apply
-        moved = apply(tensor, machine, place, dtype, options.get("memory_format"))
-    else:
-        moved = _moved(machine, tensor, place, dtype, options.get("memory_format"))
-    return moved
+        return Move.apply(tensor, machine, place, dtype, form)  # type: ignore[no-untyped-call]
+    return _moved(machine, tensor, place, dtype, form)
 
 
 def _moved(machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype, form: Any) -> Any:
@@ -208,15 +204,13 @@ class Tensors:
         options = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         rest = list(args[1:])
         dtype = kwargs.get("dtype")
+        wanted = first
         if isinstance(first, torch.Tensor):
-            wanted: Any = first
             dtype = first.dtype
         elif isinstance(first, torch.dtype):
             wanted, dtype = kwargs["device"], first
-        else:
-            wanted = first
-            if rest and not isinstance(rest[0], bool):
-                dtype = rest.pop(0) or dtype
+        elif rest and not isinstance(rest[0], bool):
+            dtype = rest.pop(0) or dtype
         options |= zip(("non_blocking", "copy"), rest, strict=False)
         if wanted is None:
             return _to(tensor, *args, **kwargs)
@@ -350,10 +344,9 @@ class Storages:
             "pin_memory": lambda storage, *_, **__: storage.clone(),
         }
 
-    def _device(self, storage: Any) -> torch.device:
+    def _device(self, storage: Any) -> Any:
         place = self._machine.seen(storage._devicefix_place)
-        real: torch.device = device(place) if place >= 0 else self._real.__get__(storage)
-        return real
+        return device(place) if place >= 0 else self._real.__get__(storage)
 
     def _to(self, storage: Any, wanted: Any) -> Any:
         place = self._machine.index(wanted)

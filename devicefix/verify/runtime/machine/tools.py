@@ -110,12 +110,11 @@ class Tools:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._patches.undone(), _disable_current_modes():
-                autocast.leave()
+                autocast.use(False)
                 try:
                     return original(*args, **kwargs)
                 finally:
-                    if self._machine.autocast:
-                        autocast.enter()
+                    autocast.use(self._machine.autocast)
 
         return call
 
