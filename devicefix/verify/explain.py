@@ -37,11 +37,10 @@ def _not_run_to_its_end(case: Case) -> Explanation | None:
     if case.run.verdict is Verdict.TROUBLE:
         if case.run.status == NOT_FOUND:
             return Explanation(Cause.UNWATCHED, "check the spelling of the command, and that it is installed")
-        return Explanation(
-            Cause.UNWATCHED,
-            "use a command that starts Python without `-E` or `-I` and passes on its environment variables",
-            ("no Python process reported to devicefix",),
+        advice = (
+            "use a command that starts Python without `-E` or `-I` and passes on its environment variables"
         )
+        return Explanation(Cause.UNWATCHED, advice, ("no Python process reported to devicefix",))
     if case.run.verdict is not Verdict.STOPPED:
         return None
     limit = case.run.limit
@@ -85,17 +84,12 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
         advice = "correct the original program if it also fails on a GPU"
         if comparison.machine == "simulated":
             advice += "; if not, try more GPUs (`devicefix verify --gpus N`), or verify without `--compare`"
-        return Explanation(
-            Cause.ORIGINAL_ON_CUDA,
-            advice,
-            (f"on {machine}, the original fails: {comparison.failure}", f"the rewritten program {rewritten}"),
-        )
+        fails = f"on {machine}, the original fails: {comparison.failure}"
+        return Explanation(Cause.ORIGINAL_ON_CUDA, advice, (fails, f"the rewritten program {rewritten}"))
     if comparison.on_cuda:
-        advice = (
-            "omit `--unsafe-fixes`, or review the unsafe fixes"
-            if settings.unsafe_fixes
-            else "please report this, including the lines above; meanwhile, add `# noqa` to the fixed line"
-        )
+        advice = "please report this, including the lines above; meanwhile, add `# noqa` to the fixed line"
+        if settings.unsafe_fixes:
+            advice = "omit `--unsafe-fixes`, or review the unsafe fixes"
         return Explanation(Cause.CHANGES_CUDA, advice, (f"on {machine}, {_first_of(comparison.on_cuda)}",))
     if comparison.on_cpu:
         hint = comparison.hints[0] if comparison.hints else "check the line above"

@@ -26,9 +26,8 @@ _PASSES_DEVICE = re.compile(r"\.(?:to|to_empty|cuda)\(|\bdevice[ \t]*=")
 def request(case: Case) -> Explanation | None:
     """Explain an error that a request for CUDA raised, or that its answer may have led to."""
     if case.task.keep_going and case.requests:
-        return tie_left(
-            case, case.requests, "these requests ran on the CPU instead, which may have caused the error"
-        )
+        ran = "these requests ran on the CPU instead, which may have caused the error"
+        return tie_left(case, case.requests, ran)
     if case.run.failure is None:
         return None
     errors = {case.failure.error, *case.failure.before}

@@ -94,9 +94,8 @@ def _on_this_machine(case: Case) -> Explanation:
     if ties := case.ties(case.frames[:1]):
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
     if passed(case.trials.again()):
-        return _unknown(
-            case, *evidence, "a second run on the CPU has no error, so the program's behavior varies"
-        )
+        varies = "a second run on the CPU has no error, so the program's behavior varies"
+        return _unknown(case, *evidence, varies)
     if asked := [request for request in case.requests if case.ties([request.place])]:
         return tie_left(case, asked, *evidence)
     if _suspects(case) and works(case.trials.answered()):
@@ -163,14 +162,11 @@ def _fixes(case: Case, places: Sequence[Location]) -> list[tuple[Location, str]]
 
 def _suspects(case: Case) -> list[tuple[Location, str]]:
     """Return the lines and rules of the fixes that may be wrong: those in the traceback, or else all."""
-    found = _fixes(case, case.frames)
-    if not found:
-        found = [
-            (Location(file, finding.line), finding.code)
-            for file, module in case.program.modules.items()
-            for finding in module.fixed
-        ]
-    return found
+    return _fixes(case, case.frames) or [
+        (Location(file, finding.line), finding.code)
+        for file, module in case.program.modules.items()
+        for finding in module.fixed
+    ]
 
 
 def _unknown(case: Case, *evidence: str) -> Explanation:

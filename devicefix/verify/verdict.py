@@ -192,10 +192,9 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
     run.limit = ended.limit or ("steps" if any(e["kind"] == "stopped" for e in events) else None)
     run.requests = _requests(events)
     run.copies = _hazards(events)
-    run.ran = [Location(module.file, line) for module in run.modules for line in module.ran]
-    run.not_run = [
-        Location(module.file, line) for module in run.modules if module.imported for line in module.not_run
-    ]
+    run.ran = [Location(each.file, line) for each in run.modules for line in each.ran]
+    imported = (each for each in run.modules if each.imported)
+    run.not_run = [Location(each.file, line) for each in imported for line in each.not_run]
     run.warnings = _warnings(events)
     if ended.status and not ended.limit:
         run.failure = _failure(events, ended.status, program)

@@ -10,17 +10,9 @@ from devicefix.verify.compare.streams import Value
 from devicefix.verify.compare.values import is_close
 from devicefix.verify.places import shown_path
 
-_CALLS = {
-    "item": "`.item()`",
-    "tolist": "`.tolist()`",
-    "numpy": "`.numpy()`",
-    "array": "`numpy.asarray()`",
-    "float": "`float()`",
-    "int": "`int()`",
-    "print": "`print()`",
-    "format": "`format()`",
-    "save": "`torch.save()`",
-}
+_CALLS = {what: f"`.{what}()`" for what in ("item", "tolist", "numpy")}
+_CALLS |= {what: f"`{what}()`" for what in ("float", "int", "print", "format")}
+_CALLS |= {"array": "`numpy.asarray()`", "save": "`torch.save()`"}
 _VERBS = {"print": "showed", "format": "showed", "save": "wrote"}
 _PRECISION = 1e-3  # relative
 _DIGITS = (4, 6, 8, 12)

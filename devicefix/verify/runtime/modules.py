@@ -197,6 +197,5 @@ def _set_first_path(script: str) -> None:
     if getattr(sys.flags, "safe_path", False):
         del sys.path[0]
     else:
-        sys.path[0] = os.path.dirname(
-            os.path.abspath(script) if os.name == "nt" else os.path.realpath(script)
-        )
+        full = os.path.abspath if os.name == "nt" else os.path.realpath
+        sys.path[0] = os.path.dirname(full(script))

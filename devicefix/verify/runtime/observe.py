@@ -27,16 +27,9 @@ from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import OURS, Sites
 from devicefix.verify.runtime.summary import summarize
 
-METHODS = {
-    "item": "item",
-    "tolist": "tolist",
-    "numpy": "numpy",
-    "__array__": "array",
-    "__float__": "float",
-    "__int__": "int",
-    "__repr__": "print",
-    "__format__": "format",
-}
+METHODS = {name: name for name in ("item", "tolist", "numpy")}
+METHODS |= {f"__{what}__": what for what in ("array", "float", "int", "format")}
+METHODS["__repr__"] = "print"
 FULL = 1000  # observations of a line that are all recorded
 EACH = 100  # later ones, of which one is recorded
 _TENSORS = 20_000  # tensors of a line that are all recorded

@@ -95,8 +95,8 @@ class _Part:
         # Replace what the expression evaluates first by an expression that has the same value. So pytest
         # still explains an assertion by the parts of the expression.
         fields, name = _slot(self.parent, self.name, self.index)
-        while type(fields[name]) in _FIRST:
-            fields, name = _slot(fields[name], _FIRST[type(fields[name])], 0)
+        while isinstance(fields[name], _FIRST):
+            fields, name = _slot(fields[name], next(f for f in fields[name]._fields if f != "op"), 0)
         ran = ast.Compare(_probe(key), [ast.Is()], [ast.Constant(None)])
         probed = ast.copy_location(ast.IfExp(ran, fields[name], ast.Constant(None)), fields[name])
         fields[name] = ast.fix_missing_locations(probed)
@@ -108,18 +108,9 @@ def _slot(parent: ast.AST, name: str, index: int | None) -> tuple[Any, Any]:
     return (value, index) if isinstance(value, list) else (vars(parent), name)
 
 
-# The child that an expression evaluates first.
-_FIRST: dict[type, str] = {
-    ast.Attribute: "value",
-    ast.Await: "value",
-    ast.BinOp: "left",
-    ast.BoolOp: "values",
-    ast.Call: "func",
-    ast.Compare: "left",
-    ast.IfExp: "test",
-    ast.Subscript: "value",
-    ast.UnaryOp: "operand",
-}
+# Expressions that always evaluate the first expression in them, and first.
+_OPERATIONS = (ast.BinOp, ast.BoolOp, ast.UnaryOp)
+_FIRST = (ast.Attribute, ast.Await, ast.Call, ast.Compare, ast.IfExp, ast.Subscript, *_OPERATIONS)
 
 
 def _probe(key: str) -> ast.expr:
@@ -199,12 +190,10 @@ class _Parts:
         return replace(before, behind=True)
 
 
-_CONDITIONAL = {
+_CONDITIONAL: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Lambda: ("body",),
     ast.IfExp: ("body", "orelse"),
-    ast.ListComp: ("elt",),
-    ast.SetComp: ("elt",),
-    ast.GeneratorExp: ("elt",),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp), ("elt",)),
     ast.DictComp: ("key", "value"),
     ast.comprehension: ("iter", "ifs"),
     ast.Assert: ("msg",),

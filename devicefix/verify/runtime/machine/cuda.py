@@ -257,9 +257,8 @@ def _install_accelerator(accelerator: Any, names: dict[str, Any], memory: Any, p
         for owner in owners:
             if name in vars(owner):
                 patches.set(owner, name, names[other])
-    available = names["is_available"]
-    patches.set(
-        accelerator,
-        "current_accelerator",
-        lambda check_available=False: None if check_available and not available() else torch.device("cuda"),
-    )
+
+    def current_accelerator(check_available: bool = False) -> Any:
+        return None if check_available and not names["is_available"]() else torch.device("cuda")
+
+    patches.set(accelerator, "current_accelerator", current_accelerator)

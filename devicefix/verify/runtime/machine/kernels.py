@@ -230,10 +230,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             place = place_of(given[1])
             put(given[0], place)
         if traits.name == "_pack_padded_sequence" and place_of(given[1]) >= 0:
-            raise RuntimeError(
-                "'lengths' argument should be a 1D CPU int64 tensor, but got "
-                f"{given[1].dim()}D {device(place_of(given[1]))} {type_name(given[1])} tensor"
-            )
+            got = f"{given[1].dim()}D {device(place_of(given[1]))} {type_name(given[1])} tensor"
+            raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {got}")
         return place
 
     def _indexed(self, traits: Traits, args: Any) -> int:
@@ -253,10 +251,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if len(args) > 2 and isinstance(args[2], torch.Tensor):
             self._common(traits, [args[0], args[2]])
         elif any(place_of(index) not in (HOST, FREE, place) for index in tensors(args[1])):
-            raise RuntimeError(
-                "indices should be either on cpu or on the same device as the indexed tensor "
-                f"({device(place)})"
-            )
+            there = f"on the same device as the indexed tensor ({device(place)})"
+            raise RuntimeError(f"indices should be either on cpu or {there}")
         return place
 
     def _draw(self, traits: Traits, func: Any, args: Any, kwargs: Any, place: int) -> Any:

@@ -83,10 +83,8 @@ class Machine:
         if named is None:
             return list(range(int(count or 1)))
         visible: list[int] = []
-        for name in named.split(","):
-            number = (
-                int(name) if name.strip().isdigit() else len(visible) if name.strip()[:3] == "GPU" else -1
-            )
+        for name in map(str.strip, named.split(",")):
+            number = int(name) if name.isdigit() else len(visible) if name[:3] == "GPU" else -1
             if number < 0 or number in visible or (count and number >= int(count)):
                 break  # CUDA ignores the rest too
             visible.append(number)
@@ -107,10 +105,8 @@ class Machine:
             RuntimeError: there is no GPU, or this is the fork of a process that used CUDA.
         """
         if self.forked:
-            raise RuntimeError(
-                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
-                "multiprocessing, you must use the 'spawn' start method"
-            )
+            advice = "To use CUDA with multiprocessing, you must use the 'spawn' start method"
+            raise RuntimeError(f"Cannot re-initialize CUDA in forked subprocess. {advice}")
         if not self.visible:
             raise RuntimeError("No CUDA GPUs are available")
         self.initialized = True

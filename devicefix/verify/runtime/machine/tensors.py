@@ -251,10 +251,8 @@ class Tensors:
         place = place_of(tensor)
         if place >= 0:
             if not kwargs.get("force"):
-                raise TypeError(
-                    f"can't convert {device(place)} device type tensor to numpy. "
-                    "Use Tensor.cpu() to copy the tensor to host memory first."
-                )
+                advice = "Use Tensor.cpu() to copy the tensor to host memory first."
+                raise TypeError(f"can't convert {device(place)} device type tensor to numpy. {advice}")
             tensor = move(self._machine, tensor.detach(), HOST)
         return _numpy(tensor, *args, **kwargs)
 
@@ -268,9 +266,8 @@ class Tensors:
 
     def _pin(self, tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
         if place_of(tensor) >= 0:
-            raise RuntimeError(
-                f"cannot pin 'torch.cuda.{type_name(tensor)}Tensor' only dense CPU tensors can be pinned"
-            )
+            kind = type_name(tensor)
+            raise RuntimeError(f"cannot pin 'torch.cuda.{kind}Tensor' only dense CPU tensors can be pinned")
         self._machine.index()
         if tensor.is_pinned():
             return tensor
@@ -316,10 +313,8 @@ def check_given(args: tuple[Any, ...], place: int) -> bool:
     given = args[0] if isinstance(args[0], torch.Tensor) else None
     here = place if given is None else place_of(given)
     if here not in (place, FREE):
-        raise TypeError(
-            f"legacy constructor expects device type: {device(place).type} "
-            f"but device type: {device(here).type} was passed"
-        )
+        expected = f"legacy constructor expects device type: {device(place).type}"
+        raise TypeError(f"{expected} but device type: {device(here).type} was passed")
     return True
 
 
