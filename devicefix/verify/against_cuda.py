@@ -18,7 +18,7 @@ from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Runs, Task, Tick
 from devicefix.verify.runtime.plan import Use
-from devicefix.verify.verdict import Run, Verdict, judge
+from devicefix.verify.verdict import Verdict, judge
 
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
 ALIKE = 1e-2  # the same between a GPU and its simulation
@@ -63,11 +63,14 @@ class CudaComparison:
         program: the rewritten program.
         folder: the folder for the runs' own files.
         tick: called regularly with the name of the run and its seconds so far.
+
+    Attributes:
+        runs: the runs.
     """
 
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
         self._task = task
-        self._runs = Runs(task, program, folder / "compared", tick)
+        self.runs = Runs(task, program, folder / "compared", tick)
         self._ignored: Unsteady = frozenset()
 
     def against(self, on_cpu: Result) -> Comparison:
@@ -81,12 +84,12 @@ class CudaComparison:
         """
         machine = "cuda" if has_cuda(self._task.command[0]) else "simulated"
         found = Comparison(machine)
-        original = self._runs.run(self._runs.original, "original", machine)
+        original = self.runs.run(self.runs.original, "original", machine)
         rewritten = self._run("rewritten", machine)
         found.observations = common(original.events, original.events, frozenset())
         found.seconds = original.ended.seconds, rewritten.ended.seconds
-        found.failure = _failure(original, self._runs.original)
-        failure = _failure(rewritten, self._runs.rewritten)
+        found.failure = _failure(original, self.runs.original)
+        failure = _failure(rewritten, self.runs.rewritten)
         if found.failure:
             found.alike = failure == found.failure
             return found
@@ -123,7 +126,7 @@ class CudaComparison:
             if not any(number < ROUNDS or (each.file, each.line) in varying for each in faults):
                 break
             name = f"original-{machine}-{number}"
-            again = self._runs.run(self._runs.original, name, self._machine, silent=True)
+            again = self.runs.run(self.runs.original, name, self._machine, silent=True)
             self._ignored |= unsteady(self._original.events, again.events, tolerance=self._real)
             lasting = {each.place for each in unlike(self._run(f"again-{name}", machine, silent=True))}
             self._ignored |= {each.place for each in unlike(other) if not each.expected} - lasting
@@ -153,18 +156,16 @@ class CudaComparison:
         if lowered := _dtypes(one, "cuda"):
             alike = self._run("as on a CPU", "simulated", autocast=_uses(other, "cpu"))
             low = _dtypes(other, "cpu")
-            if failure := _failure(alike, self._runs.rewritten):
+            if failure := _failure(alike, self.runs.rewritten):
                 precision = "in the CPU's precision" if low else "without autocast"
-                found.notes.append(
-                    f"not compared with the CPU, because the program fails {precision}: {failure}"
-                )
+                fails = f"the program fails {precision}: {failure}"
+                found.notes.append(f"not compared with the CPU, because {fails}")
                 return
             one = alike.events
             on_cuda = f"on CUDA, and in {low} for other operations on a CPU" if low else "only on CUDA"
             precision = "the CPU's precision" if low else "full precision"
-            found.notes.append(
-                f"autocast computes in {lowered} {on_cuda}: compared with the CPU in {precision}"
-            )
+            computes = f"autocast computes in {lowered} {on_cuda}"
+            found.notes.append(f"{computes}: compared with the CPU in {precision}")
 
         def unlike(run: Result) -> list[Difference]:
             how: Any = {"tolerance": self._task.tolerance, "ignored": self._ignored}
@@ -190,23 +191,16 @@ class CudaComparison:
             The run, or None if it failed.
         """
         simulated = self._run("simulated", "simulated")
-        if failure := _failure(simulated, self._runs.rewritten):
+        if failure := _failure(simulated, self.runs.rewritten):
             found.notes.append(f"not compared with the CPU, because the simulation fails: {failure}")
             return None
         unlike = differences(real.events, simulated.events, same_machine=False, tolerance=ALIKE)
-        found.notes += [
-            f"the simulation differs from the GPU: {describe(difference)}" for difference in unlike
-        ]
+        found.notes += [f"the simulation differs from the GPU: {describe(each)}" for each in unlike]
         return simulated
-
-    @property
-    def copying(self) -> float:
-        """The seconds that scratch copies took."""
-        return self._runs.copying
 
     def _run(self, name: str, machine: str, **options: Any) -> Result:
         """Run the rewritten program."""
-        return self._runs.run(self._runs.rewritten, name, machine, **options)
+        return self.runs.run(self.runs.rewritten, name, machine, **options)
 
 
 def _uses(events: list[dict[str, Any]], device: str) -> list[Use]:
@@ -235,12 +229,9 @@ def _faults(unlike: Iterable[Difference], found: Comparison) -> Iterator[str]:
 def _failure(result: Result, modules: Program) -> str:
     """Return why and where a run failed; empty if it did not."""
     run = judge(result.ended, result.events, modules)
-    return f"{run.reason}{_at(run)}" if run.verdict in (Verdict.FAIL, Verdict.TROUBLE) else ""
-
-
-def _at(run: Run) -> str:
     frames = run.failure.frames if run.failure else ()
-    return f" ({relative(frames[-1].file)}:{frames[-1].line})" if frames else ""
+    at = f" ({relative(frames[-1].file)}:{frames[-1].line})" if frames else ""
+    return f"{run.reason}{at}" if run.verdict in (Verdict.FAIL, Verdict.TROUBLE) else ""
 
 
 def has_cuda(python: str) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from devicefix.config.resolver import Everywhere, Resolver
 from devicefix.config.settings import Settings
@@ -63,9 +64,8 @@ class Case:
         if not self.frames or self.failure.library:
             return False
         text = source(self.frames[0])
-        return text.startswith("raise") or (
-            text.startswith("assert") and self.failure.kind == "AssertionError"
-        )
+        words = ("raise", "assert") if self.failure.kind == "AssertionError" else "raise"
+        return text.startswith(words)
 
     def fixed(self, place: Location) -> list[Finding]:
         """Return the findings at a line that are fixed."""
@@ -114,13 +114,8 @@ class Case:
         if not os.path.isfile(path):
             return []
         settings = self.resolver.of(path)
-        every = Settings(
-            extend_select=settings.extend_select,
-            target=settings.target,
-            torch_version=settings.torch_version,
-            quiet=True,
-            ignore_noqa=True,
-        )
+        kept: Any = {name: getattr(settings, name) for name in ("extend_select", "target", "torch_version")}
+        every = Settings(**kept, quiet=True, ignore_noqa=True)
         found = check_files([Path(path)], Everywhere(every))[0].result.findings
         return [finding for finding in found if finding.cell == cell]
 

@@ -136,21 +136,14 @@ def _copy(entry: os.DirEntry[str], copy: Path, without: str) -> None:
     if stat.S_ISLNK(mode) or is_junction(entry):
         make_link(os.readlink(entry.path), copy, entry.path)
     elif stat.S_ISREG(mode):
-        _copy_file(entry.path, copy)
+        with open(entry.path, "rb") as old, open(copy, "wb") as new:
+            shared = clone(old.fileno(), new.fileno())
+        (shutil.copystat if shared else shutil.copy2)(entry.path, copy)
     elif stat.S_ISDIR(mode) and entry.name not in _LEFT_OUT:
         if _is_installed(entry):
             make_link(entry.path, copy, entry.path)
         elif not _is_object_store(Path(entry.path).parent):
             _copy_folder(Path(entry.path), copy, without)
-
-
-def _copy_file(original: str, copy: Path) -> None:
-    with open(original, "rb") as old, open(copy, "wb") as new:
-        shared = clone(old.fileno(), new.fileno())
-    if shared:
-        shutil.copystat(original, copy)
-    else:
-        shutil.copy2(original, copy)
 
 
 def _is_installed(entry: os.DirEntry[str]) -> bool:

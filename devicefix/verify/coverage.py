@@ -50,8 +50,7 @@ def add(file: Path, program: Program, run: Run) -> Total:
         if module.file != program.notebook.get("path"):
             fixes = tuple(Seen(fix.line, fix.column, fix.code, fix.ran) for fix in module.fixes)
             made = program.modules[module.file]
-            entry = Entry(digest(made.before), digest(made.content), fixes)
-            entries[relative(module.file, folder)] = entry
+            entries[relative(module.file, folder)] = Entry(digest(made.before), digest(made.content), fixes)
     unchanged = {relative(os.path.realpath(path), folder) for path in program.unchanged}
     added = coverage.add(file, entries, unchanged)
     lines = [ran for entry in added.entries.values() for ran in entry.lines.values()]

@@ -41,7 +41,7 @@ def python_for(folder: Path, root: Path) -> str:
         root: the last folder above it to look in.
     """
     for prefix in _prefixes(folder, root):
-        if _same(prefix, sys.prefix):
+        if os.path.realpath(prefix) == os.path.realpath(sys.prefix):
             return sys.executable
         python = _python_in(prefix)
         if python is not None and _has_torch(python):
@@ -60,10 +60,6 @@ def _prefixes(folder: Path, root: Path) -> Iterator[str]:
             break
     if active := os.environ.get("CONDA_PREFIX"):
         yield active
-
-
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _python_in(prefix: str) -> str | None:

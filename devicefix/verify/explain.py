@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 
 from devicefix.config.settings import Settings
@@ -10,7 +9,7 @@ from devicefix.verify import fixes, left, texts, tried
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.case import Case
 from devicefix.verify.cause import Cause, Explanation
-from devicefix.verify.verdict import NOT_FOUND, Verdict
+from devicefix.verify.verdict import NOT_FOUND, Verdict, signal_of
 
 _FROM_OUTSIDE = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGQUIT")
 
@@ -25,7 +24,7 @@ def explain(case: Case) -> Explanation:
         _not_run_to_its_end,
         _without_error,
         _ended_from_outside,
-        _request,
+        lambda case: fixes.blamed(case, left.request(case)),
         texts.syntax,
         texts.name_of_a_fix,
         texts.text,
@@ -38,11 +37,10 @@ def _not_run_to_its_end(case: Case) -> Explanation | None:
     if case.run.verdict is Verdict.TROUBLE:
         if case.run.status == NOT_FOUND:
             return Explanation(Cause.UNWATCHED, "check the spelling of the command, and that it is installed")
-        return Explanation(
-            Cause.UNWATCHED,
-            "use a command that starts Python without `-E` or `-I` and passes on its environment variables",
-            ("no Python process reported to devicefix",),
+        advice = (
+            "use a command that starts Python without `-E` or `-I` and passes on its environment variables"
         )
+        return Explanation(Cause.UNWATCHED, advice, ("no Python process reported to devicefix",))
     if case.run.verdict is not Verdict.STOPPED:
         return None
     limit = case.run.limit
@@ -62,12 +60,8 @@ def _without_error(case: Case) -> Explanation | None:
     return tried.copy(case.run.copies[0])
 
 
-def _request(case: Case) -> Explanation | None:
-    return fixes.blamed(case, left.request(case))
-
-
 def _ended_from_outside(case: Case) -> Explanation | None:
-    name = _signal(case.run.status)
+    name = signal_of(case.run.status)
     if case.run.failure is not None and case.failure.kind == "KeyboardInterrupt":
         name = "SIGINT"
     if name not in _FROM_OUTSIDE:
@@ -75,14 +69,6 @@ def _ended_from_outside(case: Case) -> Explanation | None:
     killed = " (Linux sends it if memory runs out)" if name == "SIGKILL" else ""
     advice = "run it again, with less data if memory ran out" if killed else "run it again"
     return Explanation(Cause.ENDED, advice, (f"the program was terminated by {name}{killed}",))
-
-
-def _signal(status: int) -> str:
-    number = -status if status < 0 else status - 128
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""
 
 
 def explain_comparison(comparison: Comparison, settings: Settings) -> Explanation | None:
@@ -98,17 +84,12 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
         advice = "correct the original program if it also fails on a GPU"
         if comparison.machine == "simulated":
             advice += "; if not, try more GPUs (`devicefix verify --gpus N`), or verify without `--compare`"
-        return Explanation(
-            Cause.ORIGINAL_ON_CUDA,
-            advice,
-            (f"on {machine}, the original fails: {comparison.failure}", f"the rewritten program {rewritten}"),
-        )
+        fails = f"on {machine}, the original fails: {comparison.failure}"
+        return Explanation(Cause.ORIGINAL_ON_CUDA, advice, (fails, f"the rewritten program {rewritten}"))
     if comparison.on_cuda:
-        advice = (
-            "omit `--unsafe-fixes`, or review the unsafe fixes"
-            if settings.unsafe_fixes
-            else "please report this, including the lines above; meanwhile, add `# noqa` to the fixed line"
-        )
+        advice = "please report this, including the lines above; meanwhile, add `# noqa` to the fixed line"
+        if settings.unsafe_fixes:
+            advice = "omit `--unsafe-fixes`, or review the unsafe fixes"
         return Explanation(Cause.CHANGES_CUDA, advice, (f"on {machine}, {_first_of(comparison.on_cuda)}",))
     if comparison.on_cpu:
         hint = comparison.hints[0] if comparison.hints else "check the line above"

@@ -71,9 +71,10 @@ def _chooses(case: Case, at: Location) -> bool:
     if made == old:
         return True  # its fix is lost
     brought = set(re.findall(r"\w+", made)) - set(re.findall(r"\w+", old))
-    theirs = set(_bound(before))
+    theirs = set(_bound(before)) - {""}
     own = {name: value for name, value in _assigned(after) if name not in theirs}
-    if any(_uses(value, theirs) for name, value in own.items() if name in brought) or brought & theirs:
+    values = [node for name, value in own.items() if name in brought for node in ast.walk(value)]
+    if any(_name(node) in theirs for node in values) or brought & theirs:
         return False
     return "is_available" in brought or bool(brought & own.keys())
 
@@ -81,12 +82,10 @@ def _chooses(case: Case, at: Location) -> bool:
 def _bound(tree: ast.AST) -> Iterator[str]:
     """Yield the names and attributes that a module gives a value."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
-        elif isinstance(node, ast.arg):
+        if isinstance(node, ast.arg):
             yield node.arg
+        elif isinstance(getattr(node, "ctx", None), ast.Store):
+            yield _name(node)
 
 
 def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -95,7 +94,6 @@ def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield node.targets[0].id, node.value
 
 
-def _uses(value: ast.expr, names: set[str]) -> bool:
-    words = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
-    words |= {node.attr for node in ast.walk(value) if isinstance(node, ast.Attribute)}
-    return bool(words & names)
+def _name(node: ast.AST) -> str:
+    """Return a name, or that of an attribute; empty for any other node."""
+    return str(getattr(node, "id", getattr(node, "attr", "")))

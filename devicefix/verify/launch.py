@@ -6,10 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import psutil
 
@@ -104,7 +103,7 @@ def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[fl
 
 
 def _start(command: Command, plan: Plan) -> subprocess.Popen[bytes]:
-    with signals.held(), _opened(command.output) as output:
+    with signals.held(), command.output.open("wb") if command.output else nullcontext() as output:
         return subprocess.Popen(
             for_system(command.words),
             cwd=command.folder,
@@ -115,10 +114,6 @@ def _start(command: Command, plan: Plan) -> subprocess.Popen[bytes]:
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # on Windows
         )
-
-
-def _opened(output: Path | None) -> AbstractContextManager[IO[bytes] | None]:
-    return nullcontext() if output is None else output.open("wb")
 
 
 def _exceeded(process: subprocess.Popen[bytes], limits: Limits, seconds: float) -> str | None:
@@ -133,10 +128,8 @@ def _memory(pid: int) -> int:
     """Return the memory in bytes that a process and its descendants use."""
     total = 0
     for member in _family(pid):
-        try:
+        with suppress(psutil.Error):
             total += member.memory_info().rss
-        except psutil.Error:
-            continue
     return total
 
 
@@ -161,20 +154,15 @@ def _end(process: subprocess.Popen[bytes] | None, plan: Plan) -> None:
 
 def _strays(plan: Plan) -> list[psutil.Process]:
     """Return the processes that follow the plan, whatever their parents."""
-    own = plan.path
     found = []
     for process in psutil.process_iter():
-        try:
-            if process.environ().get(VARIABLE) == own:
+        with suppress(psutil.Error, OSError):
+            if process.environ().get(VARIABLE) == plan.path:
                 found.append(process)
-        except (psutil.Error, OSError):
-            continue
     return found
 
 
 def _signal(processes: Iterable[psutil.Process], method: str) -> None:
     for process in processes:
-        try:
+        with suppress(psutil.Error):
             getattr(process, method)()
-        except psutil.Error:
-            continue

@@ -19,15 +19,15 @@ from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.verdict import Location, Request
 
 _CUDA = re.compile(r"(?<![\w/.])(?<!no-)cuda(:\d+)?(?![\w/.])")
+# A line that passes a device to what it calls, which then only uses it.
 _PASSES_DEVICE = re.compile(r"\.(?:to|to_empty|cuda)\(|\bdevice[ \t]*=")
 
 
 def request(case: Case) -> Explanation | None:
     """Explain an error that a request for CUDA raised, or that its answer may have led to."""
     if case.task.keep_going and case.requests:
-        return tie_left(
-            case, case.requests, "these requests ran on the CPU instead, which may have caused the error"
-        )
+        ran = "these requests ran on the CPU instead, which may have caused the error"
+        return tie_left(case, case.requests, ran)
     if case.run.failure is None:
         return None
     errors = {case.failure.error, *case.failure.before}
@@ -37,15 +37,10 @@ def request(case: Case) -> Explanation | None:
     raised = [r for r in raised if (r.place.file, r.place.line) in places] or raised
     if not raised:
         return _refused(case)
-    own = [request for request in raised if request.library is None or _passes_device(request.place)]
+    own = [r for r in raised if r.library is None or _PASSES_DEVICE.search(source(r.place))]
     if not own:
         return _library(case, raised[0].place, str(raised[0].library))
     return tie_left(case, own)
-
-
-def _passes_device(place: Location) -> bool:
-    """Return whether a line passes a device to what it calls, which then only uses it."""
-    return bool(_PASSES_DEVICE.search(source(place)))
 
 
 def _refused(case: Case) -> Explanation | None:

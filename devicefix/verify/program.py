@@ -117,14 +117,7 @@ class Program:
             machine: "cpu", "simulated" or "cuda", as in `Plan`.
             **values: the other fields of the plan.
         """
-        return Plan(
-            folder=str(folder),
-            machine=machine,
-            roots=self.roots,
-            rewritten=self.rewritten,
-            notebook=self.notebook,
-            **values,
-        )
+        return Plan(str(folder), self.roots, machine, self.rewritten, self.notebook, **values)
 
     def add(self, module: Rewritten, source: Path) -> None:
         """Add a module.
@@ -155,7 +148,8 @@ def prepare(
     folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in sources}
     program = Program(tuple(sorted(folders)))
     if rewritten is None:
-        found = files.find(sources, Modules(resolver), _ignore)
+        # the program cannot import from a folder that cannot be read either
+        found = files.find(sources, Modules(resolver), lambda _: None)
         outcomes = check_files(found, resolver.changed(fix=True, quiet=True))
         program.errors += [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error]
         modules = {outcome.path: Rewritten.of(outcome) for outcome in outcomes if not outcome.error}
@@ -164,7 +158,3 @@ def prepare(
     for module in rewritten:
         program.add(module, folder / f"{len(program.rewritten)}.py")
     return program
-
-
-def _ignore(_: OSError) -> None:
-    """Skip a folder that cannot be read: the program cannot import from it either."""

@@ -116,9 +116,8 @@ def _coverage(total: Total) -> Iterator[str]:
     shown = f"{total.ran:,} of {_count(total.lines, 'line')} in {_count(total.modules, 'module')}"
     yield _entry("in all runs", f"{shown} ({printable(total.file)})")
     for path in total.dropped:
-        yield _entry(
-            "", f"older runs of {printable(path)} are dropped, because the file or its fixes have changed"
-        )
+        dropped = f"older runs of {printable(path)} are dropped"
+        yield _entry("", f"{dropped}, because the file or its fixes have changed")
 
 
 def _module(module: Module, missing: str = "") -> str:
@@ -179,10 +178,8 @@ def _request(request: Request) -> str:
 
 def _hazard(hazard: CopyHazard) -> str:
     where = f"at {place(hazard.changed)}" if hazard.changed else "later"
-    return (
-        f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; "
-        f"the shared {hazard.what} is changed {where} while both objects are in use"
-    )
+    shared = f"the shared {hazard.what} is changed {where} while both objects are in use"
+    return f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; {shared}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from devicefix.files.system import is_junction, make_link
 from devicefix.verify.copying import copy_folder
 from devicefix.verify.launch import Command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.plan import Plan
-
-T = TypeVar("T")
 
 
 class Scratch:
@@ -84,19 +82,14 @@ class Scratch:
         The original modules remain in it, since Python imports a package that is installed for editing
         from there.
         """
-        return replace(
-            program,
-            roots=tuple(dict.fromkeys([*map(self.path, program.roots), *program.roots])),
-            rewritten=self._both(program.rewritten),
-        )
+        roots = tuple(dict.fromkeys([*map(self.path, program.roots), *program.roots]))
+        copies = {self.path(path): source for path, source in program.rewritten.items()}
+        return replace(program, roots=roots, rewritten={**program.rewritten, **copies})
 
     def plan(self, plan: Plan) -> Plan:
         """Return a plan whose lines are those of the copies."""
         uses = plan.autocast and [(self.path(file), line, what) for file, line, what in plan.autocast]
         return replace(plan, autocast=uses)
-
-    def _both(self, values: dict[str, T]) -> dict[str, T]:
-        return {**values, **{self.path(path): value for path, value in values.items()}}
 
     def restored(self, event: Any) -> Any:
         """Return an event of the run with the original paths.

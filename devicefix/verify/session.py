@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
@@ -16,7 +15,7 @@ from devicefix.verify.case import Case
 from devicefix.verify.cause import Explanation
 from devicefix.verify.coverage import Total, add
 from devicefix.verify.explain import explain, explain_comparison
-from devicefix.verify.program import Program, Rewritten, prepare
+from devicefix.verify.program import Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
 from devicefix.verify.signals import temporary_folder
 from devicefix.verify.trials import Trials
@@ -53,10 +52,7 @@ class Report:
 
 
 def verify(
-    task: Task,
-    resolver: Resolver,
-    tick: Tick,
-    rewritten: Iterable[Rewritten] | None = None,
+    task: Task, resolver: Resolver, tick: Tick, rewritten: Iterable[Rewritten] | None = None
 ) -> Report:
     """Run a program, rewritten in memory, and give a verdict.
 
@@ -89,18 +85,14 @@ def verify(
         if task.compare and run.verdict not in (Verdict.FAIL, Verdict.TROUBLE):
             runs_on_cuda = CudaComparison(task, program, folder, tick)
             report.comparison = runs_on_cuda.against(result)
-            report.copying += runs_on_cuda.copying
+            report.copying += runs_on_cuda.runs.copying
             _conclude(report, report.comparison, resolver.root)
         if task.coverage is not None:
-            _add(report, program, task.coverage)
+            if report.verdict in (Verdict.PASS, Verdict.STOPPED):
+                report.coverage = add(task.coverage, program, run)
+            else:
+                run.warnings.append(f"{task.coverage}: the run was not added, because it did not pass")
         return report
-
-
-def _add(report: Report, program: Program, file: Path) -> None:
-    if report.verdict in (Verdict.PASS, Verdict.STOPPED):
-        report.coverage = add(file, program, report.run)
-    else:
-        report.run.warnings.append(f"{file}: the run was not added, because it did not pass")
 
 
 def _conclude(report: Report, comparison: Comparison, settings: Settings) -> None:

@@ -67,11 +67,9 @@ def temporary_folder(parent: str | None = None) -> Iterator[Path]:
     Args:
         parent: the folder to make it in; None for the one for temporary files.
     """
-    hidden = "" if parent in (None, tempfile.gettempdir()) else "."
+    prefix = "devicefix-" if parent in (None, tempfile.gettempdir()) else ".devicefix-"
     with held():
-        folder = tempfile.TemporaryDirectory(
-            prefix=f"{hidden}devicefix-", dir=parent, ignore_cleanup_errors=True
-        )
+        folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
     try:
         yield Path(os.path.realpath(folder.name))
     finally:

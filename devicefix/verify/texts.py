@@ -78,9 +78,7 @@ def _of(case: Case, found: known.Known) -> Explanation:
 def _import(case: Case) -> Explanation | None:
     found = known.first(case.failure.error, "package")
     name = match[1] if (match := _match(case, _MODULE)) else ""
-    if found is None:
-        return None
-    if _is_own(case, name or case.failure.error):
+    if found is None or _is_own(case, name or case.failure.error):
         return None
     explanation = _of(case, found)
     needs_cuda = [tie for tie in case.ties(case.frames[:1]) if tie.finding.code == "DF902"]

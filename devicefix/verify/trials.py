@@ -27,19 +27,17 @@ class Trials:
         failed: the run that failed.
         folder: the folder for the runs' own files.
         tick: called regularly with the name of the run and its seconds so far.
+
+    Attributes:
+        runs: the runs.
     """
 
     def __init__(self, task: Task, program: Program, failed: Run, folder: Path, tick: Tick) -> None:
         self._task = task
         self._failed = failed
-        self._runs = Runs(task, program, folder / "trials", tick)
+        self.runs = Runs(task, program, folder / "trials", tick)
         self._original: Run | None = None
         self._counts = False  # whether the program asks for the number of GPUs
-
-    @property
-    def seconds(self) -> float:
-        """The time that all runs took together."""
-        return self._runs.seconds
 
     @property
     def refused(self) -> str:
@@ -58,29 +56,29 @@ class Trials:
     def original(self) -> Run:
         """Return the run of the original program on the simulated CUDA machine."""
         if self._original is None:
-            self._original = self._run(self._runs.original, "original", "simulated")
+            self._original = self._run(self.runs.original, "original", "simulated")
         return self._original
 
     def gpus(self) -> int:
         """Return with how many simulated GPUs the original runs, where one is not enough; 0 if none helps."""
         more = _GPUS if self._counts and self._task.gpus is None else ()
-        runs = ((n, self._run(self._runs.original, f"{n} GPUs", "simulated", gpus=n)) for n in more)
+        runs = ((n, self._run(self.runs.original, f"{n} GPUs", "simulated", gpus=n)) for n in more)
         return next((n for n, run in runs if passed(run)), 0)
 
     def rewritten(self) -> Run:
         """Run the rewritten program on the simulated CUDA machine."""
-        return self._run(self._runs.rewritten, "rewritten", "simulated")
+        return self._run(self.runs.rewritten, "rewritten", "simulated")
 
     def again(self) -> Run:
         """Run the rewritten program on the CPU once more."""
-        return self._run(self._runs.rewritten, "again", "cpu")
+        return self._run(self.runs.rewritten, "again", "cpu")
 
     def answered(self) -> Run:
         """Run the original program on the CPU, which answers its requests for CUDA."""
-        return self._run(self._runs.original, "answered", "cpu", keep_going=True)
+        return self._run(self.runs.original, "answered", "cpu", keep_going=True)
 
     def _run(self, program: Program, name: str, machine: str, **options: Any) -> Run:
-        result = self._runs.run(program, name, machine, **self._options, **options)
+        result = self.runs.run(program, name, machine, **self._options, **options)
         self._counts |= any(event.get("counted") for event in result.events)
         return judge(result.ended, result.events, program)
 
@@ -89,7 +87,7 @@ class Trials:
         # The next optimizer step is behind the failure.
         steps = min(self._failed.steps + 1, self._task.steps or self._failed.steps + 1)
         timeout = self._task.limits.timeout
-        left = None if timeout is None else max(timeout - self._failed.seconds - self.seconds, 1.0)
+        left = None if timeout is None else max(timeout - self._failed.seconds - self.runs.seconds, 1.0)
         off = dict.fromkeys(("copies", "compare"), False)
         limits = replace(self._task.limits, timeout=left)
         return {**off, "limits": limits, "steps": steps, "scratch": True, "silent": True}

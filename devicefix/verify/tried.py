@@ -53,7 +53,8 @@ def _fails_too(case: Case, original: Run) -> Explanation:
         other = f"the original fails differently on the simulated CUDA machine: {original.reason}"
         return _unknown(case, other)
     error = "the same error" if case.run.failure else f"exit status {case.run.status}"
-    evidence = f"the original ends with {error} on the simulated CUDA machine ({case.trials.seconds:.1f} s)"
+    time = f"({case.trials.runs.seconds:.1f} s)"
+    evidence = f"the original ends with {error} on the simulated CUDA machine {time}"
     if ties:
         return Explanation(Cause.TIE, ties[0].advice, (evidence,), ties)
     if not _is_simulated(case):
@@ -84,7 +85,7 @@ def _on_this_machine(case: Case) -> Explanation:
     """Explain an error that the original does not have on the simulated machine."""
     ran = "the original runs without this error on the simulated CUDA machine"
     rewritten = case.trials.rewritten()
-    time = f"({case.trials.seconds:.1f} s for both)"
+    time = f"({case.trials.runs.seconds:.1f} s for both)"
     if not passed(rewritten) and not rewritten.limit:
         return wrong_fix(case, f"{ran}, but the rewritten program fails there {time}: {rewritten.reason}")
     evidence = (f"{ran}, and so does the rewritten program {time}",)
@@ -93,9 +94,8 @@ def _on_this_machine(case: Case) -> Explanation:
     if ties := case.ties(case.frames[:1]):
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
     if passed(case.trials.again()):
-        return _unknown(
-            case, *evidence, "a second run on the CPU has no error, so the program's behavior varies"
-        )
+        varies = "a second run on the CPU has no error, so the program's behavior varies"
+        return _unknown(case, *evidence, varies)
     if asked := [request for request in case.requests if case.ties([request.place])]:
         return tie_left(case, asked, *evidence)
     if _suspects(case) and works(case.trials.answered()):
@@ -162,14 +162,11 @@ def _fixes(case: Case, places: Sequence[Location]) -> list[tuple[Location, str]]
 
 def _suspects(case: Case) -> list[tuple[Location, str]]:
     """Return the lines and rules of the fixes that may be wrong: those in the traceback, or else all."""
-    found = _fixes(case, case.frames)
-    if not found:
-        found = [
-            (Location(file, finding.line), finding.code)
-            for file, module in case.program.modules.items()
-            for finding in module.fixed
-        ]
-    return found
+    return _fixes(case, case.frames) or [
+        (Location(file, finding.line), finding.code)
+        for file, module in case.program.modules.items()
+        for finding in module.fixed
+    ]
 
 
 def _unknown(case: Case, *evidence: str) -> Explanation:

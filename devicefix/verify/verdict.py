@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 from devicefix.verify.launch import Ended
@@ -19,7 +19,6 @@ _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<fu
 EXIT = "exit"  # the kind of failure of a program that ends itself with an exit status
 _LONGEST = 2_000  # characters of a message
 NOT_FOUND = 127  # the exit status of a shell
-_UNWATCHED = "the command started no Python process that devicefix could watch"
 
 
 class Verdict(str, Enum):
@@ -193,10 +192,9 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
     run.limit = ended.limit or ("steps" if any(e["kind"] == "stopped" for e in events) else None)
     run.requests = _requests(events)
     run.copies = _hazards(events)
-    run.ran = [Location(module.file, line) for module in run.modules for line in module.ran]
-    run.not_run = [
-        Location(module.file, line) for module in run.modules if module.imported for line in module.not_run
-    ]
+    run.ran = [Location(each.file, line) for each in run.modules for line in each.ran]
+    imported = (each for each in run.modules if each.imported)
+    run.not_run = [Location(each.file, line) for each in imported for line in each.not_run]
     run.warnings = _warnings(events)
     if ended.status and not ended.limit:
         run.failure = _failure(events, ended.status, program)
@@ -223,7 +221,7 @@ def _verdict(run: Run, ended: Ended) -> tuple[Verdict, str]:
 def _unwatched(ended: Ended) -> str:
     if ended.status == NOT_FOUND and os.name == "posix":
         return "the command was not found"
-    return _UNWATCHED
+    return "the command started no Python process that devicefix could watch"
 
 
 def ended_by(status: int) -> str:
@@ -238,18 +236,22 @@ def ended_by(status: int) -> str:
         status = 128 - status
     if status >= 0:
         return f"the program ended with exit status {status}"
+    return f"the program was terminated by {signal_of(status) or f'signal {-status}'}"
+
+
+def signal_of(status: int) -> str:
+    """Return the name of the signal that ended a program with an exit status; empty if none did."""
     try:
-        return f"the program was terminated by {signal.Signals(-status).name}"
+        return signal.Signals(-status if status < 0 else status - 128).name
     except ValueError:
-        return f"the program was terminated by signal {-status}"
+        return ""
 
 
 def _failure(events: list[dict[str, Any]], status: int, program: Program) -> Failure | None:
     """Return the first error, since it caused those of other processes, or where the program ended itself."""
-    event = next((event for event in events if event["kind"] == "error"), None)
-    if event is None:
-        ends = (event for event in events if event["kind"] == "exit" and event["status"] == status)
-        event = next(ends, None)
+    errors = (event for event in events if event["kind"] == "error")
+    ends = (event for event in events if event["kind"] == "exit" and event["status"] == status)
+    event = next(chain(errors, ends), None)
     if event is None:
         return None
     message = event.get("message", "")
@@ -296,18 +298,15 @@ def _inside(path: str, roots: Iterable[str]) -> bool:
 
 
 def _requests(events: list[dict[str, Any]]) -> list[Request]:
-    counts: Counter[tuple[str, int, str, str | None]] = Counter()
-    errors: dict[tuple[str, int, str, str | None], dict[str, None]] = {}
+    found: dict[tuple[str, int, str, str | None], list[str]] = defaultdict(list)
     for event in events:
         if event["kind"] == "request":
-            key = event["file"], event["line"], event["call"], event["library"]
-            counts[key] += 1
-            raised = errors.setdefault(key, {})
-            if error := event.get("error"):
-                raised[_error(error["type"], error["message"])] = None
+            error = event.get("error")
+            raised = _error(error["type"], error["message"]) if error else ""
+            found[event["file"], event["line"], event["call"], event["library"]].append(raised)
     return [
-        Request(Location(file, line), call, count, library, tuple(errors[file, line, call, library]))
-        for (file, line, call, library), count in counts.most_common()
+        Request(Location(file, line), call, len(raised), library, tuple(dict.fromkeys(filter(None, raised))))
+        for (file, line, call, library), raised in sorted(found.items(), key=lambda item: -len(item[1]))
     ]
 
 
@@ -334,12 +333,8 @@ def _modules(events: list[dict[str, Any]], program: Program) -> list[Module]:
 
 
 def _warnings(events: list[dict[str, Any]]) -> list[str]:
-    troubles = {
-        f"could not watch {e['where']}: {e['message']}": None for e in events if e["kind"] == "trouble"
-    }
-    ended = [
-        f"{e['file']}:{e['line']} ends the program during an import"
-        for e in events
-        if e["kind"] == "ended import"
-    ]
-    return [*troubles, *dict.fromkeys(ended)]
+    troubles = (e for e in events if e["kind"] == "trouble")
+    ended = (e for e in events if e["kind"] == "ended import")
+    found = [f"could not watch {e['where']}: {e['message']}" for e in troubles]
+    found += [f"{e['file']}:{e['line']} ends the program during an import" for e in ended]
+    return [*dict.fromkeys(found)]

@@ -111,13 +111,8 @@ def _alone(stream: Stream, kind: str, side: str, same_machine: bool) -> Iterator
     """Yield the first observation of a process that only one run has."""
     for key, line in list(stream.seen.items())[:1]:
         position, value = next(iter(line.values()))
-        about = {"process": stream.name, "same_machine": same_machine, "position": position, side: value}
-        yield _difference(kind, key, number=1, **about)
-
-
-def _difference(kind: str, key: Key, **fields: Any) -> Difference:
-    file, line, what = key
-    return Difference(kind, file, line, what=what, **fields)
+        about: Any = {"process": stream.name, "same_machine": same_machine, "position": position, side: value}
+        yield Difference(kind, *key, number=1, **about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +144,9 @@ class _Pair:
         yield from self._ends()
 
     def _difference(self, kind: str, key: Key, position: float, **fields: Any) -> Difference:
-        about = {"process": self._one.name, "same_machine": self._same_machine, "position": position}
-        return _difference(kind, key, **about, **fields)
+        name, same = self._one.name, self._same_machine
+        about: Any = {"process": name, "same_machine": same, "position": position, **fields}
+        return Difference(kind, *key, **about)
 
     def _contents(self, key: Key) -> Iterator[Difference]:
         """Yield the first observation of a line that differs, and the first that is on another device."""

@@ -29,8 +29,8 @@ class Difference:
             "gpus", "end", "unreached", ONLY_CUDA or ONLY_CPU.
         file: the source file; empty if the difference belongs to no line.
         line: the line number, from 1.
-        process: the name of the process.
         what: how the line read the tensor: "item", "print", ...
+        process: the name of the process.
         number: the number of the observation at that line, or of the draw; from 1.
         one: the value in the first run: a summary, a number, a text, or None if there is none.
         other: the value in the second run.
@@ -42,8 +42,8 @@ class Difference:
     kind: str
     file: str = ""
     line: int = 0
-    process: str = ""
     what: str = ""
+    process: str = ""
     number: int = 0
     one: Any = None
     other: Any = None

@@ -10,17 +10,9 @@ from devicefix.verify.compare.streams import Value
 from devicefix.verify.compare.values import is_close
 from devicefix.verify.places import shown_path
 
-_CALLS = {
-    "item": "`.item()`",
-    "tolist": "`.tolist()`",
-    "numpy": "`.numpy()`",
-    "array": "`numpy.asarray()`",
-    "float": "`float()`",
-    "int": "`int()`",
-    "print": "`print()`",
-    "format": "`format()`",
-    "save": "`torch.save()`",
-}
+_CALLS = {what: f"`.{what}()`" for what in ("item", "tolist", "numpy")}
+_CALLS |= {what: f"`{what}()`" for what in ("float", "int", "print", "format")}
+_CALLS |= {"array": "`numpy.asarray()`", "save": "`torch.save()`"}
 _VERBS = {"print": "showed", "format": "showed", "save": "wrote"}
 _PRECISION = 1e-3  # relative
 _DIGITS = (4, 6, 8, 12)
@@ -96,9 +88,8 @@ def _value_text(difference: Difference, here: str, there: str) -> str:
 
 def _missing_text(difference: Difference, here: str, there: str) -> str:
     if difference.kind == "unreached":
-        return (
-            f"this line reads a tensor {here}, but does not run {there}, although it is not under a condition"
-        )
+        lacks = f"does not run {there}, although it is not under a condition"
+        return f"this line reads a tensor {here}, but {lacks}"
     if difference.kind in (ONLY_CUDA, ONLY_CPU):
         return f"this line reads a tensor {difference.kind}"
     has, lacks = (there, here) if difference.one is None else (here, there)
@@ -108,9 +99,8 @@ def _missing_text(difference: Difference, here: str, there: str) -> str:
 
 
 def _draw_text(difference: Difference, here: str, there: str) -> str:
-    left, right = (
-        _draw(draw, difference) if draw else "nothing" for draw in (difference.one, difference.other)
-    )
+    draws = (difference.one, difference.other)
+    left, right = (_draw(draw, difference) if draw else "nothing" for draw in draws)
     return f"the {_ordinal(difference.number)} random draw was {left} {here} and {right} {there}"
 
 

@@ -11,13 +11,12 @@ from torch.overrides import TorchFunctionMode
 
 from devicefix.verify.runtime.requests import Requests
 
+_PROPERTIES = SimpleNamespace(name="cpu", major=0, minor=0, total_memory=0, multi_processor_count=1)
 _VALUES: dict[str, Any] = {
     "current_device": 0,
     "get_device_name": "cpu",
     "get_device_capability": (0, 0),
-    "get_device_properties": SimpleNamespace(
-        name="cpu", major=0, minor=0, total_memory=0, multi_processor_count=1
-    ),
+    "get_device_properties": _PROPERTIES,
     "mem_get_info": (0, 0),
     "memory_stats": {},
     "memory_summary": "",

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.once import Once
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
@@ -30,7 +31,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
             and `line`, once for each.
         sites: finds the user's line.
     """
-    uses = _Uses(events, sites)
+    uses = Once(events, sites)
     on_cpu = None if plan.autocast is None else _OnCPU(plan.autocast, sites)
     enter = torch.autocast.__enter__
     scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler  # since torch 2.3
@@ -39,7 +40,8 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
     def __enter__(self: Any) -> Any:
         if on_cpu is not None:
             on_cpu.block(self)
-        uses.add(self.device, _name(self.fast_dtype) if self._enabled else OFF)
+        what = str(self.fast_dtype).removeprefix("torch.") if self._enabled else OFF
+        uses.record("autocast", device=self.device, what=what)
         return enter(self)  # type: ignore[no-untyped-call]
 
     @functools.wraps(make)
@@ -48,27 +50,10 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
         if on_cpu is not None:
             on_cpu.scaler(self)
         if self._enabled:
-            uses.add(_device(self), SCALER)
+            uses.record("autocast", device=_device(self), what=SCALER)
 
     torch.autocast.__enter__ = __enter__  # type: ignore[method-assign]
     scaler.__init__ = __init__
-
-
-class _Uses:
-    """The recorder of uses."""
-
-    def __init__(self, events: Events, sites: Sites) -> None:
-        self._events = events
-        self._sites = sites
-        self._seen: set[tuple[str, int, str, str]] = set()
-
-    def add(self, device: str, what: str) -> None:
-        """Record a use by the running line."""
-        site = self._sites.current()
-        use = site.file, site.line, device, what
-        if use not in self._seen:
-            self._seen.add(use)
-            self._events.emit("autocast", device=device, what=what, file=site.file, line=site.line)
 
 
 class _OnCPU:
@@ -107,10 +92,6 @@ class _OnCPU:
         """Return the uses of the running line."""
         site = self._sites.current()
         return self._uses.get((os.path.realpath(site.file), site.line), set())
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _device(scaler: Any) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
 from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.site import OURS
 
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _reported: set[int] = set()  # the ids of errors
 
 
@@ -54,14 +55,14 @@ def emit(events: Events, problem: BaseException) -> None:
         if problem.code and (handled := _handled(problem)) is not None:
             emit(events, handled)
         elif problem.code:
-            events.emit("exit", status=problem.code, frames=[*_frames(problem.__traceback__)])
+            events.emit("exit", status=problem.code, frames=_frames(problem.__traceback__))
         elif at := _importing(problem.__traceback__):
             events.emit("ended import", **at)
         return
     if isinstance(problem, GeneratorExit) or id(problem) in _reported:
         return
     _reported.add(id(problem))
-    frames = [*_frames(problem.__traceback__)]
+    frames = _frames(problem.__traceback__)
     if isinstance(problem, SyntaxError) and problem.filename:
         frames.append({"file": problem.filename, "line": problem.lineno or 0, "function": ""})
     events.emit(
@@ -108,20 +109,17 @@ def _before(problem: BaseException) -> Iterator[dict[str, Any]]:
 
 
 def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
-    frames = []
-    trace = _own(trace)
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        frames.append({"file": code.co_filename, "line": trace.tb_lineno, "function": code.co_name})
-        trace = trace.tb_next
-    return frames
+    return [
+        {"file": frame.f_code.co_filename, "line": line, "function": frame.f_code.co_name}
+        for frame, line in walk_tb(_own(trace))
+    ]
 
 
 def _own(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback without the frames of devicefix and those that started the program for it."""
     kept: list[TracebackType] = []
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        if trace.tb_frame.f_code.co_filename.startswith(OURS):
             if all(_is_runpy(entry.tb_frame.f_code.co_filename) for entry in kept):
                 kept.clear()
         else:

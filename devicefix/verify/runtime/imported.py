@@ -54,10 +54,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     """A finder that delegates to the other finders, and wraps the loader."""
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in _waiting and fullname not in _contexts:
             return None

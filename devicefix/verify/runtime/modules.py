@@ -82,10 +82,6 @@ class Modules:
         tree = self.tree(path)
         return None if tree is None else compile(tree, path, "exec", dont_inherit=True)
 
-    def ran(self, path: str, places: list[int]) -> None:
-        """Record that parts of a module that fixes made run."""
-        self._events.emit("fix", file=path, places=places)
-
 
 def install(plan: Plan, events: Events, sites: Sites) -> Modules:
     """Make this process run the user's modules as the plan says.
@@ -96,7 +92,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> Modules:
         sites: finds the user's modules.
     """
     modules = Modules(plan, events)
-    probes.install(modules.ran)
+    probes.install(lambda path, places: events.emit("fix", file=path, places=places))
     _hook_loader(modules)
     _hook_run_path(modules)
     script = os.path.realpath(sys.argv[0]) if sys.argv else ""
@@ -163,9 +159,7 @@ class _Script(importlib.abc.PathEntryFinder, importlib.abc.InspectLoader):
         self.events = events
 
     def find_spec(
-        self,
-        fullname: str,
-        target: ModuleType | None = None,
+        self, fullname: str, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of `__main__`."""
         if fullname != "__main__":
@@ -203,6 +197,5 @@ def _set_first_path(script: str) -> None:
     if getattr(sys.flags, "safe_path", False):
         del sys.path[0]
     else:
-        sys.path[0] = os.path.dirname(
-            os.path.abspath(script) if os.name == "nt" else os.path.realpath(script)
-        )
+        full = os.path.abspath if os.name == "nt" else os.path.realpath
+        sys.path[0] = os.path.dirname(full(script))

@@ -24,27 +24,19 @@ from devicefix.verify.runtime.ending import after_fork, at_end
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.plan import Plan
-from devicefix.verify.runtime.site import Sites
+from devicefix.verify.runtime.site import OURS, Sites
 from devicefix.verify.runtime.summary import summarize
 
-METHODS = {
-    "item": "item",
-    "tolist": "tolist",
-    "numpy": "numpy",
-    "__array__": "array",
-    "__float__": "float",
-    "__int__": "int",
-    "__repr__": "print",
-    "__format__": "format",
-}
+METHODS = {name: name for name in ("item", "tolist", "numpy")}
+METHODS |= {f"__{what}__": what for what in ("array", "float", "int", "format")}
+METHODS["__repr__"] = "print"
 FULL = 1000  # observations of a line that are all recorded
 EACH = 100  # later ones, of which one is recorded
 _TENSORS = 20_000  # tensors of a line that are all recorded
 _DEPTH = 40  # the depth to which saved objects are searched
 _ATOMS = (str, bytes, int, float, complex, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_WATCH = os.path.join(_OURS, "copies", "watch.py")  # which calls functions of torch for the program
+_WATCH = os.path.join(OURS, "copies", "watch.py")  # which calls functions of torch for the program
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _TENSORBOARD = os.path.join(_TORCH, "utils", "tensorboard", "")  # shows values of the user
 
@@ -64,14 +56,10 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
     # It calls the method of Tensor, but from within torch.
     parameter.__repr__ = observer.watched(parameter.__repr__, "print")
     torch.save = torch.serialization.save = observer.watched(torch.save, "save")
-    when_imported("torch._dynamo.trace_rules", _keep_from_compile)
+    rules = "torch._dynamo.trace_rules"  # they exclude the code in this folder from `torch.compile`
+    when_imported(rules, lambda: sys.modules[rules].add(__package__))
     at_end(observer.finish)
     after_fork(observer.restart)
-
-
-def _keep_from_compile() -> None:
-    """Exclude the code in this folder from `torch.compile`."""
-    sys.modules["torch._dynamo.trace_rules"].add(__package__)
 
 
 class _Observer:
@@ -87,7 +75,6 @@ class _Observer:
         self._events = events
         self._sites = sites
         self._simulated = simulated
-        self._internal: dict[str, bool] = {}
         self.restart()
 
     def restart(self) -> None:
@@ -123,20 +110,13 @@ class _Observer:
                 frame = sys._getframe(1)
                 while frame.f_code.co_filename == _WATCH and frame.f_back is not None:
                     frame = frame.f_back
-                if not self._is_internal(frame.f_code.co_filename):
+                if not _is_internal(frame.f_code.co_filename):
                     self._see(what, args[0] if args else next(iter(kwargs.values())))
                 return result
             finally:
                 state.busy = False
 
         return call
-
-    def _is_internal(self, name: str) -> bool:
-        """Return whether a file is part of torch or devicefix, whose reads do not count."""
-        if name not in self._internal:
-            path = os.path.abspath(name)
-            self._internal[name] = path.startswith((_OURS, _TORCH)) and not path.startswith(_TENSORBOARD)
-        return self._internal[name]
 
     def _see(self, what: str, seen: Any) -> None:
         try:
@@ -160,6 +140,13 @@ class _Observer:
 
     def _saved(self, saved: Any) -> dict[str, Any]:
         return {path: self._summary(tensor) for path, tensor in tensors(saved)}
+
+
+@functools.cache
+def _is_internal(name: str) -> bool:
+    """Return whether a file is part of torch or devicefix, whose reads do not count."""
+    path = os.path.abspath(name)
+    return path.startswith((OURS, _TORCH)) and not path.startswith(_TENSORBOARD)
 
 
 class _State(threading.local):

@@ -14,6 +14,7 @@ import ast
 import builtins
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 NAME = "__devicefix_ran__"
@@ -29,30 +30,18 @@ def install(record: Callable[[str, list[int]], None]) -> None:
     Args:
         record: called with the path of a module and the numbers of places, when they run for the first time.
     """
-    seen = _Ran(record)
+
+    @cache
+    def ran(key: str) -> None:
+        numbers, _, path = key.partition(":")
+        record(path, [int(number) for number in numbers.split(",")])
 
     def probe(key: str) -> None:
-        seen[key]
+        ran(key)
 
     # TorchDynamo calls it while it traces, instead of a graph break.
     probe._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have any attribute
     setattr(builtins, NAME, probe)
-
-
-class _Ran(dict[str, None]):
-    """The code that has run, by the keys of probes.
-
-    Args:
-        record: called with the path of a module and the numbers of places, when they run for the first time.
-    """
-
-    def __init__(self, record: Callable[[str, list[int]], None]) -> None:
-        self._record = record
-
-    def __missing__(self, key: str) -> None:
-        self[key] = None
-        numbers, _, path = key.partition(":")
-        self._record(path, [int(number) for number in numbers.split(",")])
 
 
 def insert(tree: ast.Module, places: Iterable[Sequence[int]], lines: Sequence[str], path: str) -> None:
@@ -97,47 +86,31 @@ class _Part:
 
     def probe(self, key: str) -> None:
         """Insert a probe."""
-        parent, name, index = self.parent, self.name, self.index
         if isinstance(self.node, ast.stmt):
-            block = getattr(parent, name)
+            block = getattr(self.parent, self.name)
             place = next(i for i, node in enumerate(block) if node is self.node) + self.behind
             statement = ast.copy_location(ast.Expr(_probe(key)), self.node)
             block.insert(place, ast.fix_missing_locations(statement))
             return
         # Replace what the expression evaluates first by an expression that has the same value. So pytest
         # still explains an assertion by the parts of the expression.
-        node = _child(parent, name, index)
-        while type(node) in _FIRST:
-            parent, name = node, _FIRST[type(node)]
-            index = 0 if isinstance(getattr(parent, name), list) else None
-            node = _child(parent, name, index)
+        fields, name = _slot(self.parent, self.name, self.index)
+        while isinstance(fields[name], _FIRST):
+            fields, name = _slot(fields[name], next(f for f in fields[name]._fields if f != "op"), 0)
         ran = ast.Compare(_probe(key), [ast.Is()], [ast.Constant(None)])
-        probed = ast.copy_location(ast.IfExp(ran, node, ast.Constant(None)), node)
-        ast.fix_missing_locations(probed)
-        if index is None:
-            setattr(parent, name, probed)
-        else:
-            getattr(parent, name)[index] = probed
+        probed = ast.copy_location(ast.IfExp(ran, fields[name], ast.Constant(None)), fields[name])
+        fields[name] = ast.fix_missing_locations(probed)
 
 
-def _child(parent: ast.AST, name: str, index: int | None) -> ast.expr:
+def _slot(parent: ast.AST, name: str, index: int | None) -> tuple[Any, Any]:
+    """Return the list or the fields of a node that have a child, and its index or name there."""
     value = getattr(parent, name)
-    found: ast.expr = value if index is None else value[index]
-    return found
+    return (value, index) if isinstance(value, list) else (vars(parent), name)
 
 
-# The child that an expression evaluates first.
-_FIRST: dict[type, str] = {
-    ast.Attribute: "value",
-    ast.Await: "value",
-    ast.BinOp: "left",
-    ast.BoolOp: "values",
-    ast.Call: "func",
-    ast.Compare: "left",
-    ast.IfExp: "test",
-    ast.Subscript: "value",
-    ast.UnaryOp: "operand",
-}
+# Expressions that always evaluate the first expression in them, and first.
+_OPERATIONS = (ast.BinOp, ast.BoolOp, ast.UnaryOp)
+_FIRST = (ast.Attribute, ast.Await, ast.Call, ast.Compare, ast.IfExp, ast.Subscript, *_OPERATIONS)
 
 
 def _probe(key: str) -> ast.expr:
@@ -217,12 +190,10 @@ class _Parts:
         return replace(before, behind=True)
 
 
-_CONDITIONAL = {
+_CONDITIONAL: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Lambda: ("body",),
     ast.IfExp: ("body", "orelse"),
-    ast.ListComp: ("elt",),
-    ast.SetComp: ("elt",),
-    ast.GeneratorExp: ("elt",),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp), ("elt",)),
     ast.DictComp: ("key", "value"),
     ast.comprehension: ("iter", "ifs"),
     ast.Assert: ("msg",),

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -15,9 +15,9 @@ import torch
 from devicefix.verify.runtime.errors import text
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.no_cuda import NO_CUDA
-from devicefix.verify.runtime.site import Sites
+from devicefix.verify.runtime.site import OURS, Sites
 
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PARTS = ("", ".memory", ".random", ".nvtx", ".nccl", ".streams", ".graphs")
 # Where questions about CUDA pass through, and the folders of the compiler that asks them.
 _QUESTIONS = frozenset({"cuda", "accelerator", "device_interface.py", "_triton.py"})
 _COMPILER = frozenset({"_inductor", "_functorch"})
@@ -96,7 +96,7 @@ class Requests:
         """Watch every function of torch that needs CUDA."""
         hide()
         torch.cuda._lazy_init = self.refuse
-        for module in _cuda_modules():
+        for module in filter(None, (sys.modules.get(f"torch.cuda{part}") for part in _PARTS)):
             for name, value in list(vars(module).items()):
                 self._watch(module, name, value)
         for name in ("cuda", "to", "type", "pin_memory"):
@@ -184,13 +184,6 @@ def hide() -> None:
     torch.cuda.device_count = lambda: 0
 
 
-def _cuda_modules() -> Iterator[ModuleType]:
-    for name in ("", ".memory", ".random", ".nvtx", ".nccl", ".streams", ".graphs"):
-        module = sys.modules.get(f"torch.cuda{name}")
-        if module is not None:
-            yield module
-
-
 def _by_compiler(frame: FrameType | None) -> bool:
     """Return whether the compiler asks for itself, such as for the name of the GPU, and handles the answer.
 
@@ -213,7 +206,7 @@ def _called_by_user(frame: FrameType | None, sites: Sites) -> str:
         return "a CUDA device"
     if last.f_code.co_filename == __file__:
         return str(last.f_locals.get("call", ""))  # in a watched function
-    if last.f_code.co_filename.startswith(_OURS):
+    if last.f_code.co_filename.startswith(OURS):
         return "device="  # a mode of the watch, below a function in C
     name = f"{getattr(last.f_code, 'co_qualname', last.f_code.co_name)}()"
     module = last.f_globals.get("__name__", "")

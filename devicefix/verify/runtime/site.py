@@ -7,7 +7,8 @@ import sys
 from types import FrameType
 from typing import NamedTuple
 
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STANDARD = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "")
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
@@ -67,7 +68,7 @@ class Sites:
     def _judge(self, name: str) -> str | None:
         if name in ("<string>", "<stdin>"):  # `python -c`, or code that the program creates
             return ""
-        if name.startswith(("<", _OURS)):
+        if name.startswith(("<", OURS)):
             return None
         path = os.path.realpath(name)
         for mark in _LIBRARIES:
@@ -79,8 +80,4 @@ class Sites:
         parts = path.split(os.sep)
         if "torch" in parts[-6:-1]:  # a build of torch that is not an installed package
             return None
-        return None if path.startswith(_standard()) else os.path.basename(path).removesuffix(".py")
-
-
-def _standard() -> str:
-    return os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "")
+        return None if path.startswith(_STANDARD) else os.path.basename(path).removesuffix(".py")

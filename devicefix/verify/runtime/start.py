@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from devicefix.verify.runtime import errors, modules, sources
 from devicefix.verify.runtime.events import Events
@@ -61,24 +62,21 @@ def _watches(plan: Plan, events: Events, sites: Sites) -> Iterator[tuple[str, Ca
 
     yield "steps", lambda: steps.install(plan.steps, events)
     if plan.machine == "simulated":
-        yield "the simulated CUDA machine", lambda: _install("machine", plan, events, sites)
+        yield "the simulated CUDA machine", lambda: _of("machine").install(plan, events, sites)
     elif plan.machine == "cpu":
         yield "requests", lambda: _without_cuda(plan, events, sites)
         if plan.observe:
-            yield "rounding", _round_alike
+            yield "rounding", lambda: _of("machine").round_alike()
     if plan.copies:
-        yield "copies", lambda: _install("copies", plan, events, sites)
+        yield "copies", lambda: _of("copies").install(plan, events, sites)
     if plan.observe:
-        yield "autocast", lambda: _install("autocasts", plan, events, sites)
-        yield "observations", lambda: _install("observe", plan, events, sites)
+        yield "autocast", lambda: _of("autocasts").install(plan, events, sites)
+        yield "observations", lambda: _of("observe").install(plan, events, sites)
 
 
-def _round_alike() -> None:
-    importlib.import_module("devicefix.verify.runtime.machine").round_alike()
-
-
-def _install(module: str, plan: Plan, events: Events, sites: Sites) -> None:
-    importlib.import_module(f"devicefix.verify.runtime.{module}").install(plan, events, sites)
+def _of(module: str) -> Any:
+    """Return a module that needs torch."""
+    return importlib.import_module(f"devicefix.verify.runtime.{module}")
 
 
 def _without_cuda(plan: Plan, events: Events, sites: Sites) -> None:

@@ -7,7 +7,6 @@ random number, or starts the threads of OpenMP, which hang in the fork of a proc
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import math
 from collections.abc import Iterator
@@ -39,7 +38,7 @@ def summarize(tensor: torch.Tensor, device: str | None = None) -> dict[str, Any]
     """
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         summary: dict[str, Any] = {
-            "dtype": _name(tensor.dtype),
+            "dtype": str(tensor.dtype).removeprefix("torch."),
             "shape": [] if tensor.is_nested else list(tensor.shape),
             "device": device or str(_device(tensor)),
         }
@@ -50,11 +49,6 @@ def summarize(tensor: torch.Tensor, device: str | None = None) -> dict[str, Any]
                 with torch.no_grad():
                     summary.update(_statistics(_plain(tensor)))
     return summary
-
-
-@functools.cache
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _is_readable(tensor: torch.Tensor) -> bool:

@@ -51,8 +51,8 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         watch.derived(data, result)
 
     tensor: Any = torch.Tensor
-    _after(torch, "from_numpy", lambda made, array: watch.wrapped(array, made))
-    _after(tensor, "as_subclass", lambda made, data, *_, **__: watch.derived(data, made))
+    torch.from_numpy = _noting(torch.from_numpy, lambda made, array: watch.wrapped(array, made))
+    tensor.as_subclass = _noting(tensor.as_subclass, lambda made, data, *_, **__: watch.derived(data, made))
     tensor._make_subclass = staticmethod(_noting(tensor._make_subclass, derived))
     for owner in (torch.nn.Parameter, torch.autograd.Variable):
         make: Any = owner.__new__
@@ -65,12 +65,9 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
     torch.autograd.Function.apply = classmethod(watched_apply)  # type: ignore[method-assign,assignment]
 
 
-def _after(owner: Any, name: str, note: Callable[..., None]) -> None:
-    """Make a function call another one with its result and its arguments."""
-    setattr(owner, name, _noting(getattr(owner, name), note))
-
-
 def _noting(function: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    """Return a function that calls another one with its result and its arguments."""
+
     def noting(*args: Any, **kwargs: Any) -> Any:  # torch compares the signature with that of its own
         result = function(*args, **kwargs)
         note(result, *args, **kwargs)

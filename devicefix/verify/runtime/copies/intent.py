@@ -27,6 +27,7 @@ class Named(NamedTuple):
     name: str
 
 
+_CPU = ("'cpu'", "torch.device('cpu')")
 _FUNCTIONS = ("to", "to_empty", "as_tensor", "asarray", "load")
 
 
@@ -175,7 +176,7 @@ class Module:
         if "cpu" in text.lower():
             return HOST
         values = scope.find(text) if isinstance(device, ast.Name) else self._attributes.get(text, [])
-        if values and all(_is_cpu(value) for value in values):
+        if values and all(ast.unparse(value) in _CPU for value in values):
             return HOST
         if isinstance(device, ast.Name) and not values:
             return Named(device.id)
@@ -212,10 +213,6 @@ def _spreads(call: ast.Call) -> bool:
     return any(isinstance(argument, ast.Starred) for argument in call.args) or any(
         keyword.arg is None for keyword in call.keywords
     )
-
-
-def _is_cpu(value: ast.expr) -> bool:
-    return ast.unparse(value) in ("'cpu'", "torch.device('cpu')")
 
 
 @cache

@@ -65,10 +65,17 @@ class Ledger:
 
     def set_side(self, tensor: torch.Tensor, side: str) -> None:
         """Set the side of a tensor that shows no watched memory."""
-        old = self.tags.pop(id(tensor), None)
         if side == ACCELERATOR:
-            tag = self.tags[id(tensor)] = Tag(tensor, self.forget)
-            tag.key, tag.handle = id(tensor), None
+            self._tag(tensor, None)
+        else:
+            self._drop(self.tags.pop(id(tensor), None))
+
+    def _tag(self, tensor: torch.Tensor, handle: Handle | None) -> None:
+        """Replace the tag of a tensor."""
+        tag = Tag(tensor, self.forget)
+        tag.key, tag.handle = id(tensor), handle
+        old = self.tags.get(tag.key)
+        self.tags[tag.key] = tag
         self._drop(old)
 
     def replica(self, tensor: torch.Tensor, memory: Memory) -> Replica:
@@ -76,7 +83,7 @@ class Ledger:
         handle = self._handle(tensor)
         return handle.replica if handle and self._of.get(handle.replica) is memory else memory.root
 
-    def show(self, tensor: torch.Tensor, replica: Replica, counted: bool) -> Handle:
+    def show(self, tensor: torch.Tensor, replica: Replica, counted: bool) -> None:
         """Tag a tensor as showing a replica.
 
         Args:
@@ -84,14 +91,8 @@ class Ledger:
             replica: the replica.
             counted: whether it shares its version counter with the first tensor of the memory.
         """
-        tag = Tag(tensor, self.forget)
-        tag.key = id(tensor)
-        handle = tag.handle = Handle(replica, counted)
         replica.handles += 1
-        old = self.tags.get(tag.key)
-        self.tags[tag.key] = tag
-        self._drop(old)
-        return handle
+        self._tag(tensor, Handle(replica, counted))
 
     def also_shows(self, view: torch.Tensor, tensor: torch.Tensor, replica: Replica, counted: bool) -> None:
         """Tag a view as showing the replica of its tensor.
@@ -122,9 +123,7 @@ class Ledger:
     def _counted(self, tensor: torch.Tensor, memory: Memory) -> bool:
         """Return whether a tensor certainly has the version counter that some memory is watched by."""
         handle = self._handle(tensor)
-        if handle is None or not handle.counted:
-            return False
-        return self._of.get(handle.replica) is memory
+        return handle is not None and handle.counted and self._of.get(handle.replica) is memory
 
     def _drop(self, tag: Tag | None) -> None:
         """Drop the tag of a tensor that is gone, or shows something else."""
@@ -221,8 +220,8 @@ class Ledger:
 
     def settle(self) -> None:
         """Stop watching memory that has lost one of its two sides since the last call."""
-        doubtful, self.doubtful = self.doubtful, []
-        for memory in doubtful:
+        while self.doubtful:
+            memory = self.doubtful.pop(0)
             if self.memories.get(memory.address) is memory:
                 self.settled(memory)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import weakref
 import zlib
@@ -99,12 +100,7 @@ class Region:
         return tensor.detach().as_strided(self.size, self.stride, self.offset)
 
     def _dense(self) -> bool:
-        if self.mask is not None:
-            return False
-        count = 1
-        for n in self.size:
-            count *= n
-        return self.high - self.low == count * self.width
+        return self.mask is None and self.high - self.low == math.prod(self.size) * self.width
 
 
 @dataclass(slots=True, eq=False)
@@ -266,18 +262,10 @@ def between(behind: Replica, changed: Replica) -> Move | None:
         behind: the stale replica.
         changed: the replica that the program changes.
     """
-    above = set(_ancestry(changed))
-    if behind in above:
-        path = list(_ancestry(changed))
-        return path[path.index(behind) - 1].move
-    return behind.move
-
-
-def _ancestry(replica: Replica) -> list[Replica]:
-    found = [replica]
-    while found[-1].parent is not None:
-        found.append(found[-1].parent)
-    return found
+    path = [changed]
+    while path[-1].parent is not None:
+        path.append(path[-1].parent)
+    return path[path.index(behind) - 1].move if behind in path else behind.move
 
 
 def digest(region: Region | None, tensor: torch.Tensor) -> int | None:

@@ -65,7 +65,10 @@ class Moves:
             elif in_module and isinstance(source, torch.nn.Parameter):
                 self._ledger.take_along(source, here, there, move)
             elif source.requires_grad or (isinstance(source, torch.nn.Parameter) and there == ACCELERATOR):
-                self._keeps_object(source, here, there, move, frame)
+                # the result must stay the same object, since another one would change the graph
+                self.pending = (id(source), _line_of(frame), here, there, move)
+                if there == ACCELERATOR or not source.is_leaf:
+                    self._ledger.set_side(source, there)
             elif (alias := _another(source)) is not None:
                 self._ledger.link(source, alias, here, there, move)
                 return alias
@@ -98,31 +101,16 @@ class Moves:
         line, side = self._asked
         return side if line == _line_of(frame) else ACCELERATOR
 
-    def _keeps_object(
-        self, tensor: torch.Tensor, here: str, there: str, move: Move, frame: FrameType | None
-    ) -> None:
-        """Record a move whose result must stay the same object, since another one would change the graph."""
-        self.pending = (id(tensor), _line_of(frame), here, there, move)
-        if there == ACCELERATOR or not tensor.is_leaf:
-            self._ledger.set_side(tensor, there)
-
     def chained(self, source: Any, result: Any) -> None:
         """Record `x.cpu().detach()`, where `detach` returns the new object for the result of the move."""
         assert self.pending is not None
-        key, line, here, there, move = self.pending
-        self.pending = None
-        if (
-            key == id(source)
-            and line == _line_of(_caller()[0])
-            and type(result) is torch.Tensor
-            and result.numel()
-        ):
+        (*place, here, there, move), self.pending = self.pending, None
+        is_chained = place == [id(source), _line_of(_caller()[0])]
+        if is_chained and type(result) is torch.Tensor and result.numel():
             self._ledger.link(source, result, here, there, move)
 
-    def _from_array(self, name: str, source: Any, kwargs: Options, result: Any) -> None:
+    def _from_array(self, name: str, source: Any, kwargs: Options, result: torch.Tensor) -> None:
         """Record `torch.as_tensor(array, device=device)`, which shares the array's memory on a CPU."""
-        if not isinstance(result, torch.Tensor):
-            return
         side = self.meant() if kwargs.get("device") is not None else HOST
         shows = type(source).__module__ == "numpy" and not result.untyped_storage().resizable()
         if shows:

@@ -57,9 +57,8 @@ class Reports:
         key = (move.site, changed)
         if key not in self._reported:
             self._reported.add(key)
-            self._events.emit(
-                "copy", what=what, moved=_fields(move.site), changed=_fields(changed), move=move.text
-            )
+            sites = {"moved": _fields(move.site), "changed": _fields(changed)}
+            self._events.emit("copy", what=what, move=move.text, **sites)
 
     def stale(self, replica: Replica, change: Change) -> None:
         """Record the hazard that a replica is read after a change in another one."""

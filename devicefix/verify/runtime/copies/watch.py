@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -84,7 +83,7 @@ class Watch(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = kwargs or _NONE
         if kind > _ALTERS and not (kind is _DETACHES and self._moves.pending is None):
-            if kind is not _DEVICE or not _is_torch(sys._getframe(1)):
+            if kind is not _DEVICE or not sys._getframe(1).f_code.co_filename.startswith(TORCH):
                 return self._watched(Call(kind, func, args, kwargs))
         elif "device" in kwargs or (self._memories and self._may_touch(args, kwargs)):
             return self._watched(Call(kind, func, args, kwargs))
@@ -300,7 +299,3 @@ def _copies_itself(func: Callable[..., Any], args: Arguments) -> bool:
     target, source = args[:2]
     same = watchable(target) and watchable(source) and address_of(target) == address_of(source)
     return same and Region.of(target) == Region.of(source)
-
-
-def _is_torch(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(TORCH)

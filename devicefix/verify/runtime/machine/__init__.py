@@ -59,9 +59,8 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
     def finish() -> None:
         draws.finish()
-        gpus = machine.visible if machine.is_fixed else None
         counts = {"cuda": machine.on_cuda, "cpu": machine.on_cpu, "counted": machine.counted}
-        events.emit("operations", gpus=gpus, **counts)
+        events.emit("operations", gpus=machine.fixed, **counts)
 
     def restart() -> None:
         draws.restart()
@@ -106,7 +105,8 @@ class Simulation:
             part.install(self._machine, self._patches)
         checks.install(self._patches)
         tools.install(self._machine, self._patches)
-        self._step_as_on_a_cpu()
+        optimizer: Any = sys.modules["torch.optim.optimizer"]  # its variants for CUDA round differently
+        self._patches.set(optimizer, "_get_foreach_kernels_supported_devices", list)
         autocast.install(self._patches)
         self._patches.set(threading.Thread, "_bootstrap_inner", in_threads(self._kernels))
         import_within(self._patches.undone, *_COLLECTING)
@@ -117,8 +117,3 @@ class Simulation:
         self._kernels.__exit__(None, None, None)
         import_as_usual(*_COLLECTING)
         self._patches.swap()
-
-    def _step_as_on_a_cpu(self) -> None:
-        """Make optimizers use their CPU variants: those for CUDA round differently."""
-        optimizer: Any = sys.modules["torch.optim.optimizer"]
-        self._patches.set(optimizer, "_get_foreach_kernels_supported_devices", list)

@@ -65,14 +65,9 @@ def _registered() -> _Casts:
     return casts
 
 
-def enter() -> None:
-    """Make this thread use the kernels where it has enabled autocast for CUDA."""
-    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, True)
-
-
-def leave() -> None:
-    """Undo `enter`."""
-    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, False)
+def use(used: bool) -> None:
+    """Set whether this thread uses the kernels where it has enabled autocast for CUDA."""
+    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, used)
 
 
 class _Casts:
@@ -95,12 +90,10 @@ class _Casts:
             return [self.all(each, dtype) for each in value]
         return value
 
-    def _one(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        cast: torch.Tensor
+    def _one(self, tensor: torch.Tensor, dtype: torch.dtype) -> Any:
         is_weight = tensor.dtype == torch.float32 and tensor.requires_grad and tensor.is_leaf
         if not is_weight or tensor._is_view() or not torch.is_autocast_cache_enabled():
-            cast = _to(tensor, dtype)
-            return cast
+            return _to(tensor, dtype)
         found = self.cache.get(id(tensor))
         if found is None or found[1].dtype != dtype:
             found = self.cache[id(tensor)] = tensor, _to(tensor, dtype)

@@ -22,13 +22,9 @@ def install(patches: Patches) -> None:
     Args:
         patches: records the replacements.
     """
-    checked = (
-        (torch.autograd, "_make_grads", _check_grads),
-        (torch, "set_rng_state", check_state),
-        (torch.random, "set_rng_state", check_state),
-    )
-    for owner, name, check in checked:
-        patches.set(owner, name, _checked(getattr(owner, name), check))
+    patches.set(torch.autograd, "_make_grads", _checked(torch.autograd._make_grads, _check_grads))
+    for owner in (torch, torch.random):
+        patches.set(owner, "set_rng_state", _checked(owner.set_rng_state, check_state))
     patches.set(torch, "ctc_loss", _ctc_loss(torch.ctc_loss))
     dlpack: Any = torch.utils.dlpack
     for owner in (torch, dlpack):
@@ -74,9 +70,8 @@ def _check_grads(outputs: Any, grads: Any, *_: Any, **__: Any) -> None:
         if not (isinstance(output, torch.Tensor) and isinstance(grad, torch.Tensor)):
             continue
         if grad.dim() and place_of(grad) not in (place_of(output), FREE):
-            raise RuntimeError(
-                f"invalid gradient at index {number} - expected device {output.device} but got {grad.device}"
-            )
+            found = f"expected device {output.device} but got {grad.device}"
+            raise RuntimeError(f"invalid gradient at index {number} - {found}")
 
 
 def _ctc_loss(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,12 +16,12 @@ from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.machine.streams import Streams
 
 NAME = "Simulated GPU"
-_MEMORY = 16 << 30
+_TOTAL = 16 << 30
 _USED = 1 << 20  # the reported memory in use: the true figure would vary between runs
 _VERSION = "12.6"
 _OF_CUDNN = (torch.half, torch.float, torch.double, torch.bfloat16)
 _PROPERTIES = types.SimpleNamespace(
-    name=NAME, major=8, minor=0, total_memory=_MEMORY, multi_processor_count=108, is_integrated=0,
+    name=NAME, major=8, minor=0, total_memory=_TOTAL, multi_processor_count=108, is_integrated=0,
     is_multi_gpu_board=0, max_threads_per_multi_processor=2048, shared_memory_per_block=49152,
     regs_per_multiprocessor=65536, warp_size=32, L2_cache_size=40 << 20, gcnArchName="",
     uuid="00000000-0000-0000-0000-000000000000",
@@ -35,8 +35,8 @@ def install(machine: Machine, patches: Patches) -> None:
         machine: the machine.
         patches: records the replacements.
     """
-    cuda, streams = Cuda(machine), Streams(machine)
-    names = {**cuda.devices(), **cuda.memory(), **cuda.random(), **streams.functions()}
+    streams, memory = Streams(machine), _memory(machine)
+    names = {**_devices(machine), **memory, **_random(machine), **streams.functions()}
     owners = [torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs]
     for name, value in names.items():
         for owner in owners:
@@ -55,7 +55,7 @@ def install(machine: Machine, patches: Patches) -> None:
     if accelerator is not None:
         patches.set(torch, "Stream", streams.stream_type)
         patches.set(torch, "Event", streams.event_type)
-        _install_accelerator(accelerator, names, cuda, patches)
+        _install_accelerator(accelerator, names, memory, patches)
 
 
 def _constant(answer: Any) -> Callable[..., Any]:
@@ -70,150 +70,119 @@ class _NoGraph:
         raise RuntimeError("the simulated CUDA machine does not support CUDA graphs")
 
 
-class Cuda:
-    """The functions of `torch.cuda` for devices, memory and random numbers.
+def _of_gpu(machine: Machine, answer: Any) -> Callable[..., Any]:
+    """Return a function of a device that returns the same answer for every GPU."""
 
-    Args:
-        machine: the machine.
-    """
+    def call(device: Any = None) -> Any:
+        machine.gpu(device)
+        return answer
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    return call
 
-    def _of_gpu(self, answer: Any) -> Callable[..., Any]:
-        """Return a function of a device that returns the same answer for every GPU."""
 
-        def call(device: Any = None) -> Any:
-            self._machine.gpu(device)
-            return answer
+def _devices(machine: Machine) -> dict[str, Any]:
+    """Return the functions for devices, by name."""
 
-        return call
-
-    def set_device(self, device: Any) -> None:
-        """Replace `torch.cuda.set_device`."""
+    def set_device(device: Any) -> None:
         if isinstance(device, int) and device < 0:
             return
         if device is None or (not isinstance(device, int) and torch.device(device).index is None):
-            raise ValueError(
-                f"Expected a torch.device with a specified index or an integer, but got:{device}"
-            )
-        self._machine.current = self._machine.gpu(device)
+            wanted = "a torch.device with a specified index or an integer"
+            raise ValueError(f"Expected {wanted}, but got:{device}")
+        machine.selected.index = machine.gpu(device)
 
-    def devices(self) -> dict[str, Any]:
-        """Return the functions for devices, by name."""
-        machine = self._machine
-        return {
-            "is_available": machine.is_available,
-            "device_count": machine.device_count,
-            "current_device": machine.gpu,
-            "set_device": self.set_device,
-            "device": type("device", (_Selection,), {"cuda": self, "__module__": "torch.cuda"}),
-            "device_of": type("device_of", (_SelectionOf,), {"cuda": self, "__module__": "torch.cuda"}),
-            "_exchange_device": self.exchange_device,
-            "_maybe_exchange_device": self.exchange_device,
-            "get_device_name": self._of_gpu(NAME),
-            "get_device_properties": self._of_gpu(_PROPERTIES),
-            "get_device_capability": self._of_gpu((8, 0)),
-            "get_arch_list": _constant(["sm_80"]),
-            "can_device_access_peer": lambda device, peer_device: (
-                machine.gpu(device) != machine.gpu(peer_device)
-            ),
-            "is_bf16_supported": _constant(True),
-            "is_tf32_supported": _constant(True),
-            "is_initialized": lambda: machine.initialized and not machine.forked,
-            "init": machine.initialize,
-            "_lazy_init": machine.initialize,
-            "_lazy_call": lambda call, **_: call(),
-            "_is_in_bad_fork": lambda: machine.forked,
-            "synchronize": self._of_gpu(None),
-            "ipc_collect": machine.initialize,
-            "cudart": lambda: _Cudart(machine.gpu()),
-            "utilization": self._of_gpu(0),
-            "temperature": self._of_gpu(0),
-            "CUDAGraph": _NoGraph,
-            "graph": _NoGraph,
-            "make_graphed_callables": _NoGraph,
-            "is_current_stream_capturing": _constant(False),
-        }
+    fields = {"machine": machine, "__module__": "torch.cuda"}
+    return {
+        "is_available": machine.is_available,
+        "device_count": machine.device_count,
+        "current_device": machine.gpu,
+        "set_device": set_device,
+        "device": type("device", (_Selection,), fields),
+        "device_of": type("device_of", (_SelectionOf,), fields),
+        "_exchange_device": machine.exchange,
+        "_maybe_exchange_device": machine.exchange,
+        "get_device_name": _of_gpu(machine, NAME),
+        "get_device_properties": _of_gpu(machine, _PROPERTIES),
+        "get_device_capability": _of_gpu(machine, (8, 0)),
+        "get_arch_list": _constant(["sm_80"]),
+        "can_device_access_peer": lambda device, peer_device: machine.gpu(device) != machine.gpu(peer_device),
+        "is_bf16_supported": _constant(True),
+        "is_tf32_supported": _constant(True),
+        "is_initialized": lambda: machine.initialized and not machine.forked,
+        "init": machine.initialize,
+        "_lazy_init": machine.initialize,
+        "_lazy_call": lambda call, **_: call(),
+        "_is_in_bad_fork": lambda: machine.forked,
+        "synchronize": _of_gpu(machine, None),
+        "ipc_collect": machine.initialize,
+        "cudart": lambda: _Cudart(machine.gpu()),
+        "utilization": _of_gpu(machine, 0),
+        "temperature": _of_gpu(machine, 0),
+        "CUDAGraph": _NoGraph,
+        "graph": _NoGraph,
+        "make_graphed_callables": _NoGraph,
+        "is_current_stream_capturing": _constant(False),
+    }
 
-    def gpu(self, device: Any = None) -> int:
-        """Return the index of a GPU."""
-        return self._machine.gpu(device)
 
-    def exchange_device(self, index: int) -> int:
-        """Select a GPU, unless the index is negative, and return the index of the previous one."""
-        old = self._machine.current
-        if index >= 0:
-            self._machine.current = self._machine.gpu(index)
-        return old
+def _memory(machine: Machine) -> dict[str, Any]:
+    """Return the functions for memory, by name. Their figures are constants."""
 
-    def memory(self) -> dict[str, Any]:
-        """Return the functions for memory, by name. Their figures are constants."""
-        machine = self._machine
+    def used(device: Any = None) -> int:
+        return _USED if machine.initialized and machine.gpu(device) >= 0 else 0
 
-        def used(device: Any = None) -> int:
-            return _USED if machine.initialized and machine.gpu(device) >= 0 else 0
+    def stats(device: Any = None) -> dict[str, Any]:
+        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
+        return {f"{kind}.all.{when}": used(device) for kind in kinds for when in ("current", "peak")}
 
-        def stats(device: Any = None) -> dict[str, Any]:
-            kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
-            return {f"{kind}.all.{when}": used(device) for kind in kinds for when in ("current", "peak")}
+    resets = ["peak_memory_stats", "accumulated_memory_stats", "max_memory_allocated", "max_memory_cached"]
+    kinds = ("allocated", "reserved", "cached")
+    return {
+        "empty_cache": lambda: None,
+        **{f"{most}memory_{kind}": used for most in ("", "max_") for kind in kinds},
+        **{f"reset_{what}": _of_gpu(machine, None) for what in resets},
+        "memory_stats": stats,
+        "memory_snapshot": _constant([]),
+        "memory_summary": lambda device=None, *_, **__: f"{NAME}: {used(device)} bytes",
+        "list_gpu_processes": _of_gpu(machine, "no processes are running"),
+        "mem_get_info": _of_gpu(machine, (_TOTAL - _USED, _TOTAL)),
+        "set_per_process_memory_fraction": _constant(None),
+    }
 
-        resets = [
-            "peak_memory_stats",
-            "accumulated_memory_stats",
-            "max_memory_allocated",
-            "max_memory_cached",
-        ]
-        kinds = ("allocated", "reserved", "cached")
-        return {
-            "empty_cache": lambda: None,
-            **{f"{most}memory_{kind}": used for most in ("", "max_") for kind in kinds},
-            **{f"reset_{what}": self._of_gpu(None) for what in resets},
-            "memory_stats": stats,
-            "memory_snapshot": _constant([]),
-            "memory_summary": lambda device=None, *_, **__: f"{NAME}: {used(device)} bytes",
-            "list_gpu_processes": self._of_gpu("no processes are running"),
-            "mem_get_info": self._of_gpu((_MEMORY - _USED, _MEMORY)),
-            "set_per_process_memory_fraction": _constant(None),
-        }
 
-    def random(self) -> dict[str, Any]:
-        """Return the functions for the GPUs' random generators, by name."""
-        machine = self._machine
+def _random(machine: Machine) -> dict[str, Any]:
+    """Return the functions for the GPUs' random generators, by name."""
 
-        def manual_seed(seed: int) -> None:
-            if not machine.forked and not machine.is_hidden:
-                machine.reseed(machine.current, seed)
+    def manual_seed(seed: int) -> None:
+        if not machine.forked and not machine.is_hidden:
+            machine.reseed(machine.selected.index, seed)
 
-        def manual_seed_all(seed: int) -> None:
-            machine.reseed_all(seed)
+    def get_state(device: Any = "cuda") -> torch.Tensor:
+        machine.gpu(device)
+        return torch.default_generator.get_state()  # all draws use the CPU's generator
 
-        def get_state(device: Any = "cuda") -> torch.Tensor:
+    def set_state(new_state: torch.Tensor, device: Any = "cuda") -> None:
+        check_state(new_state)
+        if machine.initialized:
             machine.gpu(device)
-            return torch.default_generator.get_state()  # all draws use the CPU's generator
+        torch.default_generator.set_state(new_state)
 
-        def set_state(new_state: torch.Tensor, device: Any = "cuda") -> None:
-            check_state(new_state)
-            if machine.initialized:
-                machine.gpu(device)
-            torch.default_generator.set_state(new_state)
+    def set_states(new_states: Any) -> None:
+        for place, state in enumerate(new_states):
+            set_state(state, place)
 
-        def set_states(new_states: Any) -> None:
-            for place, state in enumerate(new_states):
-                set_state(state, place)
-
-        return {
-            "manual_seed": manual_seed,
-            "manual_seed_all": manual_seed_all,
-            "seed": machine.shuffle,
-            "seed_all": lambda: machine.shuffle(all_gpus=True),
-            "initial_seed": machine.initial_seed,
-            "get_rng_state": get_state,
-            "set_rng_state": set_state,
-            "get_rng_state_all": lambda: [get_state(place) for place in range(len(machine.visible))],
-            "set_rng_state_all": set_states,
-            "default_generators": _Generators(machine),
-        }
+    return {
+        "manual_seed": manual_seed,
+        "manual_seed_all": machine.reseed_all,
+        "seed": machine.shuffle,
+        "seed_all": lambda: machine.shuffle(all_gpus=True),
+        "initial_seed": machine.initial_seed,
+        "get_rng_state": get_state,
+        "set_rng_state": set_state,
+        "get_rng_state_all": lambda: [get_state(place) for place in range(len(machine.visible))],
+        "set_rng_state_all": set_states,
+        "default_generators": _Generators(machine),
+    }
 
 
 class _Generators:
@@ -232,18 +201,18 @@ class _Generators:
 class _Selection:
     """The base class of `torch.cuda.device`, which selects a GPU for a block."""
 
-    cuda: Cuda
+    machine: Machine
 
     def __init__(self, device: Any) -> None:
         none = device is None or (isinstance(device, int) and device < 0)
-        self.idx = HOST if none else self.cuda.gpu(device)
+        self.idx = HOST if none else self.machine.gpu(device)
         self.prev_idx = HOST
 
     def __enter__(self) -> None:
-        self.prev_idx = self.cuda.exchange_device(self.idx)
+        self.prev_idx = self.machine.exchange(self.idx)
 
     def __exit__(self, *error: object) -> None:
-        self.cuda.exchange_device(self.prev_idx)
+        self.machine.exchange(self.prev_idx)
 
 
 class _SelectionOf(_Selection):
@@ -268,12 +237,12 @@ class _Cudart:
         self.place = place
 
     def __getattr__(self, name: str) -> Any:
-        return _constant((_MEMORY - _USED, _MEMORY) if name == "cudaMemGetInfo" else 0)
+        return _constant((_TOTAL - _USED, _TOTAL) if name == "cudaMemGetInfo" else 0)
 
 
-def _install_accelerator(accelerator: Any, names: dict[str, Any], cuda: Cuda, patches: Patches) -> None:
+def _install_accelerator(accelerator: Any, names: dict[str, Any], memory: Any, patches: Patches) -> None:
     """Replace the functions of `torch.accelerator`, which would otherwise ask torch's C++ code."""
-    same = ("is_available", "device_count", "current_stream", "set_stream", "synchronize", *cuda.memory())
+    same = ("is_available", "device_count", "current_stream", "set_stream", "synchronize", *memory)
     renamed = {
         "current_device_index": "current_device",
         "set_device_index": "set_device",
@@ -288,9 +257,8 @@ def _install_accelerator(accelerator: Any, names: dict[str, Any], cuda: Cuda, pa
         for owner in owners:
             if name in vars(owner):
                 patches.set(owner, name, names[other])
-    available = names["is_available"]
-    patches.set(
-        accelerator,
-        "current_accelerator",
-        lambda check_available=False: None if check_available and not available() else torch.device("cuda"),
-    )
+
+    def current_accelerator(check_available: bool = False) -> Any:
+        return None if check_available and not names["is_available"]() else torch.device("cuda")
+
+    patches.set(accelerator, "current_accelerator", current_accelerator)

@@ -13,6 +13,8 @@ from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.names import names
 
+_TENSOR = ("Tensor", "Optional[Tensor]")
+_LISTS = ("List[Tensor]", "Optional[List[Tensor]]", "List[Optional[Tensor]]")
 _LACKING = -3  # the place of an operation without tensors
 _CPU = torch.device("cpu")
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
@@ -42,22 +44,17 @@ class Traits:
         schema = func._schema
         namespace, _, self.name = schema.name.rpartition("::")
         has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-        self.composite = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(
-            func.name(),
-            "CPU",  # as of `silu_backward`, whose parts round differently
-        )
-        arguments = list(enumerate(schema.arguments))
-        kinds = {i: str(argument.type) for i, argument in arguments}
+        composite = has_kernel(func.name(), "CompositeImplicitAutograd")
+        # not those with a kernel for the CPU, such as `silu_backward`, whose parts round differently
+        self.composite = composite and not has_kernel(func.name(), "CPU")
+        arguments = [(i, str(argument.type), argument) for i, argument in enumerate(schema.arguments)]
         foreign = namespace in ("c10d", "_c10d_functional", "profiler")
-        self.tensors = (
-            [] if foreign else [i for i, a in arguments if _is_tensor(kinds[i]) and not a.kwarg_only]
-        )
-        self.lists = [] if foreign else [i for i, a in arguments if _is_list(kinds[i]) and not a.kwarg_only]
-        self.keywords = [
-            a.name for i, a in arguments if a.kwarg_only and (_is_tensor(kinds[i]) or _is_list(kinds[i]))
-        ]
+        positional = [(i, kind) for i, kind, a in arguments if not (foreign or a.kwarg_only)]
+        self.tensors = [i for i, kind in positional if kind in _TENSOR]
+        self.lists = [i for i, kind in positional if kind in _LISTS]
+        self.keywords = [a.name for _, kind, a in arguments if a.kwarg_only and kind in (*_TENSOR, *_LISTS)]
         self.makes = not foreign and any(value.alias_info is None for value in schema.returns)
-        self.places = any(a.name == "device" for _, a in arguments)
+        self.places = any(a.name == "device" for *_, a in arguments)
         self.draws = torch.Tag.nondeterministic_seeded in func.tags
         self.indexing = self.name in names("operations", "indexing")
         self.first = self.name in names("operations", "first")
@@ -69,14 +66,6 @@ class Traits:
         self.plain = not (
             self.composite or self.keywords or self.places or self.draws or self.indexing or self.first
         )
-
-
-def _is_tensor(kind: str) -> bool:
-    return kind in ("Tensor", "Optional[Tensor]")
-
-
-def _is_list(kind: str) -> bool:
-    return kind in ("List[Tensor]", "Optional[List[Tensor]]", "List[Optional[Tensor]]")
 
 
 def _program_runs(types: Any) -> bool:
@@ -111,13 +100,12 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         self._traits: dict[Any, Traits] = {}
 
     def __enter__(self) -> Any:
-        if self._machine.autocast:
-            autocast.enter()
+        autocast.use(self._machine.autocast)
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        autocast.leave()
+        autocast.use(False)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation on the CPU, and set the places of its results."""
@@ -126,15 +114,15 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         traits = self._traits.get(func)
         if traits is None:
             traits = self._traits[func] = Traits(func)
+        special = self._for_each if traits.rows else self._special
         if not traits.plain:
-            run = self._for_each if traits.rows else self._special
-            return run(traits, func, args, kwargs or {})
+            return special(traits, func, args, kwargs or {})
         try:
             places = {tensor.untyped_storage()._devicefix_place for tensor in _given(traits, args, {})}
         except RuntimeError:  # a tensor without a storage
-            return self._mixed(traits, func, args, kwargs or {})
+            return special(traits, func, args, kwargs or {})
         if len(places) > 1:
-            return self._mixed(traits, func, args, kwargs or {})
+            return special(traits, func, args, kwargs or {})
         place = places.pop() if places else _LACKING
         out = func(*args, **kwargs) if kwargs else func(*args)
         if place == HOST:
@@ -159,18 +147,6 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
                 for tensor in tensors(out):
                     put(tensor, place)
 
-    def _mixed(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operation whose tensors are at several places."""
-        if traits.rows:
-            return self._for_each(traits, func, args, kwargs)
-        place = self._common(traits, _given(traits, args, kwargs))
-        out = func(*args, **kwargs)
-        if place != _LACKING:
-            self._finish(traits, out, place)
-            for tensor in tensors(out):  # a view of a sparse tensor has its own memory
-                put(tensor, place)
-        return out
-
     def _common(self, traits: Traits, given: list[torch.Tensor]) -> int:
         """Return where an operation runs, and move its free tensors there.
 
@@ -180,16 +156,10 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         places: list[int] = []
         for number, tensor in enumerate(given):
             here = place_of(tensor)
-            if here == FREE or here in places:
-                continue
-            if (
-                here == HOST
-                and not tensor.dim()
-                and not traits.strict
-                and not (traits.inplace and number == 0)
-            ):
-                continue
-            places.append(here)
+            is_changed = traits.inplace and number == 0
+            is_scalar = here == HOST and not (tensor.dim() or traits.strict or is_changed)
+            if here != FREE and here not in places and not is_scalar:
+                places.append(here)
         if len(places) > 1:
             raise different(places)
         free = [tensor for tensor in given if place_of(tensor) == FREE]
@@ -210,6 +180,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         return out
 
     def _special(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operation that needs special treatment, or whose tensors are at several places."""
         if traits.composite:
             return self._composite(func, args, kwargs)
         given = _given(traits, args, kwargs)
@@ -249,6 +220,9 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             put(out[0], place)
         elif place != _LACKING:
             self._finish(traits, out, place)
+            if traits.plain:  # a view of a sparse tensor has its own memory
+                for tensor in tensors(out):
+                    put(tensor, place)
 
     def _at_first(self, traits: Traits, given: list[torch.Tensor]) -> int:
         place = place_of(given[0])
@@ -256,10 +230,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             place = place_of(given[1])
             put(given[0], place)
         if traits.name == "_pack_padded_sequence" and place_of(given[1]) >= 0:
-            raise RuntimeError(
-                "'lengths' argument should be a 1D CPU int64 tensor, but got "
-                f"{given[1].dim()}D {device(place_of(given[1]))} {type_name(given[1])} tensor"
-            )
+            got = f"{given[1].dim()}D {device(place_of(given[1]))} {type_name(given[1])} tensor"
+            raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {got}")
         return place
 
     def _indexed(self, traits: Traits, args: Any) -> int:
@@ -279,17 +251,17 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if len(args) > 2 and isinstance(args[2], torch.Tensor):
             self._common(traits, [args[0], args[2]])
         elif any(place_of(index) not in (HOST, FREE, place) for index in tensors(args[1])):
-            raise RuntimeError(
-                "indices should be either on cpu or on the same device as the indexed tensor "
-                f"({device(place)})"
-            )
+            there = f"on the same device as the indexed tensor ({device(place)})"
+            raise RuntimeError(f"indices should be either on cpu or {there}")
         return place
 
     def _draw(self, traits: Traits, func: Any, args: Any, kwargs: Any, place: int) -> Any:
         machine = self._machine
         generator = kwargs.get("generator")
         if generator is not None:
-            _check_generator(machine.generators.get(generator._cdata, "cpu"), place)
+            kind, wanted = machine.generators.get(generator._cdata, "cpu"), device(place).type
+            if kind != wanted and place != FREE:
+                raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{kind}'")
         out = func(*args, **kwargs)
         if machine.draws is not None:
             numel = next((tensor.numel() for tensor in tensors(out)), 0)
@@ -309,12 +281,6 @@ def different(places: Iterable[int]) -> RuntimeError:
 def type_name(tensor: torch.Tensor) -> str:
     """Return the name of a tensor's dtype in its type, such as "Float"."""
     return torch._C.TensorBase.type(tensor).rpartition(".")[2].removesuffix("Tensor")
-
-
-def _check_generator(kind: str, place: int) -> None:
-    wanted = device(place).type
-    if kind != wanted and place != FREE:
-        raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{kind}'")
 
 
 def _given(traits: Traits, args: Any, kwargs: Any) -> list[Any]:

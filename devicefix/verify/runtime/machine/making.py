@@ -112,39 +112,33 @@ class Making:
                 kwargs["device"] = machine.wanted(asked)
             elif not is_like and kwargs.get("out") is None:
                 kwargs["device"] = machine.default_device()
-            return (
-                pinned(machine, original, args, kwargs)
-                if kwargs.get("pin_memory")
-                else original(*args, **kwargs)
-            )
+            if kwargs.get("pin_memory"):
+                return pinned(machine, original, args, kwargs)
+            return original(*args, **kwargs)
 
         return make
 
-    def _place(self, asked: Any, data: Any = None) -> int | None:
+    def _place(self, asked: Any, data: Any = None) -> tuple[int | None, Any]:
         """Return the place of the requested device, of the data, or else of the default device.
 
         Returns:
-            The place; None for devices that are not simulated.
+            The place, None for devices that are not simulated, and the device argument for torch.
         """
         if asked is None and isinstance(data, torch.Tensor):
-            return place_of(data)
+            return place_of(data), "cpu"
         device = self._machine.default_device() if asked is None else self._machine.wanted(asked)
-        return {"cuda": device.index, "cpu": HOST}.get(device.type)
-
-    def _made(self, made: torch.Tensor, place: int) -> torch.Tensor:
-        put(made, place)
-        if place >= 0:
-            self._machine.on_cuda += 1
-        return made
+        place = {"cuda": device.index, "cpu": HOST}.get(device.type)
+        return place, asked if place is None else "cpu"
 
     def tensor(self, data: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `torch.tensor`."""
         if options.get("pin_memory"):
             return pinned(self._machine, self.tensor, (data,), {**options, "device": device})
-        place = self._place(device, data)
-        if place is None:
-            return self._tensor(data, device=device, **options)
-        return self._made(self._tensor(data, device="cpu", **options), place)
+        place, there = self._place(device, data)
+        made = self._tensor(data, device=there, **options)
+        if place is not None and place >= 0:
+            self._machine.on_cuda += 1
+        return made if place is None else put(made, place)
 
     def new_tensor(self, tensor: torch.Tensor, data: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `Tensor.new_tensor`."""
@@ -154,29 +148,24 @@ class Making:
 
     def as_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Any:
         """Replace `torch.as_tensor`."""
-        place = self._place(device, data)
-        if place is None:
-            return self._as_tensor(data, dtype=dtype, device=device)
-        there = self._as_tensor(data, dtype=dtype, device="cpu")
-        return move(self._machine, there, place)
+        place, there = self._place(device, data)
+        made = self._as_tensor(data, dtype=dtype, device=there)
+        return made if place is None else move(self._machine, made, place)
 
     def asarray(self, obj: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `torch.asarray`."""
-        place = self._place(device, obj)
+        place, there = self._place(device, obj)
+        made = self._asarray(obj, device=there, **options)
         if place is None:
-            return self._asarray(obj, device=device, **options)
-        there = self._asarray(obj, device="cpu", **options)
+            return made
         if isinstance(obj, torch.Tensor) and options.get("copy"):
-            put(there, place_of(obj))
-        return move(self._machine, there, place)
+            put(made, place_of(obj))
+        return move(self._machine, made, place)
 
     def sparse_coo_tensor(self, *args: Any, device: Any = None, **options: Any) -> Any:
         """Replace `torch.sparse_coo_tensor`."""
         given = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
-        if device is None and given:
-            place: int | None = common_place(given)
-        else:
-            place = self._place(device)
+        place, _ = (common_place(given), "cpu") if device is None and given else self._place(device)
         if place is None:
             return self._sparse(*args, device=device, **options)
         parts: list[Any] = [
@@ -188,17 +177,15 @@ class Making:
         """Wrap the function that creates a tensor without memory, for a subclass that wraps other tensors."""
 
         def _make_wrapper_subclass(*args: Any, device: Any = None, **options: Any) -> Any:
-            place = self._place("cpu" if device is None else device)
-            if place is None:
-                return original(*args, device=device, **options)
-            return put(original(*args, device="cpu", **options), place)
+            place, there = self._place("cpu" if device is None else device)
+            made = original(*args, device=there, **options)
+            return made if place is None else put(made, place)
 
         return _make_wrapper_subclass
 
     def legacy(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """Replace `torch.Tensor.__new__`, also for subclasses."""
-        asked = kwargs.pop("device", None)
-        place = self._place(asked)
+        place, _ = self._place(kwargs.pop("device", None))
         made = new_tensor(cls, *args, **kwargs)
         if args and isinstance(args[0], torch.Tensor):
             return made  # the same memory, on any device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.machine.tensors import move
+
+_COLLECTIVES = ("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter", "gather")
 
 
 def install(machine: Machine, patches: Patches) -> None:
@@ -22,23 +25,17 @@ def install(machine: Machine, patches: Patches) -> None:
     import torch.cuda.comm
     import torch.nn.parallel.comm
 
-    for name, function in _Collectives(machine).functions().items():
+    collectives = _Collectives(machine)
+    for name in _COLLECTIVES:
         for owner in (torch.nn.parallel.comm, torch.cuda.comm):
-            patches.set(owner, name, function)
-    for owner in _owners("parallel_apply"):
-        patches.set(owner, "parallel_apply", _parallel_apply)
+            patches.set(owner, name, getattr(collectives, name))
+    for name in ("", ".data_parallel", ".parallel_apply"):
+        patches.set(sys.modules[f"torch.nn.parallel{name}"], "parallel_apply", _parallel_apply)
     patches.set(torch.cuda.nccl, "is_available", lambda _: False)
     patches.set(torch.cuda.nccl, "version", lambda: (2, 21, 5))
     patches.set(torch.nn.DataParallel, "__init__", _on_fewer(machine, torch.nn.DataParallel.__init__))
     if torch.distributed.is_available():
         _install_distributed(patches)
-
-
-def _owners(name: str) -> list[Any]:
-    import sys
-
-    modules = ("torch.nn.parallel", "torch.nn.parallel.data_parallel", f"torch.nn.parallel.{name}")
-    return [sys.modules[module] for module in modules]
 
 
 class _Collectives:
@@ -51,38 +48,27 @@ class _Collectives:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def functions(self) -> dict[str, Callable[..., Any]]:
-        """Return the functions, by name."""
-        return {
-            "broadcast": self._broadcast,
-            "broadcast_coalesced": self._broadcast_coalesced,
-            "reduce_add": self._reduce_add,
-            "reduce_add_coalesced": self._reduce_add_coalesced,
-            "scatter": self._scatter,
-            "gather": self._gather,
-        }
-
-    def _to(self, tensor: torch.Tensor, device: Any) -> torch.Tensor:
+    def _to(self, tensor: torch.Tensor, device: Any) -> Any:
         return move(self._machine, tensor, self._machine.index(device))
 
-    def _broadcast(self, tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
+    def broadcast(self, tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
         if out is not None:
             return tuple(target.copy_(tensor) for target in out)
         return tuple(self._to(tensor, device) for device in devices)
 
-    def _broadcast_coalesced(self, tensors: Any, devices: Any, *_: Any, **__: Any) -> Any:
+    def broadcast_coalesced(self, tensors: Any, devices: Any, *_: Any, **__: Any) -> Any:
         return [[self._to(tensor, device) for tensor in tensors] for device in devices]
 
-    def _reduce_add(self, inputs: Any, destination: Any = None) -> Any:
+    def reduce_add(self, inputs: Any, destination: Any = None) -> Any:
         total = self._to(inputs[0], destination)
         for tensor in inputs[1:]:
             total = total + self._to(tensor, destination)
         return total
 
-    def _reduce_add_coalesced(self, inputs: Any, destination: Any = None, *_: Any, **__: Any) -> Any:
-        return tuple(self._reduce_add(row, destination) for row in zip(*inputs, strict=True))
+    def reduce_add_coalesced(self, inputs: Any, destination: Any = None, *_: Any, **__: Any) -> Any:
+        return tuple(self.reduce_add(row, destination) for row in zip(*inputs, strict=True))
 
-    def _scatter(
+    def scatter(
         self,
         tensor: Any,
         devices: Any = None,
@@ -98,7 +84,7 @@ class _Collectives:
             return tuple(target.copy_(part) for target, part in zip(out, parts, strict=True))
         return tuple(self._to(part, device) for part, device in zip(parts, devices, strict=False))
 
-    def _gather(self, tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
+    def gather(self, tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
         device = "cpu" if destination == -1 else destination  # the gradient of an input on the CPU
         whole = torch.cat([self._to(tensor, device) for tensor in tensors], dim)
         return whole if out is None else out.copy_(whole)
@@ -123,20 +109,19 @@ def _on_fewer(machine: Machine, original: Callable[..., Any]) -> Callable[..., A
     ) -> None:
         if device_ids is not None and not machine.is_explicit:
             count = len(machine.visible)
-            there = [device for device in device_ids if (_number(device) or 0) < count]
+            there = [device for device in device_ids if _number(device) < count]
             if 0 < len(there) < len(device_ids):
                 device_ids = there
-                if output_device is not None and (_number(output_device) or 0) >= count:
+                if output_device is not None and _number(output_device) >= count:
                     output_device = None
         original(self, module, device_ids, output_device, dim)
 
     return __init__
 
 
-def _number(device: Any) -> int | None:
-    """Return the index in a device, a device string or an int."""
-    index: int | None = device if isinstance(device, int) else torch.device(device).index
-    return index
+def _number(device: Any) -> Any:
+    """Return the index in a device, a device string or an int, or 0 without one."""
+    return device if isinstance(device, int) else torch.device(device).index or 0
 
 
 def _install_distributed(patches: Patches) -> None:

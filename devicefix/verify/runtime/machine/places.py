@@ -52,7 +52,7 @@ def device(place: int) -> torch.device:
 
 
 def place_of(tensor: torch.Tensor) -> int:
-    """Return the place of a tensor: the index of its GPU, HOST or FREE."""
+    """Return the place of a tensor or storage: the index of its GPU, HOST or FREE."""
     storage = _storage(tensor)
     if storage is None:
         parts = _parts(tensor)
@@ -89,6 +89,8 @@ def _storage(tensor: torch.Tensor) -> Any:
     try:
         if type(tensor) in _PLAIN:
             return tensor.untyped_storage()
+        if isinstance(tensor, _Storage):
+            return tensor
         with torch._C.DisableTorchFunction():
             return tensor.untyped_storage()
     except RuntimeError:

@@ -65,23 +65,16 @@ def _reduce(value: Any) -> Any:
     """Share the memory of a tensor or storage with another process by torch's functions for the CPU."""
     is_tensor = isinstance(value, torch.Tensor)
     reduce: Any = reductions.reduce_tensor if is_tensor else reductions.reduce_storage
-    place = place_of(value) if is_tensor else value._devicefix_place
-    _put(value, HOST)
+    place = place_of(value)
+    put(value, HOST)
     try:
         return _rebuild, (place, *reduce(value))
     finally:
-        _put(value, place)
+        put(value, place)
 
 
 def _rebuild(place: int, rebuild: Any, args: Any) -> Any:
     value = rebuild(*args)
     for machine in _machines:  # up to torch 2.6, a tensor has lost the place of its storage
-        _put(value, machine.index(place) if place >= 0 else place)
+        put(value, machine.index(place) if place >= 0 else place)
     return value
-
-
-def _put(value: Any, place: int) -> None:
-    if isinstance(value, torch.Tensor):
-        put(value, place)
-    else:
-        value._devicefix_place = place

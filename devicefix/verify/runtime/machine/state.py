@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext
 
-from devicefix.verify.runtime.machine.places import HOST, device, place_of
+from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of
 
 GPUS = "DEVICEFIX_GPUS"  # the number of GPUs; by default one, and others if the program names them
 _MOST = 16  # GPUs that the program can name
@@ -29,17 +29,14 @@ class Machine:
 
     Attributes:
         moves: the recorder of moves between devices, or None.
+        fixed: the numbers of the GPUs, once the program has requested them.
+        selected: has the index of the GPU that this thread has selected.
     """
 
-    def __init__(
-        self,
-        gpus: int | None = None,
-        draws: Any = None,
-        autocast: bool = True,
-    ) -> None:
+    def __init__(self, gpus: int | None = None, draws: Any = None, autocast: bool = True) -> None:
         self._gpus = gpus
-        self._visible: list[int] | None = None
-        self._selected = _Selected()
+        self.fixed: list[int] | None = None
+        self.selected = _Selected()
         self._seeds: dict[int, torch.Generator] = {}
         self.draws = draws
         self.moves: Any = None
@@ -56,9 +53,9 @@ class Machine:
     @property
     def visible(self) -> list[int]:
         """The numbers of the GPUs that the program sees, fixed at its first request as on CUDA."""
-        if self._visible is None:
-            self._visible = self._visible_gpus()
-        return self._visible
+        if self.fixed is None:
+            self.fixed = self._visible_gpus()
+        return self.fixed
 
     def device_count(self) -> int:
         """Return the number of GPUs."""
@@ -68,17 +65,12 @@ class Machine:
     @property
     def _seen(self) -> list[int]:
         """The numbers of the GPUs, which seeds don't fix: torch defers them until CUDA is initialized."""
-        return self._visible_gpus() if self._visible is None else self._visible
+        return self._visible_gpus() if self.fixed is None else self.fixed
 
     @property
     def is_hidden(self) -> bool:
         """Return whether the program sees no GPU, as far as it has not requested them yet."""
         return not self._seen
-
-    @property
-    def is_fixed(self) -> bool:
-        """Return whether the program has requested the GPUs, so that they are fixed."""
-        return self._visible is not None
 
     @property
     def is_explicit(self) -> bool:
@@ -91,23 +83,12 @@ class Machine:
         if named is None:
             return list(range(int(count or 1)))
         visible: list[int] = []
-        for name in named.split(","):
-            number = (
-                int(name) if name.strip().isdigit() else len(visible) if name.strip()[:3] == "GPU" else -1
-            )
+        for name in map(str.strip, named.split(",")):
+            number = int(name) if name.isdigit() else len(visible) if name[:3] == "GPU" else -1
             if number < 0 or number in visible or (count and number >= int(count)):
                 break  # CUDA ignores the rest too
             visible.append(number)
         return visible
-
-    @property
-    def current(self) -> int:
-        """The index of the GPU that this thread has selected."""
-        return self._selected.index
-
-    @current.setter
-    def current(self, index: int) -> None:
-        self._selected.index = index
 
     def is_available(self) -> bool:
         """Return whether there is a GPU. This ends CUDA in later forks, unless NVML answers.
@@ -124,10 +105,8 @@ class Machine:
             RuntimeError: there is no GPU, or this is the fork of a process that used CUDA.
         """
         if self.forked:
-            raise RuntimeError(
-                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
-                "multiprocessing, you must use the 'spawn' start method"
-            )
+            advice = "To use CUDA with multiprocessing, you must use the 'spawn' start method"
+            raise RuntimeError(f"Cannot re-initialize CUDA in forked subprocess. {advice}")
         if not self.visible:
             raise RuntimeError("No CUDA GPUs are available")
         self.initialized = True
@@ -149,7 +128,7 @@ class Machine:
             wanted = wanted.index
         if not self.initialized or self.forked:
             self.initialize()
-        index = self.current if wanted is None else int(wanted)
+        index = self.selected.index if wanted is None else int(wanted)
         if not 0 <= index < (len(self.visible) if self.is_explicit else _MOST):
             raise RuntimeError("CUDA error: invalid device ordinal")
         return index
@@ -167,6 +146,19 @@ class Machine:
         place = self.index(device)
         if place == HOST:
             raise ValueError(f"Expected a cuda device, but got: {device}")
+        return place
+
+    def exchange(self, index: int) -> int:
+        """Select a GPU, unless the index is negative, and return the index of the previous one."""
+        old = self.selected.index
+        if index >= 0:
+            self.selected.index = self.gpu(index)
+        return old
+
+    def seen(self, place: int) -> int:
+        """Return the place that the program sees for the place of a tensor or storage."""
+        if place == FREE:
+            return self.selected.index if self.initialized else HOST
         return place
 
     def wanted(self, asked: Any) -> torch.device:
@@ -217,7 +209,7 @@ class Machine:
         """Seed the generator of the current GPU, or of all, with a random number."""
         chosen = torch._C.Generator().seed()
         for place in range(len(self._seen)):
-            if all_gpus or place == self.current:
+            if all_gpus or place == self.selected.index:
                 self.generator(place).manual_seed(chosen)
 
     def initial_seed(self) -> int:

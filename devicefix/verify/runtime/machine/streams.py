@@ -11,6 +11,8 @@ import torch
 
 from devicefix.verify.runtime.machine.state import Machine
 
+_FUNCTIONS = ("stream", "set_stream", "current_stream", "default_stream")
+
 
 class Streams:
     """The functions and classes of `torch.cuda` for streams and events.
@@ -39,10 +41,7 @@ class Streams:
             "Stream": self.stream_type,
             "Event": self.event_type,
             "StreamContext": self.stream,
-            "stream": self.stream,
-            "set_stream": self.set_stream,
-            "current_stream": self.current_stream,
-            "default_stream": self.default_stream,
+            **{name: getattr(self, name) for name in _FUNCTIONS},
         }
 
     def current_stream(self, device: Any = None) -> Any:
@@ -57,7 +56,7 @@ class Streams:
     def set_stream(self, stream: Any) -> None:
         """Replace `torch.cuda.set_stream`."""
         if stream is not None:
-            self.machine.current = stream.device_index
+            self.machine.selected.index = stream.device_index
             self.current[stream.device_index] = stream
 
     @contextmanager
@@ -66,12 +65,12 @@ class Streams:
         if stream is None:
             yield
             return
-        selected, old = self.machine.current, self.current.get(stream.device_index)
+        selected, old = self.machine.selected.index, self.current.get(stream.device_index)
         self.set_stream(stream)
         try:
             yield
         finally:
-            self.machine.current, self.current[stream.device_index] = selected, old
+            self.machine.selected.index, self.current[stream.device_index] = selected, old
 
 
 def _nothing(*_: Any, **__: Any) -> None:

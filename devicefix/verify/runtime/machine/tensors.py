@@ -94,7 +94,7 @@ def method(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def move(
     machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype | None = None, **options: Any
-) -> torch.Tensor:
+) -> Any:
     """Move a tensor to a place.
 
     Args:
@@ -112,18 +112,14 @@ def move(
         here = place_of(put(tensor, place))
     dtype = dtype or tensor.dtype
     if here == place:
-        same: torch.Tensor = _to(tensor, dtype, **options)
-        return same
+        return _to(tensor, dtype, **options)
+    form = options.get("memory_format")
     if machine.moves is not None:
         ends, asynchronous = (str(device(here)), str(device(place))), bool(options.get("non_blocking"))
-        machine.moves.add(*ends, is_pinned(tensor), asynchronous, options.get("memory_format"))
-    moved: torch.Tensor
+        machine.moves.add(*ends, is_pinned(tensor), asynchronous, form)
     if tensor.requires_grad and torch.is_grad_enabled():
-        apply: Any = Move.apply
-        moved = apply(tensor, machine, place, dtype, options.get("memory_format"))
-    else:
-        moved = _moved(machine, tensor, place, dtype, options.get("memory_format"))
-    return moved
+        return Move.apply(tensor, machine, place, dtype, form)  # type: ignore[no-untyped-call]
+    return _moved(machine, tensor, place, dtype, form)
 
 
 def _moved(machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype, form: Any) -> Any:
@@ -182,10 +178,7 @@ class Tensors:
 
     def place(self, tensor: torch.Tensor) -> int:
         """Return the place of a tensor that the program sees."""
-        place = place_of(tensor)
-        if place == FREE:
-            return self._machine.current if self._machine.initialized else HOST
-        return place
+        return self._machine.seen(place_of(tensor))
 
     def _device(self, tensor: torch.Tensor) -> Any:
         place = self.place(tensor)
@@ -196,11 +189,7 @@ class Tensors:
         return move(self._machine, tensor, place, dtype, **options)
 
     def _cuda(
-        self,
-        tensor: torch.Tensor,
-        device: Any = None,
-        non_blocking: bool = False,
-        memory_format: Any = None,
+        self, tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Any:
         if device is not None and not isinstance(device, int) and torch.device(device).type != "cuda":
             raise RuntimeError(f"Invalid device, must be cuda device, but got {device}")
@@ -215,15 +204,13 @@ class Tensors:
         options = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         rest = list(args[1:])
         dtype = kwargs.get("dtype")
+        wanted = first
         if isinstance(first, torch.Tensor):
-            wanted: Any = first
             dtype = first.dtype
         elif isinstance(first, torch.dtype):
             wanted, dtype = kwargs["device"], first
-        else:
-            wanted = first
-            if rest and not isinstance(rest[0], bool):
-                dtype = rest.pop(0) or dtype
+        elif rest and not isinstance(rest[0], bool):
+            dtype = rest.pop(0) or dtype
         options |= zip(("non_blocking", "copy"), rest, strict=False)
         if wanted is None:
             return _to(tensor, *args, **kwargs)
@@ -264,10 +251,8 @@ class Tensors:
         place = place_of(tensor)
         if place >= 0:
             if not kwargs.get("force"):
-                raise TypeError(
-                    f"can't convert {device(place)} device type tensor to numpy. "
-                    "Use Tensor.cpu() to copy the tensor to host memory first."
-                )
+                advice = "Use Tensor.cpu() to copy the tensor to host memory first."
+                raise TypeError(f"can't convert {device(place)} device type tensor to numpy. {advice}")
             tensor = move(self._machine, tensor.detach(), HOST)
         return _numpy(tensor, *args, **kwargs)
 
@@ -281,9 +266,8 @@ class Tensors:
 
     def _pin(self, tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
         if place_of(tensor) >= 0:
-            raise RuntimeError(
-                f"cannot pin 'torch.cuda.{type_name(tensor)}Tensor' only dense CPU tensors can be pinned"
-            )
+            kind = type_name(tensor)
+            raise RuntimeError(f"cannot pin 'torch.cuda.{kind}Tensor' only dense CPU tensors can be pinned")
         self._machine.index()
         if tensor.is_pinned():
             return tensor
@@ -329,10 +313,8 @@ def check_given(args: tuple[Any, ...], place: int) -> bool:
     given = args[0] if isinstance(args[0], torch.Tensor) else None
     here = place if given is None else place_of(given)
     if here not in (place, FREE):
-        raise TypeError(
-            f"legacy constructor expects device type: {device(place).type} "
-            f"but device type: {device(here).type} was passed"
-        )
+        expected = f"legacy constructor expects device type: {device(place).type}"
+        raise TypeError(f"{expected} but device type: {device(here).type} was passed")
     return True
 
 
@@ -357,12 +339,9 @@ class Storages:
             "pin_memory": lambda storage, *_, **__: storage.clone(),
         }
 
-    def _device(self, storage: Any) -> torch.device:
-        place = storage._devicefix_place
-        if place == FREE:
-            place = self._machine.current if self._machine.initialized else HOST
-        real: torch.device = device(place) if place >= 0 else self._real.__get__(storage)
-        return real
+    def _device(self, storage: Any) -> Any:
+        place = self._machine.seen(storage._devicefix_place)
+        return device(place) if place >= 0 else self._real.__get__(storage)
 
     def _to(self, storage: Any, wanted: Any) -> Any:
         place = self._machine.index(wanted)

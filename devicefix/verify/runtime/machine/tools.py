@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -60,12 +59,9 @@ def _with_toolkit(patches: Patches) -> None:
 def _compile(model: Any = None, **_: Any) -> Any:
     if model is None:
         return _compile
-    return _wrapped(model) if isinstance(model, torch.nn.Module) else model
-
-
-def _wrapped(model: torch.nn.Module) -> Any:
-    """Return a module as `torch.compile` does, but uncompiled: its state has the prefix `_orig_mod.`."""
-    from torch._dynamo.eval_frame import OptimizedModule
+    if not isinstance(model, torch.nn.Module):
+        return model
+    from torch._dynamo.eval_frame import OptimizedModule  # the state of one has the prefix `_orig_mod.`
 
     def as_it_is(function: Any) -> Any:  # in the place of what compiles it
         return function
@@ -108,24 +104,17 @@ class Tools:
         self._compilers: Any = weakref.WeakKeyDictionary()  # how to compile modules and functions
         self._load: Any = torch.jit.load
 
-    @contextmanager
-    def plain(self) -> Iterator[None]:
-        """Undo the simulation for a block: all tensors are on the CPU."""
-        with self._patches.undone(), _disable_current_modes():
-            autocast.leave()
-            try:
-                yield
-            finally:
-                if self._machine.autocast:
-                    autocast.enter()
-
     def plainly(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Make a function run on a plain CPU."""
+        """Make a function run on a plain CPU: all tensors are on the CPU."""
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            with self.plain():
-                return original(*args, **kwargs)
+            with self._patches.undone(), _disable_current_modes():
+                autocast.use(False)
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    autocast.use(self._machine.autocast)
 
         return call
 
