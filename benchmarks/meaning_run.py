@@ -258,7 +258,7 @@ def _execute(files: Mapping[str, str], gpus: int, machine: Any) -> dict[str, Any
     done: dict[str, Any] = {"printed": printed}
     if machine is not None:
         done["draws"] = machine.draws.drawn
-        done["gpus"] = [machine.visible, machine.current]
+        done["gpus"] = [machine.visible, machine.selected.index]
     if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
         done.update(_described(error))
     return done
