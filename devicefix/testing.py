@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from devicefix.config.evidence import Evidence, Seen
 from devicefix.config.settings import Settings
 from devicefix.model import Result
-from devicefix.rules.base import Example as _Example
-from devicefix.rules.base import Rule, invalid, valid
+from devicefix.rules.base import Example, Rule, invalid, valid
 
-__all__ = ["Case", "Example", "examples"]
+__all__ = ["Case", "examples"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Case:
     """
 
     rule: type[Rule]
-    example: _Example
+    example: Example
     valid: bool
     number: int
 
@@ -72,9 +71,6 @@ class Case:
             evidence=Evidence(frozenset(("module.py", each) for each in seen)),
         )
         return check_file(data, "module.py", settings, Project([ProjectFile(data, "module.py")]))
-
-
-Example = Case  # the old name
 
 
 def examples(*rules: type[Rule]) -> list[Case]:

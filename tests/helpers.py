@@ -17,6 +17,7 @@ from devicefix.cli import main
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project, ProjectFile
+from devicefix.files.text import replaced as with_changes
 from devicefix.model import Edit, Outcome, Replacement, Result
 from devicefix.rewrite import edits
 from devicefix.runner.run import check_text
@@ -132,7 +133,7 @@ class Git:
 
 def apply(text: str, made: Iterable[Edit]) -> str:
     """Return a text with edits made."""
-    return edits.replaced(text, edits.resolved(text, edits.joined(text, made)))
+    return with_changes(text, edits.resolved(text, edits.joined(text, made)))
 
 
 def devicefix(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -28,7 +28,7 @@ atexit.register(gc.freeze)
 # Each is in a module of its name, which is imported when the command is called.
 COMMANDS = (
     "check", "clean", "config", "migrate", "playground", "report", "rewrite", "rule", "run", "server",
-    "verify", "version",
+    "verify",
 )  # fmt: skip
 
 EPILOG = """\

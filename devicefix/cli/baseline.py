@@ -60,10 +60,8 @@ def _new(file: Path, outcomes: list[Outcome], checked: Checked, paths: tuple[Pat
             click.echo(f"{count(hidden, 'known finding')} not shown (--baseline {shown}).", err=True)
         if gone := (known - _unchecked(known, file.parent, checked, paths)).total():
             verb = "exists" if gone == 1 else "exist"
-            message = (
-                f"{count(gone, 'known finding')} no longer {verb}: update {shown} with --write-baseline."
-            )
-            click.echo(message, err=True)
+            message = f"{count(gone, 'known finding')} no longer {verb}"
+            click.echo(f"{message}: update {shown} with --write-baseline.", err=True)
     return left
 
 
@@ -86,18 +84,16 @@ def _write(file: Path, outcomes: list[Outcome], checked: Checked, paths: tuple[P
     from devicefix.runner import baseline
 
     found = Counter(entry for outcome in outcomes for entry in baseline.entries(outcome, file.parent))
-    difference = ""
+    before, difference = None, ""
     try:
+        files.refuse_dangling(str(file))
         if file.exists():
             known = baseline.read(file)
             found += _unchecked(known, file.parent, checked, paths)
             if found != known:
                 difference = f" ({(found - known).total()} new, {(known - found).total()} removed)"
-            files.write(files.Change(str(file), file.read_bytes(), baseline.written(found.elements())))
-        else:
-            files.refuse_dangling(str(file))
-            with file.open("xb") as new_file:
-                new_file.write(baseline.written(found.elements()))
+            before = file.read_bytes()
+        files.write(files.Change(str(file), before, baseline.written(found.elements())))
     except OSError as error:
         raise os_error(file, error) from None
     if not checked.settings.quiet:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.errors import CommandError, print_error, print_warning, some
+from devicefix.cli.errors import UNCHANGED, CommandError, print_error, print_warning, some
 from devicefix.config.printable import printable_lines
 from devicefix.files import write as files
 from devicefix.report.diff import coloured, unified
@@ -65,6 +65,20 @@ def write_changes(changes: list[files.Change]) -> set[str]:
 
     files.write_each(changes, onerror)
     return unwritten
+
+
+def write_all(changes: list[files.Change]) -> None:
+    """Write all of the changes or none.
+
+    Raises:
+        CommandError: a file cannot be written.
+    """
+    from devicefix.files.commit import CommitError, commit
+
+    try:
+        commit(changes)
+    except CommitError as error:
+        raise CommandError(str(error), UNCHANGED) from None
 
 
 def print_changes(outcomes: Iterable[Outcome], folder: Path | None) -> None:

@@ -10,14 +10,12 @@ import click
 
 from devicefix.cli import baseline, noqa
 from devicefix.cli.changes import changes_of, check_changes, print_changes, write_changes
-from devicefix.cli.config import in_force, show
 from devicefix.cli.diff_base import changes_since, diff_base_option, hide_unchanged
 from devicefix.cli.errors import exit_status
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths, listed
 from devicefix.cli.options import (
     STDIN,
-    Source,
     adoption_options,
     common_folder,
     common_options,
@@ -29,7 +27,7 @@ from devicefix.cli.options import (
 )
 from devicefix.cli.output import Output
 from devicefix.config.printable import printable_path
-from devicefix.config.resolver import Nearest, Resolver
+from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
 from devicefix.report.totals import Totals
 
@@ -70,11 +68,6 @@ fix_options = together(
 @fix_options
 @common_options
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and exit.")
-@click.option(
-    "--show-settings",
-    is_flag=True,
-    help="Show the settings for the first file that would be checked, and exit.",
-)
 @output_options
 @adoption_options
 @diff_base_option
@@ -98,7 +91,6 @@ def check(
     diff_base: str | None,
     watch: bool,
     show_files: bool,
-    show_settings: bool,
     fix: bool,
     fix_only: bool,
     diff: bool,
@@ -144,9 +136,9 @@ def check(
         return exit_status(failed, bool(totals.remaining) and not exit_zero)
 
     resolver = configured()
-    if show_files or show_settings:
-        source = Source.of(configs, isolated, given) if show_settings else None
-        _show(ctx, listed(paths, stdin_filename, resolver), source)
+    if show_files:
+        files = listed(paths, stdin_filename, resolver)
+        click.echo("".join(f"{printable_path(str(file))}\n" for file in files), nl=False)
         return
     _check_usage(kinds, paths, resolver.root, unfixed, diff_base)
     if watch:
@@ -154,22 +146,6 @@ def check(
 
         watch_paths(paths, kind, resolver, lambda: report(configured()))
     ctx.exit(report(resolver))
-
-
-def _show(ctx: click.Context, files: list[Path], source: Source | None) -> None:
-    """Print the files to check, or the settings of the first one.
-
-    Args:
-        ctx: the command.
-        files: the files.
-        source: the sources of the settings; None to print the files.
-    """
-    if source is None:
-        click.echo("".join(f"{printable_path(str(file))}\n" for file in files), nl=False)
-    elif files:
-        file = Nearest(source.settings, files[0].parent, source.find_in).file
-        click.echo(f"# settings for: {printable_path(str(files[0]))}")
-        show(file, list(in_force(ctx, file, source)))
 
 
 def _fix(

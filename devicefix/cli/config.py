@@ -69,9 +69,8 @@ class Setting:
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    return [
-        CompletionItem(key.name, help=key.summary) for key in KEYS.values() if key.name.startswith(incomplete)
-    ]
+    found = (key for key in KEYS.values() if key.name.startswith(incomplete))
+    return [CompletionItem(key.name, help=key.summary) for key in found]
 
 
 @click.command(cls=GroupedCommand, short_help="Show the current settings, or explain one.")
@@ -107,22 +106,17 @@ def config(
         raise click.BadParameter(f"unknown key {key!r}{hint}", param_hint="KEY")
     source = Source.of(configs, isolated, given)
     file = Nearest(source.settings, common_folder([start]), source.find_in).file
-    settings = [setting for setting in in_force(ctx, file, source) if key in (None, setting.key)]
+    settings = [setting for setting in _in_force(ctx, file, source) if key in (None, setting.key)]
     if report_format == "json":
         click.echo(json.dumps(_as_json(key, settings), indent=2))
     elif key is not None:
         show_markdown(page(KEYS[key], settings))
     else:
-        show(file, settings)
+        _show(file, settings)
 
 
-def show(file: Path | None, settings: list[Setting]) -> None:
-    """Print settings with their origins.
-
-    Args:
-        file: the configuration, if there is one.
-        settings: the settings in force.
-    """
+def _show(file: Path | None, settings: list[Setting]) -> None:
+    """Print settings with their origins."""
     click.echo(f"# configuration: {printable(str(file or 'none'))}")
     lines = [f"{setting.key} = {toml(setting.value)}" for setting in settings]
     width = min(max(map(len, lines)), 60)
@@ -130,7 +124,7 @@ def show(file: Path | None, settings: list[Setting]) -> None:
         click.echo(f"{line:{width}}  # {click.style(setting.where, dim=setting.origin == 'default')}")
 
 
-def in_force(ctx: click.Context, file: Path | None, source: Source) -> Iterator[Setting]:
+def _in_force(ctx: click.Context, file: Path | None, source: Source) -> Iterator[Setting]:
     """Yield the settings; a key to which several sources add comes once for each.
 
     Args:
@@ -207,11 +201,8 @@ def toml(value: Any) -> str:
     if value is None:
         return "<none>"
     if isinstance(value, dict):
-        return (
-            f"{{ {', '.join(f'{toml(key)} = {toml(item)}' for key, item in value.items())} }}"
-            if value
-            else "{}"
-        )
+        items = ", ".join(f"{toml(key)} = {toml(item)}" for key, item in value.items())
+        return f"{{ {items} }}" if items else "{}"
     return printable_json(json.dumps(value, ensure_ascii=False))
 
 

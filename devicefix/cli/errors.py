@@ -10,6 +10,7 @@ from devicefix.config.printable import printable, printable_path
 from devicefix.report.wording import count
 
 CLEAN, FINDINGS, ERROR, INTERRUPTED = 0, 1, 2, 130
+UNCHANGED = "Nothing was written; all files are unchanged."
 
 
 class CommandError(click.ClickException):

@@ -11,8 +11,7 @@ _GROUPS = {
     ),
     "File selection": (
         "exclude", "extend-exclude", "force-exclude", "respect-gitignore", "config-files",
-        "environment", "docs",
-        "max-file-size", "stdin-filename",
+        "environment", "docs", "max-file-size", "stdin-filename",
     ),
     "Miscellaneous": (
         "config", "isolated", "cache-dir", "no-cache", "jobs", "executor", "verbose", "quiet", "color",

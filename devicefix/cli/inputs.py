@@ -88,8 +88,6 @@ def list_files(paths: tuple[Path, ...], resolver: Resolver, unread: list[OSError
         for file in found:
             click.echo(printable_path(str(file)), err=True)
     if not found:
-        click.echo(
-            f"Warning: no {'' if settings.config_files or settings.environment else 'Python '}files found",
-            err=True,
-        )
+        kind = "" if settings.config_files or settings.environment else "Python "
+        click.echo(f"Warning: no {kind}files found", err=True)
     return found

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli.changes import check_changes
-from devicefix.cli.errors import CommandError, missing_package, os_error
+from devicefix.cli.changes import check_changes, write_all
+from devicefix.cli.errors import UNCHANGED, exit_status, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import (
     FILE,
@@ -21,7 +21,6 @@ from devicefix.cli.options import (
     tolerance_option,
 )
 from devicefix.cli.output import check_folder, write_file
-from devicefix.cli.rewrite import UNCHANGED
 from devicefix.cli.verify import check_packages, limit_options, progress
 
 if TYPE_CHECKING:
@@ -122,7 +121,8 @@ def migrate(
     _write(done, in_place, patch, branch)
     if report_format == "text" and not quiet:
         click.echo(_written(done, in_place, patch, branch))
-    ctx.exit(_status(done))
+    findings = not done.runs if done.reports else bool(done.left)
+    ctx.exit(exit_status(len(done.failed), findings))
 
 
 def _html() -> Callable[[Migration], str]:
@@ -138,22 +138,12 @@ def _html() -> Callable[[Migration], str]:
     return html
 
 
-def _status(done: Migration) -> int:
-    if done.failed:
-        return 2
-    if done.reports:
-        return 0 if done.runs else 1
-    return 1 if done.left else 0
-
-
 def _write(done: Migration, in_place: bool, patch: Path | None, branch: str | None) -> None:
     """Write the changes where they are wanted.
 
     Raises:
         CommandError: they cannot be written; everything is as it was.
     """
-    from devicefix.files.commit import CommitError, commit
-
     if patch is not None:
         write_file(patch, _patch(done.changes, done.look.root))
     if branch is not None:
@@ -162,10 +152,7 @@ def _write(done: Migration, in_place: bool, patch: Path | None, branch: str | No
         branches.make(done, branch)
     if in_place and done.changes:
         check_changes(done.changes, require_clean=False)
-        try:
-            commit(done.changes)
-        except CommitError as error:
-            raise CommandError(str(error), UNCHANGED) from None
+        write_all(done.changes)
 
 
 def _patch(changes: Iterable[Change], root: Path) -> bytes:

@@ -89,32 +89,26 @@ def option(name: str) -> Callable[[Command], Command]:
     return click.option(spelled, *short, help=key.summary, envvar=key.variable, **_OPTIONS[key.kind])
 
 
-def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return a decorator that adds options to a command, in the order in which its help lists them."""
+def together(*options: str | Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, in the order in which its help lists them.
+
+    Args:
+        options: the options; the name of a key stands for its option.
+    """
 
     def add(command: Command) -> Command:
         for each in reversed(options):
-            command = each(command)
+            command = (option(each) if isinstance(each, str) else each)(command)
         return command
 
     return add
 
 
 rule_options = together(
-    option("select"),
-    option("extend-select"),
-    option("ignore"),
-    option("fixable"),
-    option("extend-fixable"),
-    option("unfixable"),
-    option("per-file-ignores"),
-    option("extend-per-file-ignores"),
-    option("exclude"),
-    option("extend-exclude"),
-    option("max-file-size"),
+    "select", "extend-select", "ignore", "fixable", "extend-fixable", "unfixable", "per-file-ignores",
+    "extend-per-file-ignores", "exclude", "extend-exclude", "max-file-size",
     click.option("--ignore-noqa", is_flag=True, default=None, help="Ignore any `# noqa` comments."),
-    option("force-exclude"),
-    option("respect-gitignore"),
+    "force-exclude", "respect-gitignore",
     click.option(
         "--config",
         "configs",
@@ -124,7 +118,7 @@ rule_options = together(
         " a key in the configuration.",
     ),
     click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
-)
+)  # fmt: skip
 unsafe_option = option("unsafe-fixes")
 
 
@@ -208,24 +202,14 @@ def colour_of_environment() -> bool | None:
 
 settings_options = together(
     rule_options,
-    option("config-files"),
-    option("environment"),
-    option("docs"),
-    option("target"),
-    option("torch-version"),
-    option("cache-dir"),
+    "config-files", "environment", "docs", "target", "torch-version", "cache-dir",
     click.option("--no-cache", "-n", is_flag=True, default=None, help="Do not read or write the cache."),
-    option("jobs"),
-    option("verbose"),
-    option("quiet"),
-)
+    "jobs", "verbose", "quiet",
+)  # fmt: skip
 # The arguments of every command that checks files.
 common_options = together(
     click.argument(
-        "paths",
-        nargs=-1,
-        default=(".",),
-        type=click.Path(exists=True, allow_dash=True, path_type=Path),
+        "paths", nargs=-1, default=(".",), type=click.Path(exists=True, allow_dash=True, path_type=Path)
     ),
     settings_options,
     click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input."),

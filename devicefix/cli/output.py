@@ -80,9 +80,8 @@ class Output(NamedTuple):
         else:
             for piece in self.render(checked):
                 # Programs read UTF-8, whatever the terminal's encoding is.
-                click.echo(
-                    piece if self.format.for_people else piece.encode(errors="replace"), nl=False, err=err
-                )
+                shown = piece if self.format.for_people else piece.encode(errors="replace")
+                click.echo(shown, nl=False, err=err)
         if (self.file or self.format.for_people) and not checked.settings.quiet:
             click.echo(totals.fixed_and_checked(), err=err)
 

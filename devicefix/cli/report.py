@@ -92,7 +92,8 @@ def report(
     settings = resolver.root
     checked = check_paths(paths, stdin_filename, resolver)
     folder = common_folder(paths)
-    about = About(title or folder.resolve().name, _revision(folder, checked), _now() if timestamp else "")
+    made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC") if timestamp else ""
+    about = About(title or folder.resolve().name, _revision(folder, checked), made)
     root = root_of(folder)
     figures = migration(checked, coverage, root, _owners(root), before)
     page = render(figures, about).encode(errors="replace")
@@ -152,12 +153,6 @@ def _revision(folder: Path, checked: Checked) -> str:
     head = git(os.fspath(folder), "rev-parse", "--short=12", "HEAD")
     if head is None:
         return ""
-    contents = (
-        Change(file.path, file.data, file.data) for file in checked.files if os.path.exists(file.path)
-    )
-    changed, _ = worktree.uncommitted(contents)
+    files = (file for file in checked.files if os.path.exists(file.path))
+    changed, _ = worktree.uncommitted(Change(file.path, file.data, file.data) for file in files)
     return head.decode().strip() + (", with uncommitted changes" if changed else "")
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli.changes import changes_of, check_changes, print_changes, write_changes
-from devicefix.cli.errors import CommandError, exit_status
+from devicefix.cli.changes import changes_of, check_changes, print_changes, write_all, write_changes
+from devicefix.cli.errors import UNCHANGED, exit_status
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, resolver_for, unsafe_option
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from devicefix.config.resolver import Resolver
     from devicefix.files import write as files
     from devicefix.model import Outcome
-
-UNCHANGED = "Nothing was written; all files are unchanged."
 
 
 @click.command(cls=GroupedCommand, short_help="Rewrite files, or print a patch.")
@@ -133,7 +131,6 @@ def write_if_verified(
         CommandError: the changes cannot be written.
     """
     from devicefix.cli.verify import STATUSES, show_report, verify_outcomes
-    from devicefix.files.commit import CommitError, commit
 
     if not changes:
         return
@@ -146,10 +143,7 @@ def write_if_verified(
     if not passed:
         click.echo(UNCHANGED)
         click.get_current_context().exit(STATUSES[report.verdict.value])
-    try:
-        commit(changes)
-    except CommitError as error:
-        raise CommandError(str(error), UNCHANGED) from None
+    write_all(changes)
 
 
 def print_findings(outcomes: Sequence[Outcome], resolver: Resolver, err: bool) -> None:

@@ -47,10 +47,8 @@ def watch_paths(
     from devicefix.runner.find import Choice
 
     cache, choice = resolver.root.cache_dir, Choice(resolver)
-    ignored = DefaultFilter(
-        ignore_dirs=sorted(EXCLUDED),
-        ignore_paths=[] if cache is None else [os.path.abspath(cache)],
-    )
+    caches = [] if cache is None else [os.path.abspath(cache)]
+    ignored = DefaultFilter(ignore_dirs=sorted(EXCLUDED), ignore_paths=caches)
     named = {os.path.realpath(path) for path in paths if path.is_file()}
     folders = [os.path.realpath(path) for path in paths if path.is_dir()]
 

@@ -13,12 +13,7 @@ LARGEST = "16M"  # a file
 CODE = 8  # the part of a file that may be Python code, whose facts take up to a thousand times as much memory
 
 _CHUNK = 2**16  # bytes to read at least at once
-_SPECIAL = (
-    (stat.S_ISFIFO, "pipe"),
-    (stat.S_ISSOCK, "socket"),
-    (stat.S_ISCHR, "device"),
-    (stat.S_ISBLK, "device"),
-)
+_SPECIAL = {"p": "pipe", "s": "socket", "c": "device", "b": "device"}  # as `stat.filemode` begins
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)([KMGT]?)(?:I?B)?", re.I)
 
@@ -49,7 +44,7 @@ def read(path: str | os.PathLike[str], most: int = sys.maxsize - 1, advice: str 
 
 def _special(status: os.stat_result) -> str | None:
     """Return what kind of special file this is, if it is one; the null device counts as an empty file."""
-    name = next((name for is_special, name in _SPECIAL if is_special(status.st_mode)), None)
+    name = _SPECIAL.get(stat.filemode(status.st_mode)[0])
     return None if name and os.path.samestat(status, os.stat(os.devnull)) else name
 
 

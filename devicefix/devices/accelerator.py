@@ -108,9 +108,8 @@ class Accelerator:
         """Return the counterpart that can replace a reference in the oldest torch, None if there is none."""
         short = self.reference(node) or ""
         found = self._newest(short)
-        if found is None or any(
-            isinstance(parent, ast.JoinedStr) for _, parent in self.facts.tree.ancestors(node)
-        ):
+        ancestors = self.facts.tree.ancestors(node)
+        if found is None or any(isinstance(parent, ast.JoinedStr) for _, parent in ancestors):
             return None
         if short in QUESTIONS:
             return found
@@ -206,10 +205,7 @@ class Accelerator:
 
     def _newest(self, short: str) -> Counterpart | None:
         """Return the newest counterpart that the oldest torch has."""
-        return next(
-            (counterpart for counterpart in COUNTERPARTS.get(short, ()) if counterpart.since <= self.version),
-            None,
-        )
+        return next((each for each in COUNTERPARTS.get(short, ()) if each.since <= self.version), None)
 
     def _is_variable(self, node: ast.AST) -> bool:
         """Return whether a name is a variable: the reference to torch.cuda is the value it is bound to."""

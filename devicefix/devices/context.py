@@ -87,13 +87,9 @@ class Context:
     def has_builtin(self, site: ast.AST, name: str) -> bool:
         """Return whether a name is a builtin at a site: `from torch import *` also brings `max`."""
         project, path = self.project, self.devices.path
-        stars = self.facts.tree.star_imports
-        known = all(project.has_module(path, module) for module in stars)
-        return (
-            known
-            and self.facts.tree.scope(site).lookup(name) is None
-            and name not in project.star_names(path)
-        )
+        known = all(project.has_module(path, module) for module in self.facts.tree.star_imports)
+        is_bound = self.facts.tree.scope(site).lookup(name) is not None
+        return known and not is_bound and name not in project.star_names(path)
 
     def mark_handled(self, *nodes: ast.AST) -> None:
         """Hide nodes, and the expressions inside them, from other rules."""
@@ -106,14 +102,7 @@ class Context:
         fix = self.edit(node, f"({new.text})" if needs_parentheses else new.text, new, why)
         return self.unless_others(node, fix) if literal_index(node) is not None else fix
 
-    def when_cuda(
-        self,
-        node: ast.expr,
-        otherwise: New,
-        why: str = "",
-        *,
-        of_cuda: bool = False,
-    ) -> Fix:
+    def when_cuda(self, node: ast.expr, otherwise: New, why: str = "", *, of_cuda: bool = False) -> Fix:
         """Return a fix that makes an expression `expression if torch.cuda.is_available() else otherwise`.
 
         Args:
@@ -144,17 +133,11 @@ class Context:
         question = self.devices.question(test)
         guard = f"not {question.text} or" if otherwise else f"{question.text} and"
         parent = self.facts.tree.parents.get(test)
-        is_operand = isinstance(parent, ast.BoolOp) and isinstance(
-            parent.op, ast.Or if otherwise else ast.And
-        )
-        if (
-            is_operand
-            or isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp))
-            or self._accepts_conditional(test)
-        ):
-            fix = self.edit(test, lambda text: f"{guard} {text}", question)
-        else:
-            fix = self.edit(test, lambda text: f"({guard} {text})", question)
+        operator = ast.Or if otherwise else ast.And
+        is_operand = isinstance(parent, ast.BoolOp) and isinstance(parent.op, operator)
+        is_test = isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp))
+        bare = is_operand or is_test or self._accepts_conditional(test)
+        fix = self.edit(test, lambda text: f"{guard} {text}" if bare else f"({guard} {text})", question)
         return replace(fix, why=SKIPS) if has_effects(self.facts, test) else fix
 
     def unless_others(self, node: ast.expr, fix: Fix) -> Fix:

@@ -172,10 +172,7 @@ class Definitions:
         counts = Counter(need for needed in needs for need in needed)
         imports = sorted((need for need in counts if isinstance(need, Import)), key=lambda need: need.line)
         above = [self._layout.above_import(wanted) for wanted in imports]
-        for wanted in imports:
-            at, text = self._layout.import_line(wanted)
-            texts[at] = texts.get(at, "") + text
-            kinds[at] = (*kinds.get(at, ()), "Import")
+        lines = [(*self._layout.import_line(wanted), "Import") for wanted in imports]
         definitions = self._needed(counts)
         self._shared = set(definitions)
         first = next((each for each in definitions if each.function is None), None)
@@ -183,10 +180,13 @@ class Definitions:
         objects = {need.definition for need in counts if isinstance(need, Form) and not need.text}
         self._texts = named - objects
         for definition in definitions:
-            follows_imports = definition.after in above or _is_import(definition.after)
-            at, text = self._placed(definition, group=follows_imports and definition is first)
+            after = definition.after
+            follows_imports = after is None or after in above or imports_something(after)
+            placed = self._placed(definition, group=follows_imports and definition is first)
+            lines.append((*placed, "Assign"))
+        for at, text, kind in lines:
             texts[at] = texts.get(at, "") + text
-            kinds[at] = (*kinds.get(at, ()), "Assign")
+            kinds[at] = (*kinds.get(at, ()), kind)
         return [Edit(at, at, text, effect=Effect(added=kinds[at])) for at, text in texts.items()]
 
     def _needed(self, counts: Mapping[Need, int]) -> list[Definition]:
@@ -212,8 +212,3 @@ class Definitions:
         if after is not None and self._facts.tree.parents.get(after) is not self._facts.tree.module:
             return self._layout.line_below(after, line)
         return self._layout.line_after(after, line, group=group)
-
-
-def _is_import(statement: ast.stmt | None) -> bool:
-    """Return whether a line below a statement, or at the beginning of a module, is below its imports."""
-    return statement is None or imports_something(statement)

@@ -120,7 +120,7 @@ class Places:
             return
         owner = function.node
         assert isinstance(owner, Function)
-        if not begins_line(self._facts.source, owner.body[0]) or self._is_set_inside(function):
+        if not begins_line(self._facts.source, owner.body[0]) or function in self._with_settings_inside:
             return
         if self._forks_below(function, site) and not self._starts_cuda_at(site):
             return
@@ -134,10 +134,6 @@ class Places:
             if barrier is None or after is barrier or (after is not None and after.lineno > barrier.lineno):
                 if self.precedes(place, site):
                     yield place
-
-    def _is_set_inside(self, function: Scope) -> bool:
-        """Return whether a function inside another one sets a variable of the driver, once it is called."""
-        return function in self._with_settings_inside
 
     def of_main(self, site: ast.AST) -> InsertionPoint | None:
         """Return the line of `if __name__ == "__main__":` in front of the first of its sites, or None.
@@ -232,9 +228,7 @@ class Places:
 
     def _is_in_script(self, node: ast.AST) -> bool:
         """Return whether code runs only in the module that is the program, and not during its import."""
-        return any(
-            is_main(each) for each in (node, *(parent for _, parent in self._facts.tree.ancestors(node)))
-        )
+        return is_main(node) or any(is_main(parent) for _, parent in self._facts.tree.ancestors(node))
 
     def _starts_cuda_at(self, site: ast.AST) -> bool:
         """Return whether the program itself starts CUDA, or asks for it, where a fix of a site would ask."""

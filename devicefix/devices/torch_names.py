@@ -58,11 +58,9 @@ class TorchNames:
             if self._bound.name(module, site):
                 return frozenset()
         new = self._imported(module, self._facts.tree.scope(site), site)
-        return (
-            new.needs
-            if new.text == module
-            else frozenset({Refused(f"because `{module}` means something else here")})
-        )
+        if new.text == module:
+            return new.needs
+        return frozenset({Refused(f"because `{module}` means something else here")})
 
     def _imported(self, module: str, scope: Scope, site: ast.AST | None) -> DeviceExpr:
         """Return the name of a module that a fix imports at the top.
@@ -82,10 +80,8 @@ class TorchNames:
         if self._is_optional(module) or not (
             above is None or (site is not None and (site is above or self._bound.ran(above, site)))
         ):
-            return DeviceExpr(
-                module,
-                frozenset({Refused(f"because `{module}` may not be imported here: import it at the top")}),
-            )
+            why = f"because `{module}` may not be imported here: import it at the top"
+            return DeviceExpr(module, frozenset({Refused(why)}))
         return DeviceExpr(new.alias or module, frozenset({new}))
 
     def _is_optional(self, module: str) -> bool:

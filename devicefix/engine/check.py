@@ -93,19 +93,12 @@ def check_module(
         return [finding] if settings.enabled(finding.code) else [], None
     findings = [finding for finding in found if settings.ignore_noqa or not silenced(source, finding, module)]
     if settings.enabled(UNUSED, default=False):
-        from devicefix.rules.registry import by_position
+        from devicefix.rules.registry import RULES, by_position
 
-        findings += unused(source, module, found, _rules(settings))
+        enabled = rule_options(settings).enabled
+        findings += unused(source, module, found, {code: code in enabled for code in RULES})
         findings.sort(key=by_position)
     return [each if settings.fixes(each.code) else replace(each, fix=None) for each in findings], devices
-
-
-def _rules(settings: Settings) -> dict[str, bool]:
-    """Return the codes of all rules, true for those that are on."""
-    from devicefix.rules.registry import RULES
-
-    enabled = _rule_options(settings).enabled
-    return {code: code in enabled for code in RULES}
 
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
@@ -113,7 +106,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.registry import ORDER, RULES, by_position
 
     facts = facts.informed(project.view(path))
-    options = replace(_rule_options(settings), seen=settings.evidence.seen_in(path))
+    options = replace(rule_options(settings), seen=settings.evidence.seen_in(path))
     context = Context(facts.source, facts, project, path, options)
     on = [
         RULES[code](context)
@@ -125,7 +118,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
 
 
 @lru_cache(maxsize=8)
-def _rule_options(settings: Settings) -> RuleOptions:
+def rule_options(settings: Settings) -> RuleOptions:
     """Return the settings that rules may use."""
     from devicefix.rules.registry import RULES
 

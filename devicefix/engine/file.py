@@ -72,14 +72,6 @@ class File:
             return []
         return [ProjectFile(module.data, self.path) for module in self.modules]
 
-    def matters(self, project: Project) -> bool:
-        """Return whether there may be something to find in the file with these facts of all files."""
-        return (
-            self.kind in (Kind.CONFIG, Kind.ENVIRONMENT)
-            or self._document is not None
-            or any(module.matters(project) or module.is_reached(project) for module in self.modules)
-        )
-
     def check(self, project: Project) -> Result:
         """Check the file, and fix it if the settings say so; see `check_file`."""
         if self.kind is Kind.CONFIG:
@@ -174,7 +166,6 @@ class Module:
         self.path = path
         self.settings = settings
         self.devices: Devices | None = None
-        self._error: Exception | None = None
 
     def matters(self, project: Project) -> bool:
         """Return whether there may be something to find, in what the module itself holds."""
@@ -187,26 +178,23 @@ class Module:
         shared = project.file(self.path)
         return shared if shared is not None and shared.data == self.data else None
 
-    def _facts(self, project: Project) -> Facts | None:
-        """Return the facts of the module, shared with files that ask for them; None if it can't be parsed."""
+    def _facts(self, project: Project) -> Facts:
+        """Return the facts of the module, shared with files that ask for them."""
         from devicefix.facts import Facts
 
-        try:
-            refuse_much(len(self.data), self.settings.largest // CODE)
-            shared = self._shared(project)
-            known = shared.facts if shared is not None else None
-            return known or Facts.read(self.data)
-        except UNREADABLE as problem:
-            self._error = problem
-            return None
+        refuse_much(len(self.data), self.settings.largest // CODE)
+        shared = self._shared(project)
+        known = shared.facts if shared is not None else None
+        return known or Facts.read(self.data)
 
     def find(self, project: Project) -> list[Finding]:
         """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
         if not self.matters(project) and not self.is_reached(project):
             return []
-        facts = self._facts(project)
-        if facts is None:
-            return self._unreadable()
+        try:
+            facts = self._facts(project)
+        except UNREADABLE as problem:
+            return self._unreadable(problem)
         from devicefix.engine.check import check_module
 
         findings, self.devices = check_module(facts, self.path, self.settings, project)
@@ -241,11 +229,10 @@ class Module:
         """Free the memory of what is known about the module, which may be checked again."""
         self.devices = None
 
-    def _unreadable(self) -> list[Finding]:
+    def _unreadable(self, problem: Exception) -> list[Finding]:
         """Return the finding for a module that cannot be parsed; in documentation many are fragments."""
         from devicefix.rules.unparsable import Unparsable, explain
 
-        assert self._error is not None
         if kind_of(self.path) is Kind.DOCS or not self.settings.enabled(Unparsable.code):
             return []
-        return [explain(self.data, self._error)]
+        return [explain(self.data, problem)]

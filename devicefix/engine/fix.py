@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,11 +9,10 @@ from dataclasses import replace
 from itertools import starmap
 from typing import TYPE_CHECKING
 
-from devicefix.files.text import Source
+from devicefix.files.text import LINE_END, Change, Source, replaced
 from devicefix.model import Edit, Finding, Fix, Result, Safety, SelfCheckError, Span
-from devicefix.rewrite.edits import Change, Shift, Spans, joined, replaced, resolved
+from devicefix.rewrite.edits import Shift, Spans, joined, resolved
 
-_LINE_END = re.compile("\r\n|\r|\n")
 ROUNDS = 10  # of fixes that make others possible; three have been seen
 
 if TYPE_CHECKING:
@@ -207,7 +205,7 @@ def _origins(source: Source, changes: Iterable[Change]) -> list[int]:
     for start, end, text in changes:
         first, last = (source.position(offset)[0] - 1 for offset in (start, end))
         found += range(line + 1, first + 1)
-        ends = list(_LINE_END.finditer(text))
+        ends = list(LINE_END.finditer(text))
         found += (min(first + number, last) for number in range(1, len(ends) + 1))
         before = text[ends[-1].end() :] if ends else source.text[source.line_starts[first] : start] + text
         if not before.strip():  # what is on the line is what follows the change
@@ -230,16 +228,11 @@ def _at_origin(findings: list[Finding], source: Source, origins: Sequence[int]) 
         start = source.line_starts[was]
         return was + 1, min(column, source.line_end(start) - start + 1)
 
-    return [
-        Finding(
-            finding.code,
-            finding.message,
-            *place(finding.line, finding.column),
-            *place(finding.end_line, finding.end_column),
-            finding.fix,
-        )
-        for finding in findings
-    ]
+    found = []
+    for finding in findings:
+        start, end = place(finding.line, finding.column), place(finding.end_line, finding.end_column)
+        found.append(Finding(finding.code, finding.message, *start, *end, finding.fix))
+    return found
 
 
 def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> tuple[bytes, list[Change]]:
@@ -280,9 +273,7 @@ def _failure(
     options = ["--select", ",".join(sorted({finding.code for finding in findings}))]
     options += ["--unsafe-fixes"] if settings.unsafe_fixes else []
     options += ["--target", settings.target] if settings.target != "cuda" else []
-    places = ", ".join(
-        f"{finding.code} on line {finding.line}, column {finding.column}" for finding in findings
-    )
+    places = ", ".join(f"{each.code} on line {each.line}, column {each.column}" for each in findings)
     kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
     return (
         f"the file is unchanged, because a rewrite {kind}{problem}. The cause is {places}; to reproduce"

@@ -56,11 +56,8 @@ class Borders:
         for inner in reversed(unknown):
             if not repository and os.path.lexists(os.path.join(inner, ".git")):
                 repository = inner
-            if not repository and not package and _is_package(inner):
+            marks = (os.path.join(inner, mark) for mark in _MARKS)
+            if not (repository or package) and any(map(os.path.isfile, marks)):
                 package = inner
             self._found[inner] = repository, package
         return repository, package
-
-
-def _is_package(folder: str) -> bool:
-    return any(os.path.isfile(os.path.join(folder, mark)) for mark in _MARKS)

@@ -105,11 +105,9 @@ def find(paths: Iterable[Path], choice: Filter | None = None, onerror: OnError =
             continue
         top = os.path.join(os.path.realpath(path), "")
         for file in _inside(path, choice, onerror, git) if folder else [path]:
-            real = (
-                os.path.realpath(file)
-                if os.path.islink(file)
-                else os.path.join(real_folder(os.path.dirname(file)), os.path.basename(file))
-            )
+            real = os.path.join(real_folder(os.path.dirname(file)), os.path.basename(file))
+            if os.path.islink(file):
+                real = os.path.realpath(file)
             if folder and not real.startswith(top):  # a link that leads out of the named folder
                 continue
             if real not in found or os.path.islink(found[real]):  # prefer the file to a link

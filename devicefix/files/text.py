@@ -18,6 +18,7 @@ from string import ascii_lowercase
 from devicefix.config.sizes import CODE, shown
 
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # encoding a decoded text always gives the same bytes
+Change = tuple[int, int, str]  # the start and the end of a part of a text, and what replaces it
 LINE_END = re.compile(r"\r\n|\r|\n")
 _LONG_NUMBER = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")  # Python reads it, and can't write it
 
@@ -41,6 +42,15 @@ def refuse_much(length: int, most: int) -> None:
         raise TooMuchCode(
             f"the code is larger than {shown(most)}; exclude the file, or use --max-file-size {needed}M"
         )
+
+
+def replaced(text: str, changes: Iterable[Change]) -> str:
+    """Return a text with changes made that neither nest nor overlap."""
+    parts, at = [], 0
+    for start, end, new in changes:
+        parts += [text[at:start], new]
+        at = end
+    return "".join([*parts, text[at:]])
 
 
 def encoded(text: str) -> bytes:
@@ -195,14 +205,21 @@ def parse(text: str) -> ast.Module:
             if not places:
                 raise
         stand_in = _stand_in(text)
-        return _with_old_names(ast.parse(_replaced(text, places, stand_in)), stand_in)
+        return _with_old_names(ast.parse(_renamed(text, places, stand_in)), stand_in)
+
+
+def tokens(text: str) -> Iterator[tuple[int, tokenize.TokenInfo]]:
+    """Yield the tokens of code, each after its offset."""
+    lines = io.StringIO(re.sub(r"\r(?!\n)", "\n", text)).readlines()
+    starts = [*accumulate(map(len, lines), initial=0)]
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        yield starts[token.start[0] - 1] + token.start[1], token
 
 
 # -- `async` as a name -----------------------------------------------------------------------------------
 
 _OLD_NAME = "async"
 _OLD_NAME_IN_PART = re.compile(r"\basync\b(?!(?:\s|\\|#[^\r\n]*[\r\n])+(?:def|for|with)\b)")
-_LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 def without_old_names(change: Callable[[str], str]) -> Callable[[str], str]:
@@ -213,21 +230,19 @@ def without_old_names(change: Callable[[str], str]) -> Callable[[str], str]:
             return change(text)
         stand_in = _stand_in(text)
         places = [match.start() for match in _OLD_NAME_IN_PART.finditer(text)]
-        return change(_replaced(text, places, stand_in)).replace(stand_in, _OLD_NAME)
+        return change(_renamed(text, places, stand_in)).replace(stand_in, _OLD_NAME)
 
     return changed
 
 
 def _old_names(text: str) -> Iterator[int]:
     """Yield the offsets of the names `async` in a module, as far as it has tokens."""
-    lines = io.StringIO(_LONE_RETURN.sub("\n", text)).readlines()
-    starts = [*accumulate(map(len, lines), initial=0)]
-    before: tokenize.TokenInfo | None = None
+    before: int | None = None
     with suppress(tokenize.TokenError, SyntaxError):
-        for token in tokenize.generate_tokens(iter(lines).__next__):
+        for at, token in tokens(text):
             if before is not None and token.string not in ("def", "for", "with"):
-                yield starts[before.start[0] - 1] + before.start[1]
-            before = token if token.string == _OLD_NAME else None
+                yield before
+            before = at if token.string == _OLD_NAME else None
 
 
 def _stand_in(text: str) -> str:
@@ -236,13 +251,9 @@ def _stand_in(text: str) -> str:
     return next(name for name in names if name not in text)
 
 
-def _replaced(text: str, places: Iterable[int], name: str) -> str:
+def _renamed(text: str, places: Iterable[int], name: str) -> str:
     """Return a text with another name at the places of `async`."""
-    parts, at = [], 0
-    for place in places:
-        parts += [text[at:place], name]
-        at = place + len(name)
-    return "".join([*parts, text[at:]])
+    return replaced(text, ((place, place + len(name), name) for place in places))
 
 
 def _with_old_names(module: ast.Module, stand_in: str) -> ast.Module:

@@ -80,18 +80,7 @@ def put(path: str, data: bytes) -> None:
     if target.exists() and not target.is_file():
         target.write_bytes(data)
         return
-    new = not target.is_symlink()
-    if new:
-        try:
-            target.touch(exist_ok=False)  # gives it the usual mode of new files
-        except FileExistsError:
-            new = False
-    try:
-        write(Change(path, target.read_bytes(), data))
-    except BaseException:
-        if new:
-            target.unlink()
-        raise
+    write(Change(path, target.read_bytes() if target.exists() else None, data))
 
 
 def stage(change: Change) -> Staged:

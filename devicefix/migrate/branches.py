@@ -8,15 +8,13 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from devicefix.config.settings import ConfigError
 from devicefix.files.discover import git_program, outside_hooks, work_tree
 from devicefix.files.kinds import environment_of
-from devicefix.files.write import Change
 from devicefix.migrate.session import Migration
-from devicefix.model import Outcome
 from devicefix.runner.worktree import name_in, uncommitted
 
 _INSTALL = (
@@ -60,44 +58,30 @@ def make(done: Migration, name: str) -> None:
     """
     top = work_tree(done.look.root)
     assert top is not None  # see `check`
-    _refuse_uncommitted(done.changed)
-    head = _git(top, "rev-parse", "HEAD")
-    changed = {outcome.path: outcome for outcome in done.safe if outcome.result.output is not None}
-    beside = {path: each for path, each in changed.items() if environment_of(path) is not None}
-    safe = {path: each for path, each in changed.items() if path not in beside}
-    commit = head
-    contents = {path: _output(outcome) or b"" for path, outcome in beside.items()}
+    inside, outside = uncommitted(done.changes)
+    if unsaved := inside + outside:
+        raise ConfigError(f"--branch: {unsaved[0]} has uncommitted changes; commit them first")
+    commit = head = _git(top, "rev-parse", "HEAD")
+    changed = {each.path: each.result.output for each in done.safe if each.result.output is not None}
+    contents = {path: output for path, output in changed.items() if environment_of(path) is not None}
+    safe = {path: output for path, output in changed.items() if path not in contents}
     contents |= {variant.path: variant.content for variant in done.new}
     if contents:
         files = "\n".join(f"- {os.fsdecode(name_in(str(top), path))}" for path in sorted(contents))
         commit = _commit(top, commit, contents, _INSTALL.format(files=files))
     if safe:
-        fixes = sum(len(outcome.result.fixed) for outcome in safe.values())
-        contents = {path: _output(outcome) or b"" for path, outcome in safe.items()}
-        commit = _commit(top, commit, contents, _SAFE.format(count=fixes))
-    later = [
-        outcome for outcome in done.changed if _output(changed.get(outcome.path)) != outcome.result.output
-    ]
+        fixes = sum(len(outcome.result.fixed) for outcome in done.safe if outcome.path in safe)
+        commit = _commit(top, commit, safe, _SAFE.format(count=fixes))
+    later = {path: after for path, before, after in done.changes if before is not None}
+    later = {path: after for path, after in later.items() if changed.get(path) != after}
     if later:
         fixes_kept = "\n".join(
             f"- {os.fsdecode(name_in(str(top), kept.path))}:{kept.finding.line} {kept.finding.code}:"
             f" {kept.evidence}"
             for kept in done.kept
         )
-        contents = {outcome.path: _output(outcome) or b"" for outcome in later}
-        commit = _commit(top, commit, contents, _JUSTIFIED.format(fixes=fixes_kept))
+        commit = _commit(top, commit, later, _JUSTIFIED.format(fixes=fixes_kept))
     _git(top, "update-ref", f"refs/heads/{name}", commit, "0" * len(head))
-
-
-def _refuse_uncommitted(changed: Iterable[Outcome]) -> None:
-    changes = [Change(outcome.path, outcome.before, outcome.result.output or b"") for outcome in changed]
-    inside, outside = uncommitted(changes)
-    if files := inside + outside:
-        raise ConfigError(f"--branch: {files[0]} has uncommitted changes; commit them first")
-
-
-def _output(outcome: Outcome | None) -> bytes | None:
-    return outcome.result.output if outcome is not None else None
 
 
 def _commit(top: Path, parent: str, contents: Mapping[str, bytes], message: str) -> str:

@@ -78,9 +78,10 @@ def suggested(report: Report, outcomes: list[Outcome], left: list[Unsafe]) -> Ev
         for file, each in _seen(report)
         if file in paths and (paths[file], each.line) not in mended
     )
-    if name := _missing_name(report):
+    failure = report.run.failure
+    if failure and (missing := _NAME.match(failure.error)):  # the name that the program did not find
         files = {path for path, _ in places}
-        blamed += [fix for fix in left if fix.path in files and f"`{name}`" in fix.finding.message]
+        blamed += [fix for fix in left if fix.path in files and f"`{missing[1]}`" in fix.finding.message]
     return Evidence(seen, frozenset(fix.proven for fix in blamed))
 
 
@@ -129,12 +130,6 @@ def _places(report: Report) -> Iterator[Location]:
         for tie in report.explanation.ties:
             yield tie.place
             yield Location(tie.place.file, tie.finding.line)
-
-
-def _missing_name(report: Report) -> str:
-    """Return the name that the program did not find; empty if that did not end it."""
-    found = _NAME.match(report.run.failure.error) if report.run.failure else None
-    return found[1] if found else ""
 
 
 def _lines(fix: Unsafe) -> range:

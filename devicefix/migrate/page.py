@@ -250,18 +250,12 @@ def result(report: Report) -> str:
     steps = f", {count(run.steps, 'optimizer step')}" if run.steps else ""
     if not passes(report):
         return f"{click.style(report.verdict.value, fg='red')}: {printable(report.reason)}"
-    if equal(report):
-        assert comparison is not None
-        numbers = (
-            f"numbers equal in {count(comparison.compared or 0, 'observation')} (CPU and simulated CUDA)"
-        )
-        return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"
-    why = uncompared(report)
-    numbers = (
-        f"the original fails on the simulated CUDA machine: {printable(why)}"
-        if why
-        else "no numbers to compare"
-    )
+    numbers = "no numbers to compare"
+    if comparison is not None and equal(report):
+        observations = count(comparison.compared or 0, "observation")
+        numbers = f"numbers equal in {observations} (CPU and simulated CUDA)"
+    elif why := uncompared(report):
+        numbers = f"the original fails on the simulated CUDA machine: {printable(why)}"
     return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"
 
 

@@ -110,11 +110,7 @@ class Prover:
     """
 
     def __init__(
-        self,
-        files: Sequence[Path],
-        resolver: Resolver,
-        tasks: Sequence[Task],
-        display: Display,
+        self, files: Sequence[Path], resolver: Resolver, tasks: Sequence[Task], display: Display
     ) -> None:
         self._files = list(files)
         self._resolver = resolver.changed(fix=True)

@@ -193,9 +193,8 @@ def _kept(attempt: Attempt, commands: Sequence[str]) -> Iterable[Kept]:
     for fix in unsafe_fixes(attempt.outcomes, made=True):
         if _is_justified(attempt.evidence, fix):
             compared = sum(report.comparison.compared or 0 for report in attempt.reports if report.comparison)
-            numbers = (
-                f"numbers equal in {count(compared, 'observation')} on the CPU and the simulated CUDA machine"
-            )
+            numbers = f"numbers equal in {count(compared, 'observation')}"
+            numbers += " on the CPU and the simulated CUDA machine"
             yield Kept(fix.path, fix.finding, f"ran in {ran}; {numbers}")
 
 

@@ -135,13 +135,9 @@ def _same_tokens(one: str, other: str) -> int:
     """Return the length of the longest common prefix that ends between two tokens of both."""
     lengths = range(1, min(len(one), len(other)) + 1)
     length = bisect_right(lengths, False, key=lambda end: one[:end] != other[:end])
-    while any(_inside_word(text, length) for text in (one, other)):
+    while any(_WORD_AROUND.fullmatch(text, max(length - 1, 0), length + 1) for text in (one, other)):
         length -= 1
     return length
-
-
-def _inside_word(text: str, at: int) -> bool:
-    return _WORD_AROUND.fullmatch(text, max(at - 1, 0), at + 1) is not None
 
 
 def _compared(old: list[str], new: list[str]) -> Iterator[tuple[bool, str, str]]:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
+from devicefix.engine.check import rule_options
 from devicefix.files.documents import STDIN, Content
 from devicefix.model import Finding, Outcome
-from devicefix.rules.registry import RULES
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,9 @@ class Checked:
         return self.resolver.root
 
     @property
-    def rules(self) -> set[str]:
+    def rules(self) -> frozenset[str]:
         """The codes of the rules that were enabled for the run."""
-        return {
-            code
-            for code, rule in RULES.items()
-            if self.settings.target in rule.targets and self.settings.enabled(code, rule.default)
-        }
+        return rule_options(self.settings).enabled
 
     def is_fixable(self, path: str, finding: Finding) -> bool:
         """Return whether `--fix` would fix a finding in a file."""

@@ -56,7 +56,7 @@ def _block(file: File, finding: Finding, name: str, mark: str) -> Iterator[str]:
     margin = _Margin(len(str(last)))
     yield f"{'':{margin.width}}{_blue('-->')} {printable(file.path)}:{place(finding)}"
     if finding.line <= len(lines):
-        yield margin.empty()
+        yield margin.line(0)
         yield from _snippet(lines, finding, first, last, margin)
     if finding.fix and finding.fix.replacements:
         yield _remark("help", "cyan", printable(title(finding)))
@@ -83,9 +83,6 @@ class _Margin(NamedTuple):
 
     def line(self, number: int, text: str = "") -> str:
         return f"{_blue(f'{self.number(number)} |')} {text}"
-
-    def empty(self) -> str:
-        return self.line(0)
 
 
 def _blue(text: str) -> str:
@@ -114,7 +111,7 @@ def _snippet(lines: list[str], finding: Finding, first: int, last: int, margin: 
         else:
             yield margin.line(number, _shown(lines[number - 1][:MAX_WIDTH]))
     if last > finding.end_line:
-        yield margin.empty()
+        yield margin.line(0)
 
 
 def _marked(text: str, finding: Finding, margin: _Margin) -> Iterator[str]:
@@ -126,12 +123,8 @@ def _marked(text: str, finding: Finding, margin: _Margin) -> Iterator[str]:
     before, within = text[cut:start], text[start : min(end, cut + MAX_WIDTH)]
     dots = "…" if cut else ""
     yield margin.line(finding.line, f"{dots}{_shown(text[cut : cut + MAX_WIDTH])}")
-    carets = "^" * max(_width(_shown(within)), 1)
-    yield margin.line(0, " " * _width(dots + _shown(before)) + _red(carets))
-
-
-def _red(text: str) -> str:
-    return click.style(text, fg="red", bold=True)
+    carets = click.style("^" * max(_width(_shown(within)), 1), fg="red", bold=True)
+    yield margin.line(0, " " * _width(dots + _shown(before)) + carets)
 
 
 def _shown(text: str) -> str:
@@ -159,12 +152,12 @@ def _difference(file: File, replacements: tuple[Replacement, ...]) -> Iterator[s
     for cell, changed in found.items():
         if cell is not None:
             yield f"{'':{margin.width}}{_blue(':::')} cell {cell}"
-        yield margin.empty()
+        yield margin.line(0)
         for number, rows in enumerate(changed):
             if number:
                 yield SEPARATOR
             yield from (_row(row, margin) for row in rows)
-        yield margin.empty()
+        yield margin.line(0)
 
 
 def _row(row: Row, margin: _Margin) -> str:

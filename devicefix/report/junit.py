@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from xml.etree import ElementTree as xml
 
 from devicefix.config.printable import printable
-from devicefix.model import Finding, Outcome
+from devicefix.model import Outcome
 from devicefix.report.checked import Checked, File, absolute
 from devicefix.report.wording import place
 
@@ -25,7 +25,8 @@ def render(checked: Checked) -> Iterator[str]:
     if not len(root):  # some readers take a report without tests for a failed run
         suite = _suite(root, "devicefix", tests=1)
         xml.SubElement(suite, "testcase", name="No errors found", classname="devicefix")
-    _count(root, list(root))
+    for kind in COUNTED:
+        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
     xml.indent(root)
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(root, encoding="unicode")}\n'
 
@@ -38,7 +39,8 @@ def _failures(root: xml.Element, file: File) -> None:
         test.set("line", str(file.span(finding).line))
         message = printable(finding.message)
         failure = xml.SubElement(test, "failure", message=message, type=finding.code)
-        failure.text = f"{_where(finding)}, {message}"
+        where = f"line {finding.line}, col {finding.column}" if finding.cell is None else place(finding)
+        failure.text = f"{where}, {message}"
 
 
 def _error(root: xml.Element, outcome: Outcome) -> None:
@@ -57,17 +59,6 @@ def _test(suite: xml.Element, path: str, name: str) -> xml.Element:
     return xml.SubElement(suite, "testcase", name=name, classname=stem, file=printable(path))
 
 
-def _count(root: xml.Element, suites: Sequence[xml.Element]) -> None:
-    for kind in COUNTED:
-        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in suites)))
-
-
 def _name(path: str) -> str:
     """Return the absolute path, with the characters escaped that XML cannot hold."""
     return printable(absolute(path))
-
-
-def _where(finding: Finding) -> str:
-    if finding.cell is not None:
-        return place(finding)
-    return f"line {finding.line}, col {finding.column}"

@@ -194,24 +194,10 @@ def _without_run(finding: Finding) -> bool | None:
 
 def _entry(file: File, tie: Tie) -> Entry:
     finding, rule = tie.finding, RULES.get(tie.finding.code)
-    return Entry(
-        status=tie.status,
-        path=file.path,
-        cell=finding.cell,
-        line=finding.line,
-        column=finding.column,
-        end_line=finding.end_line,
-        end_column=finding.end_column,
-        code=finding.code,
-        name=rule.name if rule else None,
-        fix="none" if tie.kind == LEFT else tie.kind.key,
-        message=finding.message,
-        category=tie.category.name,
-        folder=file.package,
-        owners=file.owners,
-        ran=tie.verified,
-        fingerprint=tie.fingerprint,
-    )
+    place = (file.path, finding.cell, finding.line, finding.column, finding.end_line, finding.end_column)
+    name, fix = rule.name if rule else None, "none" if tie.kind == LEFT else tie.kind.key
+    about = (finding.code, name, fix, finding.message, tie.category.name)
+    return Entry(tie.status, *place, *about, file.package, file.owners, tie.verified, tie.fingerprint)
 
 
 def _packages(paths: list[str]) -> dict[str, str]:

@@ -155,12 +155,9 @@ def _compared(before: Sequence[str], after: list[str], old: int, new: int) -> It
             marked = ([one or ""], [other or ""])
             if one is not None and other is not None:
                 marked = mark_differences(one, other)
-            yield [
-                0 if left is None else old + a + left + 1,
-                marked[0],
-                0 if right is None else new + c + right + 1,
-                marked[1],
-            ]
+            before_number = 0 if left is None else old + a + left + 1
+            after_number = 0 if right is None else new + c + right + 1
+            yield [before_number, marked[0], after_number, marked[1]]
 
 
 def _limited(found: list[Row]) -> list[Row]:

@@ -10,15 +10,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
-from devicefix.files.text import without_old_names
+from devicefix.files.text import Change, without_old_names
 from devicefix.model import Edit, Effect, New, Operation, Span
 from devicefix.rewrite.depth import may_be_too_deep
 from devicefix.rewrite.operations import AddKeyword, Guard, KeepFirst, Placed, StatementOperation
 
 # The rest of a line, perhaps an empty line, and the start of the next one.
 _NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n){1,2}(?P<indentation>[ \t]*)")
-
-Change = tuple[int, int, str]
 
 
 class ConflictError(Exception):
@@ -85,15 +83,6 @@ class Shift:
             (self._starts[index] + self._sums[index], self._ends[index] + self._sums[index + 1])
             for index in sorted(found)
         )
-
-
-def replaced(text: str, changes: Iterable[Change]) -> str:
-    """Return a text with changes made that neither nest nor overlap."""
-    parts, at = [], 0
-    for start, end, new in changes:
-        parts += [text[at:start], new]
-        at = end
-    return "".join([*parts, text[at:]])
 
 
 def joined(text: str, edits: Iterable[Edit]) -> list[Edit]:

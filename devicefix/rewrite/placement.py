@@ -58,12 +58,11 @@ class Layout:
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
-        stars = (statement for statement in reversed(self.facts.tree.module.body) if _imports_all(statement))
         if self.torch_comes_late:
             return self._above_devices
         if self.torch_import is not None:
             return self._below_torch
-        first = next(stars, None)
+        first = next(filter(_imports_all, reversed(self.facts.tree.module.body)), None)
         if first is None:
             return self._above_devices
         blocks = [cell[cell.index(first) :] for cell in self._cells if first in cell]
@@ -118,23 +117,20 @@ class Layout:
                 return False
             case ast.Expr() | ast.Assign() if self._installs(statement):
                 return False
-        return _OF_DEVICES.search(self._text(statement)) is not None
-
-    def _text(self, statement: ast.stmt) -> str:
-        return self.facts.source.text[slice(*self.facts.source.span(statement))]
+        return _OF_DEVICES.search(self.facts.source.code(statement)) is not None
 
     def _installs(self, statement: ast.stmt) -> bool:
         """Return whether a statement may install packages, such as `os.system("pip install torch")`."""
         if isinstance(statement, _DEFINITIONS):
             return False
-        text = self._text(statement)
+        text = self.facts.source.code(statement)
         return _INSTALLS.search(text) is not None or any(f"{name}(" in text for name in self._installers)
 
     @cached_property
     def _installers(self) -> list[str]:
         """The functions of the notebook that may install packages."""
         functions = [each for each in self.facts.tree.module.body if isinstance(each, _DEFINITIONS)]
-        return [each.name for each in functions if _INSTALLS.search(self._text(each))]
+        return [each.name for each in functions if _INSTALLS.search(self.facts.source.code(each))]
 
     @cached_property
     def _cell_ends(self) -> list[ast.stmt]:
@@ -313,21 +309,18 @@ def _imports_all(statement: ast.stmt) -> bool:
 
 def _calls(statement: ast.stmt, prefix: str) -> bool:
     """Return whether a statement only calls a function whose name begins with a prefix."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Call)
-        and isinstance(statement.value.func, ast.Name)
-        and statement.value.func.id.startswith(prefix)
-    )
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
+            return name.startswith(prefix)
+    return False
 
 
 def docstring(statement: ast.stmt) -> bool:
     """Return whether a statement is a string alone."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+    return False
 
 
 def imports_something(statement: ast.stmt) -> bool:

@@ -13,24 +13,22 @@ The check does not rely on the code that made the new text. It compares
 from __future__ import annotations
 
 import ast
-import io
 import re
 import tokenize
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, zip_longest
+from itertools import zip_longest
 from operator import attrgetter
 from typing import NamedTuple
 
 from devicefix.facts.bound import Bound
 from devicefix.facts.names import Names
-from devicefix.files.text import DecodeError, Source, parse
+from devicefix.files.text import Change, DecodeError, Source, parse, replaced, tokens
 from devicefix.model import Edit, Effect, SelfCheckError, Span
-from devicefix.rewrite.edits import Change, Shift, Spans, joined, replaced, resolved
+from devicefix.rewrite.edits import Shift, Spans, joined, resolved
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
-_LONE_RETURN = re.compile(r"\r(?!\n)")
 _NAME = re.compile(r"[^\W\d]\w*")
 _ONLY_COMMENT = re.compile(r"\s*#[^\r\n]*\s*")
 _STRING_OR_COMMENT = re.compile(
@@ -205,11 +203,9 @@ def _is_kept(old: _Statement, new: _Statement, shift: Shift, effects: _Effects) 
 
 def _tokens(start: int, code: str) -> Iterator[tuple[int, str]]:
     """Yield the tokens of code that starts at an offset, each after its own, without comments."""
-    lines = io.StringIO(_LONE_RETURN.sub("\n", code.rstrip("\\ \t\f\r\n"))).readlines()
-    offsets = [*accumulate(map(len, lines), initial=start)]
-    for kind, token, (line, column), _, _ in tokenize.generate_tokens(iter(lines).__next__):
-        if token.strip() and kind != tokenize.COMMENT:
-            yield offsets[line - 1] + column, token
+    for at, token in tokens(code.rstrip("\\ \t\f\r\n")):
+        if token.string.strip() and token.type != tokenize.COMMENT:
+            yield start + at, token.string
 
 
 # -- names -----------------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from devicefix.facts.tree import Tree
 from devicefix.files.notebook.markers import MAGIC
-from devicefix.files.text import Source
-from devicefix.rewrite.edits import Change
+from devicefix.files.text import Change, Source
 
 # A line may become as long as the longest of the file, within these bounds; a short file shows no limit.
 _AT_LEAST, _AT_MOST = 88, 110
@@ -37,9 +36,8 @@ def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Chang
         length = source.line_end(start) - start
         more = _growth(found)
         breaks: Sequence[Change] = found
-        command = source.text.startswith(
-            MAGIC, start + len(source.indentation(start))
-        )  # it ends with its line
+        first = start + len(source.indentation(start))
+        command = source.text.startswith(MAGIC, first)  # it ends with its line
         whole = not command and not any("\n" in new or "\r" in new for _, _, new in found)
         if whole and length + more > _AT_LEAST:
             limit = limit or _limit(source)
@@ -244,11 +242,9 @@ class _Line:
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             opening = source.text.find("(", source.span(node)[0])
             plain, defaults = [*node.args.posonlyargs, *node.args.args], node.args.defaults
-            pairs = [*zip(plain[len(plain) - len(defaults) :], defaults, strict=True)]
-            for parameter, default in [
-                *pairs,
-                *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),
-            ]:
+            pairs = zip(plain[len(plain) - len(defaults) :], defaults, strict=True)
+            named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            for parameter, default in (*pairs, *named):
                 if default is not None:
                     start, end = source.span(parameter)[0], source.span(default)[1]
                     yield _Argument(start, end, opening, of_call=False)

@@ -316,10 +316,8 @@ def _question(name: str, *args: Any) -> Question:
     return (name, *(_read(kind, value) for kind, value in zip(kinds, args, strict=True)))
 
 
-@cache
-def _kinds(annotated: Any) -> dict[str, Any]:
-    """Return the types of the fields of a class, or of the parameters of a function and of its result."""
-    return get_type_hints(annotated)
+# The types of the fields of a class, or of the parameters of a function and of its result.
+_kinds = cache(get_type_hints)
 
 
 def _read(kind: Any, value: Any) -> Any:

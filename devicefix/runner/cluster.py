@@ -91,6 +91,8 @@ class Cluster:
         Raises:
             ClusterError: the workers cannot do the work, or are lost.
         """
+        from distributed import KilledWorker
+
         items = iter(items)
         most = 2 * sum(self._client.nthreads().values()) + 2
         waiting: deque[Any] = deque()
@@ -107,7 +109,7 @@ class Cluster:
             raise ClusterError(f"{self.address}: {problem}") from None
         except (ImportError, AttributeError):
             raise ClusterError(f"{self.address}: a worker does not have {identity()}") from None
-        except (CancelledError, OSError, _killed()) as problem:
+        except (CancelledError, OSError, KilledWorker) as problem:
             raise ClusterError(
                 f"{self.address}: lost the connection to the workers ({_short(problem)})"
             ) from None
@@ -175,12 +177,6 @@ def _any_size() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph")
         yield
-
-
-def _killed() -> type[Exception]:
-    from distributed import KilledWorker
-
-    return KilledWorker
 
 
 def _short(problem: BaseException) -> str:

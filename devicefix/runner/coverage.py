@@ -205,11 +205,7 @@ def add(file: Path, run: Mapping[str, Entry], unchanged: Collection[str]) -> Add
         before = FORMAT.content(file) if file.exists() else None
         known = {} if before is None else FORMAT.parsed(file, before, _entries)
         added = _joined(known, run, unchanged)
-        if before is None:
-            with file.open("xb") as new:
-                new.write(written(added.entries))
-        else:
-            files.write(files.Change(os.fspath(file), before, written(added.entries)))
+        files.write(files.Change(os.fspath(file), before, written(added.entries)))
     return added
 
 

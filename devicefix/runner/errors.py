@@ -15,12 +15,9 @@ def internal_error(problem: Exception) -> str:
     """Return the message for an unexpected error: where it was raised, and whom to report it to."""
     frames = extract_tb(problem.__traceback__)
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    plugin = _plugin_at({frame.filename for frame in frames})
-    what = (
-        f"error in the plugin {plugin}; please report it to its author"
-        if plugin
-        else "internal error; please report it"
-    )
+    what = "internal error; please report it"
+    if plugin := _plugin_at({frame.filename for frame in frames}):
+        what = f"error in the plugin {plugin}; please report it to its author"
     return f"{what}: {type(problem).__name__}: {problem}{where}"
 
 

@@ -139,7 +139,9 @@ class _Changes:
         if before is not None:
             old, _ = _lines(before)
             new, self._starts = _lines(after)
-            self._blocks = _differing(old, new)
+            codes = Differences(old, new).get_opcodes()
+            # The ranges of lines that differ, as first and last + 1; both are equal for deleted lines.
+            self._blocks = [(start, end) for kind, _, _, start, end in codes if kind != "equal"]
 
     def touch(self, finding: Finding) -> bool:
         """Return whether a line of a finding is new or changed, or lines between its lines are gone."""
@@ -152,12 +154,6 @@ class _Changes:
             offset += self._starts[finding.cell - 1]
         first, last = finding.line + offset, finding.end_line + offset
         return any(first < end and start <= last for start, end in self._blocks)
-
-
-def _differing(old: list[str], new: list[str]) -> list[tuple[int, int]]:
-    """Return the ranges of lines that differ, as first and last + 1; both are equal for deleted lines."""
-    codes = Differences(old, new).get_opcodes()
-    return [(start, end) for kind, _, _, start, end in codes if kind != "equal"]
 
 
 def _lines(data: bytes) -> tuple[list[str], list[int]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
@@ -34,8 +34,6 @@ class Task(NamedTuple):
     path: str
     settings: Settings
 
-
-R = TypeVar("R")
 
 _TOO_LARGE = "; exclude it, or raise the limit with --max-file-size"
 _OTHER = "not checked: the file is neither Python code nor a notebook, documentation or configuration file"
@@ -183,11 +181,9 @@ class Projects:
 
 def too_large(data: bytes, settings: Settings) -> str:
     """Return why content is too large to be checked; empty if it is not."""
-    return (
-        f"the file is larger than {settings.max_file_size}{_TOO_LARGE}"
-        if len(data) > settings.largest
-        else ""
-    )
+    if len(data) <= settings.largest:
+        return ""
+    return f"the file is larger than {settings.max_file_size}{_TOO_LARGE}"
 
 
 def _tasks(files: Iterable[Path], resolver: Resolver) -> dict[str, Task]:
@@ -246,7 +242,9 @@ def _checked(project: Project | str, task: Task, sent: Content | OSError | None 
 
     path, settings = task
     try:
-        data, version = _content(path, settings, sent)
+        if isinstance(sent, OSError):
+            raise sent
+        data, version = sent or _read(path, settings)
         if kind_of(path) is Kind.OTHER:
             return _failed(path, _OTHER)
         in_worker = isinstance(project, str)
@@ -258,7 +256,8 @@ def _checked(project: Project | str, task: Task, sent: Content | OSError | None 
         return _failed(path, problem.strerror or str(problem))
     except Exception as problem:
         return _failed(path, internal_error(problem))
-    outcome = _outcome(data, result) if result.findings else None
+    kept = b"" if result.output is None else data  # the content of a file that changes
+    outcome = Outcome(path, _portable(result), kept) if result.findings else None
     return Record(*version, outcome, project.answers, learned=learned)
 
 
@@ -275,11 +274,6 @@ def _failed(path: str, error: str) -> Record:
     return Record(outcome=Outcome(path, Result(path), error=error), answers={})
 
 
-def _outcome(data: bytes, result: Result) -> Outcome:
-    """Return the outcome of a file, which keeps its content where it changes."""
-    return Outcome(result.path, _portable(result), b"" if result.output is None else data)
-
-
 def _portable(result: Result) -> Result:
     """Return a result for another process, without the functions that fixes hold."""
     fixed = [finding.portable() for finding in result.fixed]
@@ -288,17 +282,6 @@ def _portable(result: Result) -> Result:
 
 
 # -- content and project, here or on another machine ----------------------------------------------------
-
-
-def _content(path: str, settings: Settings, sent: Content | OSError | None) -> Content:
-    """Return the content that was sent for a file, or else that on disk.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    if isinstance(sent, OSError):
-        raise sent
-    return sent or _read(path, settings)
 
 
 def _read(path: str, settings: Settings) -> Content:

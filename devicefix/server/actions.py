@@ -71,9 +71,8 @@ def hover(inspection: Inspection, part: Part, position: types.Position) -> types
 
 def _named(line: str) -> Iterator[re.Match[str]]:
     """Yield the matches of the rule codes in a line's `noqa` comment."""
-    _, noqa, _ = line.lower().partition("noqa:")
-    if noqa:
-        start = line.lower().index("noqa:") + len(noqa)
+    start = line.lower().find("noqa:")
+    if start >= 0:
         yield from (match for match in _CODE.finditer(line, start) if match[0].upper() in RULES)
 
 
@@ -108,16 +107,13 @@ class Action:
             diagnostics: those of the editor, some of which it resolves.
         """
         resolved = [each for each in diagnostics if self._resolves(each, part.text)]
+        at = _place(self.finding) if self.finding else None
         return types.CodeAction(
             self.title,
             self.kind,
             diagnostics=resolved or None,
             is_preferred=self.preferred or None,
-            data={
-                "uri": part.uri,
-                "does": self.does,
-                "at": _place(self.finding) if self.finding else None,
-            },
+            data={"uri": part.uri, "does": self.does, "at": at},
         )
 
     def _resolves(self, diagnostic: types.Diagnostic, text: Text) -> bool:
@@ -170,7 +166,8 @@ def actions(
                 yield Action(every, types.CodeActionKind.QuickFix, "rule", same[0])
         if here and fixable:
             yield Action(_ALL, types.CodeActionKind.QuickFix, "all")
-        yield from (_suppress(finding) for finding in here if _can_be_suppressed(inspection, finding))
+        if inspection.devices is not None:
+            yield from (_suppress(finding) for finding in here if finding.code != UNUSED)
     if fixable and _is_wanted(FIX_ALL, wanted):
         yield Action(_ALL, FIX_ALL, "all")
     if fixable and wanted is not None and part.cell is not None and _is_wanted(FIX_NOTEBOOK, wanted):
@@ -204,10 +201,6 @@ def _fix(finding: Finding) -> Action:
 def _suppress(finding: Finding) -> Action:
     text = f"devicefix ({finding.code}): Disable for this line"
     return Action(text, types.CodeActionKind.QuickFix, "noqa", finding)
-
-
-def _can_be_suppressed(inspection: Inspection, finding: Finding) -> bool:
-    return inspection.devices is not None and finding.code != UNUSED
 
 
 def findings_in(part: Part, findings: Iterable[Finding]) -> list[Finding]:

@@ -19,7 +19,6 @@ from pygls.uris import uri_scheme
 
 from devicefix.config.version import __version__
 from devicefix.facts.project import Project
-from devicefix.model import Finding
 from devicefix.runner.errors import internal_error
 from devicefix.server import actions
 from devicefix.server.actions import Action
@@ -167,8 +166,7 @@ class Server(LanguageServer):
 
     def did_close(self, params: types.DidCloseTextDocumentParams) -> None:
         """Use the file on disk instead of a document that was closed."""
-        uri = params.text_document.uri
-        self._spawn(self._close(uri))
+        self._spawn(self._close(params.text_document.uri))
 
     def did_change_files(self, _params: types.DidChangeWatchedFilesParams) -> None:
         """Check all documents again after a change on disk."""
@@ -260,8 +258,9 @@ class Server(LanguageServer):
         self._shown[uri] = found
         if isinstance(document, Notebook):
             self._clear(uri, {part.uri for part in now.parts})
+        findings = found.findings if found else []  # none for an excluded document
         for part in now.parts:
-            shown = actions.diagnostics(actions.findings_in(part, _findings(found)), part.text)
+            shown = actions.diagnostics(actions.findings_in(part, findings), part.text)
             self._publish(part.uri, shown, part.version)
         self.worker.submit(self.known.tidy)
 
@@ -373,11 +372,6 @@ class Server(LanguageServer):
 def _changes(part: Part, edits: list[types.TextEdit]) -> types.TextDocumentEdit:
     versioned = types.OptionalVersionedTextDocumentIdentifier(part.uri, part.version)
     return types.TextDocumentEdit(versioned, edits)
-
-
-def _findings(found: Inspection | None) -> list[Finding]:
-    """Return the findings of a check, none for an excluded document."""
-    return found.findings if found else []
 
 
 def _options(value: Any) -> dict[str, Any]:

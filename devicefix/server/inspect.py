@@ -134,9 +134,12 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
         SelfCheckError: a document's findings cannot be placed in it.
     """
     try:
-        file = File(_limited(encoded(text), settings), path, settings)
-    except (DecodeError, TooLarge) as problem:  # the text could not be saved, or checked
-        return Inspection(path, text, settings, [explain(b"", problem)], [], project_of([]), {})
+        data = encoded(text)
+        if problem := too_large(data, settings):
+            raise TooLarge(problem)
+        file = File(data, path, settings)
+    except (DecodeError, TooLarge) as error:  # the text could not be saved, or checked
+        return Inspection(path, text, settings, [explain(b"", error)], [], project_of([]), {})
     shared = file.shared
     project = project_of(shared)
     asked = project.fresh()
@@ -148,13 +151,6 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
         findings, devices = spelled.check(asked).findings, None
     findings = _new(path, text, settings, findings)
     return Inspection(path, text, settings, findings, shared, project, asked.answers, devices)
-
-
-def _limited(data: bytes, settings: Settings) -> bytes:
-    """Return a text's bytes if there are not too many to check."""
-    if problem := too_large(data, settings):
-        raise TooLarge(problem)
-    return data
 
 
 def _new(path: str, text: str, settings: Settings, findings: list[Finding]) -> list[Finding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import stat
 import subprocess
@@ -388,9 +387,7 @@ def test_rule_as_json_has_the_names_of_ruff(cli: Cli) -> None:
 
 
 def test_version_and_help(cli: Cli) -> None:
-    assert cli("--version").stdout == cli("version").stdout == f"devicefix {__version__}\n"
-    found = json.loads(cli("version", "--output-format", "json").stdout)
-    assert found == {"version": __version__, "python": platform.python_version()}
+    assert cli("--version").stdout == f"devicefix {__version__}\n"
     for command in ((), *((name,) for name in COMMANDS)):
         assert cli(*command, "--help").stdout.startswith("Usage: ")
     assert set(re.findall(r"^  (\w+)  ", cli("--help").stdout, re.M)) >= {*COMMANDS}

@@ -313,14 +313,10 @@ def test_no_respect_gitignore(cli: Cli, project: ProjectFolder, git: Git) -> Non
     assert set(codes(cli, ".")) == {"a.py", "b.py"}
 
 
-def test_show_files_and_settings(cli: Cli, project: ProjectFolder) -> None:
+def test_show_files(cli: Cli, project: ProjectFolder) -> None:
     project.write(FILES)
     done = cli("check", "--show-files", "inner", "a.py")
     assert (done.exit_code, done.stdout.splitlines()) == (0, ["a.py", "inner/b.py", "inner/deep/c.py"])
-    shown = cli("check", "--show-settings", "inner").stdout
-    assert "# settings for: inner/b.py\n" in shown
-    assert f"# configuration: {project.path / 'inner' / 'devicefix.toml'}\n" in shown
-    assert 'ignore = ["DF101"]' in shown
 
 
 def test_all_rules(cli: Cli, project: ProjectFolder) -> None:

@@ -35,7 +35,7 @@ def options_of_check() -> set[str]:
 
 def test_the_tables_are_read() -> None:
     assert len(MISSING_OPTIONS) == 8
-    assert len(SAME_OPTIONS) == 12
+    assert len(SAME_OPTIONS) == 11
     assert len(MISSING_KEYS) == 8
     assert len(SAME_KEYS) == 12
 

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from devicefix.facts import Facts
-from devicefix.files.text import Source, parse
+from devicefix.files.text import Source, parse, replaced
 from devicefix.model import Edit
 from devicefix.rewrite.blocks import (
     can_unwrap,
@@ -19,7 +19,7 @@ from devicefix.rewrite.blocks import (
     unwrap,
     without_branch,
 )
-from devicefix.rewrite.edits import joined, replaced, resolved
+from devicefix.rewrite.edits import joined, resolved
 from devicefix.rewrite.selfcheck import check
 
 NEWLINES = ["\n", "\r\n", "\r"]

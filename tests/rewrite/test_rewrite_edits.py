@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from helpers import apply
 
+from devicefix.files.text import replaced
 from devicefix.model import Edit, Effect, Removal
-from devicefix.rewrite.edits import ConflictError, joined, replaced, resolved
+from devicefix.rewrite.edits import ConflictError, joined, resolved
 from devicefix.rewrite.operations import Guard
 
 TEXT = "f(a, b)\ng(c)\n"

@@ -18,9 +18,9 @@ from devicefix.engine import fix
 from devicefix.engine.file import check_file
 from devicefix.facts.bound import Bound
 from devicefix.facts.project import Project, ProjectFile
-from devicefix.files.text import Source
+from devicefix.files.text import Change, Source, replaced
 from devicefix.model import Edit, Effect, SelfCheckError
-from devicefix.rewrite.edits import Change, joined, replaced, resolved
+from devicefix.rewrite.edits import joined, resolved
 from devicefix.rewrite.selfcheck import check, check_names, loses_comment
 
 BEFORE = """\

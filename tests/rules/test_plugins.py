@@ -112,10 +112,10 @@ def test_the_old_spelling_of_examples_works(tmp_path: Path, install: Install) ->
     )
     install("some-plugin", old.replace("import Rule", "import Changed, Rule"))
     test = """
-from devicefix.testing import Example, examples
+from devicefix.testing import Case, examples
 from some_plugin import Mps
 cases = examples(Mps)
-assert all(isinstance(case, Example) for case in cases)
+assert all(isinstance(case, Case) for case in cases)
 for case in cases: case.check()
 print(*cases)
 """

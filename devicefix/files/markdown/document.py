@@ -62,7 +62,7 @@ class Docs:
             code = self._code(block)
             new, prefixes = code, block.prefixes
             if result.output is not None:
-                new = _LINE.findall(_text(result.output))
+                new = _LINE.findall(result.output.decode(errors="surrogateescape"))
                 prefixes = list(_prefixes(block, code, new))
             parts += self._lines[at : block.first]
             parts += (prefix + line for prefix, line in zip(prefixes, new, strict=True))
@@ -80,10 +80,6 @@ class Docs:
 
 def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
-
-
-def _text(data: bytes) -> str:
-    return data.decode(errors="surrogateescape")
 
 
 def _where(first: int, prefixes: list[str]) -> Where:

@@ -15,7 +15,7 @@ from devicefix.files.notebook.cells import Joined, Unmasked, as_python, cell_lin
 from devicefix.files.notebook.json_text import Value, elements, members, with_lines
 from devicefix.files.notebook.magics import is_python, with_code
 from devicefix.files.positions import Lines, Place, Where, moved
-from devicefix.files.text import TooMuchCode, parse, refuse_much
+from devicefix.files.text import TooMuchCode, parse, refuse_much, replaced
 from devicefix.model import Finding, Result, SelfCheckError
 
 SKIP = (
@@ -74,12 +74,8 @@ class Notebook:
             after = self._joined.unmasked(new)
             if Joined(after.cells).magics != self._joined.magics:
                 raise SelfCheckError("would have other commands")
-        found, fixed = moved(
-            result,
-            self._places(old, unmasked),
-            self._places(new, after),
-            self._joined.restored,
-        )
+        before, now = self._places(old, unmasked), self._places(new, after)
+        found, fixed = moved(result, before, now, self._joined.restored)
         remaining = sorted([*found[len(fixed) :], *problems], key=_order)
         output = None if result.output is None else self._written(after.cells)
         return Result(path, fixed + remaining, fixed, output)
@@ -104,12 +100,10 @@ class Notebook:
             if before != after
         }
         sources = _sources(self._text)
-        parts, at = [], 0
-        for number, after in changed.items():
-            source = sources[number - 1]
-            parts += [self._text[at : source.start], with_lines(self._text, source, after)]
-            at = source.end
-        text = "".join([*parts, self._text[at:]])
+        places = ((sources[number - 1], after) for number, after in changed.items())
+        text = replaced(
+            self._text, ((*source, with_lines(self._text, source, after)) for source, after in places)
+        )
         expected = _python_cells(self._text) | changed
         if _python_cells(text) != {number: cell for number, cell in expected.items() if cell.strip()}:
             raise SelfCheckError("is not the expected notebook")

@@ -78,7 +78,7 @@ class Speller:
 
     def write(self, text: str) -> str:
         """Return the JSON of a text, without the quotation marks."""
-        return "".join(self._known.get(character) or _plain(character) for character in text)
+        return "".join(self._known.get(c) or json.dumps(c, ensure_ascii=False)[1:-1] for c in text)
 
 
 @lru_cache(maxsize=1)  # for all cells of a notebook
@@ -96,10 +96,6 @@ def _usual_separator(text: str) -> str:
 
 def _read(raw: str) -> str:
     return str(json.loads(f'"{raw}"', strict=False)) if len(raw) > 1 else raw
-
-
-def _plain(character: str) -> str:
-    return json.dumps(character, ensure_ascii=False)[1:-1]
 
 
 def with_lines(text: str, value: Value, new: str) -> str:

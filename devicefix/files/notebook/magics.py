@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from devicefix.files.notebook.markers import INSTALLS
-from devicefix.files.text import parse
+from devicefix.files.text import parse, replaced
 
 # The body of a cell with one of these is Python that runs in the notebook's namespace.
 _OF_PYTHON = frozenset({"capture", "debug", "prun", "time", "timeit"})
@@ -71,11 +71,8 @@ def masked(cell: str, mask: Mask) -> str:
         mask: returns Python for a command. The second argument is true for a command before a statement that
             stays, such as `%time `.
     """
-    parts, at = [], 0
-    for start, end, timed in _commands(cell):
-        parts += [cell[at:start], mask(cell[start:end], timed)]
-        at = end
-    return "".join([*parts, cell[at:]])
+    found = _commands(cell)
+    return replaced(cell, ((start, end, mask(cell[start:end], timed)) for start, end, timed in found))
 
 
 def _commands(cell: str) -> Iterator[tuple[int, int, bool]]:
