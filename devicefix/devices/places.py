@@ -34,7 +34,7 @@ _FORKED = "it asks for CUDA during import, and CUDA does not survive the process
 _FORKED_BELOW = "it asks for CUDA before the function forks processes, in which CUDA does not survive"
 _SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
 TOO_EARLY = (_FORKED, _FORKED_BELOW, _SETS_LATE)  # a run on one machine does not show whether they matter
-_FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start", "start_processes"}
+_FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start", "start_processes", "DataLoader"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,9 @@ class Places:
         assert isinstance(owner, Function)
         if not begins_line(self._facts.source, owner.body[0]) or function in self._with_settings_inside:
             return
-        if self._forks_below(function, site) and not self._starts_cuda_at(site):
+        nested = self._is_nested(site)
+        if self._forks_below(function, site) and (nested or not self._starts_cuda_at(site)):
             return
-        nested = self._facts.tree.scope(site) is not function
         if nested and self._project.is_open(self._path):  # an inner function may run without the outer one
             return
         barriers = filter(None, (self._last_setting(owner), self._last_fork(owner, site)))
@@ -192,7 +192,7 @@ class Places:
             return self._why_unsafe_on_import(site)
         if any(self._precedes(site, function, each) for each in self._last_late.values()):
             return _SETS_LATE
-        if self._forks_below(function, site):
+        if not self._is_nested(site) and self._forks_below(function, site):
             return _FORKED_BELOW
         calls = self._calls_on_import(function)
         return next(filter(None, map(self._why_unsafe_on_import, calls)), "")
@@ -350,6 +350,12 @@ class Places:
         forks = self._forks_of(function)
         found = (each for each, call in forks if each.lineno <= line and call not in around)
         return max(found, key=lambda statement: statement.lineno, default=None)
+
+    def _is_nested(self, site: ast.AST) -> bool:
+        """Return whether a site is in a function that is part of another one."""
+        scope = self._facts.tree.scope(site)
+        functions = [each for each in scope.chain() if isinstance(each.node, Function)]
+        return len(functions) > 1
 
     def _forks_below(self, function: Scope, site: ast.AST) -> bool:
         """Return whether a function forks processes below a site."""

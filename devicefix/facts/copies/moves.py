@@ -57,9 +57,7 @@ def moved(call: ast.Call) -> ast.expr:
 def goes_to_cpu(facts: Facts, call: ast.Call) -> bool:
     """Return whether a move is one to the CPU."""
     target = argument_of(call, "device", 0)
-    return last_name(call.func) == "cpu" or (
-        target is not None and cpu(facts, facts.value(target) or target)
-    )
+    return last_name(call.func) == "cpu" or (target is not None and cpu(facts, facts.value(target) or target))
 
 
 def may_be_device(facts: Facts, node: ast.expr) -> bool:

@@ -72,8 +72,13 @@ def loaded(facts: Facts) -> frozenset[str]:
 @of_facts(b"cuda", anywhere=True)
 def device_workers(facts: Facts) -> frozenset[str]:
     """Return the functions and classes that may use CUDA where workers run them, also by what they name."""
-    own = {name: found for name, found in facts.tree.root.bindings.items() if len(found) == 1}
-    parts = {name: _run_by_worker(found[0].node) for name, found in own.items()}
+    scopes = facts.tree.scopes.values()
+    own = [
+        (name, found[0].node) for scope in scopes for name, found in scope.bindings.items() if len(found) == 1
+    ]
+    parts: dict[str, list[ast.stmt]] = {}
+    for name, node in own:
+        parts.setdefault(name, []).extend(_run_by_worker(node))
     using = {
         name
         for name, nodes in parts.items()

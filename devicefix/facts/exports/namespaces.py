@@ -10,10 +10,8 @@ from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.tree import walk
-from devicefix.facts.values import last_name
 
 OWN = ""  # the file itself
-ANY = "*"  # any module of a package: `package.*`
 
 _OF_CALLER = {"vars", "dir", "locals"}  # without arguments
 _LISTING = {"vars", "dir", "inspect.getmembers", "inspect.getmembers_static"}
@@ -31,13 +29,22 @@ def open_namespaces(facts: Facts) -> frozenset[str]:
     """Return the modules in which a new global name may be seen, replaced or missed.
 
     Returns:
-        The modules, as the file imports them, `OWN` for the file itself, `package.*` for all of a package.
+        The modules, as the file imports them, and `OWN` for the file itself.
     """
     return frozenset(
         module
         for node in facts.tree.nodes_with(*_WORDS)
         for module in (_by_call(facts, node) if isinstance(node, ast.Call) else _by_dictionary(facts, node))
     )
+
+
+@of_facts(b"import_module(", pattern=rb"dir\(|vars\(|getmembers", anywhere=True)
+def listed_packages(facts: Facts) -> frozenset[str]:
+    """Return the packages whose modules a file imports by computed names; it lists the names of modules."""
+    calls = (node for node in facts.tree.nodes_with("import_module(") if isinstance(node, ast.Call))
+    names = (call.args[0].left for call in calls if call.args and isinstance(call.args[0], ast.BinOp))
+    texts = (text_of(each) or "" for each in names)
+    return frozenset(each.removesuffix(".") for each in texts if each.endswith("."))
 
 
 def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
@@ -90,7 +97,9 @@ def _is_lookup(facts: Facts, names: ast.expr) -> bool:
         case ast.Subscript(value=value, slice=key, ctx=context):
             return value is names and (isinstance(context, ast.Load) or not _may_be_device(key))
         case ast.Attribute(attr=attr):
-            return attr in _LOOKUPS
+            call = facts.tree.parents.get(parent)
+            asked = call.args[:1] if isinstance(call, ast.Call) else []
+            return attr in _LOOKUPS and not any("device" in (text_of(each) or "") for each in asked)
     return False
 
 
@@ -105,10 +114,6 @@ def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
         case ast.Subscript(value=modules, slice=key) if facts.resolve(modules) == "sys.modules":
             if dotted(key) == "__name__":
                 yield OWN
-        case ast.Call(func=function, args=[ast.BinOp(left=ast.Constant(value=str(text))), *_]) if last_name(
-            function
-        ) == "import_module" and text.endswith("."):
-            yield f"{text}{ANY}"
         case _ if (name := facts.resolve(owner)) is not None:
             yield name
 

@@ -37,7 +37,7 @@ def patched_names(facts: Facts) -> frozenset[str]:
 
 @of_facts(
     b"is_available",
-    pattern=rb"is_available(?:[\"']\])?[ \t]*[=,]|setattr\(torch\.cuda,|\.start\(",
+    pattern=rb"is_available(?:[\"']\])?[ \t]*[=,]|setattr\([\w.]*cuda,|\.start\(",
     anywhere=True,
 )
 def replaces_question(facts: Facts) -> bool:
@@ -48,7 +48,8 @@ def replaces_question(facts: Facts) -> bool:
 def _replaces_question(facts: Facts, node: ast.AST) -> bool:
     match node:
         case ast.Attribute(attr="is_available", ctx=ast.Store(), value=owner):
-            return last_name(owner) == "cuda" or dotted(owner) is None
+            name = facts.resolve(owner) or dotted(owner) or "cuda"
+            return name.rpartition(".")[2] == "cuda"
         case ast.Subscript(slice=ast.Constant(value="is_available"), ctx=ast.Store()):
             return True
         case ast.Call(func=ast.Attribute(attr="update"), keywords=keywords):

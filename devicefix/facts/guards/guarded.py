@@ -179,7 +179,7 @@ class Guards(Conditions):
 
         A decorator or a class of a library may use it, too.
         """
-        owner, name = self.facts.tree.parents.get(own), getattr(own, "name", "__")
+        owner, name = self.facts.tree.parents.get(own), getattr(own, "name", None) or "__"
         is_private = (name.startswith("_") and not name.endswith("__")) or isinstance(owner, FUNCTIONS)
         if not is_private or getattr(own, "decorator_list", False) or getattr(owner, "bases", ()):
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from functools import cached_property
 
-from devicefix.facts.exports.namespaces import ANY, OWN, open_namespaces
+from devicefix.facts.exports.namespaces import OWN, listed_packages, open_namespaces
 from devicefix.facts.exports.shared import bound_names, devices, names_read, public_names
 from devicefix.facts.exports.texts import attributes_read
 from devicefix.facts.project.classes import Classes
@@ -84,8 +84,8 @@ class SharedNames(Classes):
     @cached_property
     def _open_packages(self) -> list[str]:
         """The folders of packages whose modules a file imports by a computed name, and lists."""
-        open_ = ((file, name) for file, names in self.exporting(open_namespaces) for name in names)
-        packages = (self.find(file.path, name[:-2]) for file, name in open_ if name.endswith(f".{ANY}"))
+        listed = ((file, name) for file, names in self.exporting(listed_packages) for name in names)
+        packages = (self.find(file.path, name) for file, name in listed)
         return [os.path.join(os.path.dirname(each.normal), "") for each in packages if each is not None]
 
     @remembered
