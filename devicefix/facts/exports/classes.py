@@ -155,6 +155,8 @@ def _computes(node: ast.AST) -> bool:
     match node:
         case ast.BinOp(left=left, right=right):
             return isinstance(left, ast.Call) or isinstance(right, ast.Call)
+        case ast.Subscript(value=ast.Call(func=function)):
+            return _moves(function)
         case ast.Call(func=ast.Attribute(attr=attr, value=ast.Call(func=function))):
             if attr in _MOVES:
                 return last_name(function) not in (*_MOVES, *_VIEWS, *_OBJECTS)

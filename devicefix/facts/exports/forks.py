@@ -8,6 +8,7 @@ from copy import copy
 
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.exports.imports import modules_of
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.tree import walk
@@ -27,6 +28,7 @@ _RUNNING = (
 # How processes are started: https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods
 _METHODS = ("set_start_method", "get_context", *_STARTING)
 _NOT_FORKING = {"spawn", "forkserver"}
+_WRAPPERS = ("torch.utils.data.Subset", "torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset")
 _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__")
 _USES_CUDA = ("cuda", "device")
 
@@ -59,7 +61,10 @@ def loaded(facts: Facts) -> frozenset[str]:
     classes = (node for node in facts.tree.nodes_with("DataLoader") if isinstance(node, ast.ClassDef))
     names = {"DataLoader", *(each.name for each in classes if "DataLoader" in map(last_name, each.bases))}
     for call in facts.tree.nodes_with(*names):
-        if isinstance(call, ast.Call) and last_name(call.func) in names and _has_workers(call):
+        if not isinstance(call, ast.Call):
+            continue
+        made = call.args[:1] if last_name(call.func) == "partial" else [call.func]
+        if not names.isdisjoint(map(last_name, made)) and _has_workers(call):
             for value in _run_by_workers(facts, call):
                 name = facts.resolve(value)
                 if name is not None:
@@ -113,7 +118,7 @@ def _has_workers(loader: ast.Call) -> bool:
     A subclass, and `**options`, may give it some.
     """
     given = {keyword.arg: keyword.value for keyword in loader.keywords}
-    workers = given.get("num_workers")
+    workers = argument_of(loader, "num_workers", 5)
     context = given.get("multiprocessing_context")
     if isinstance(context, ast.Constant) and context.value in _NOT_FORKING:
         return False
@@ -132,6 +137,9 @@ def _run_by_workers(facts: Facts, loader: ast.Call) -> Iterator[ast.expr]:
             yield from (each for each in walk(made.body) if isinstance(each, ast.Name))
         else:
             yield made.func if isinstance(made, ast.Call) else made
+        if facts.call(made, *_WRAPPERS):
+            parts = (facts.value(each) or each for each in made.args)  # type: ignore[attr-defined]
+            yield from (each.func for each in parts if isinstance(each, ast.Call))
 
 
 class _Forks:

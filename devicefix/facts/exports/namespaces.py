@@ -64,7 +64,8 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
     name = facts.resolve(call.func) or dotted(call.func) or ""
     first = call.args[0] if call.args else None
     if first is None:
-        in_module = name in _OF_CALLER and facts.tree.scope(call).is_module
+        scope = facts.tree.scope(call)
+        in_module = name in _OF_CALLER and scope.function is None and not scope.is_class
         if (in_module or name == "globals") and not _is_lookup(facts, call):
             yield OWN
     elif name == "exec" and _writes_globals(call.args):
@@ -115,7 +116,7 @@ def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
             if dotted(key) == "__name__":
                 yield OWN
         case _ if (name := facts.resolve(owner)) is not None:
-            yield name
+            yield OWN if name == "__main__" else name
 
 
 def _module_of_function(facts: Facts, function: ast.expr) -> Iterator[str]:

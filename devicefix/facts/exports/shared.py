@@ -22,13 +22,13 @@ _GROUPS = (b"process_group", b"new_group", b"new_subgroups", b"init_distributed"
 _DEVICES = (b".to(", b"device", b"map_location")
 
 
-@of_facts()
+@of_facts(anywhere=True)
 def bound_names(facts: Facts) -> frozenset[str]:
     """Return the names bound at the top of the module."""
     return frozenset(facts.tree.root.bindings)
 
 
-@of_facts()
+@of_facts(anywhere=True)
 def names_read(facts: Facts) -> frozenset[str]:
     """Return the names that the module reads, also if a star import brings them."""
     return facts.tree.loads

@@ -259,7 +259,8 @@ def _offered(point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
     for call in point.nodes:
         if isinstance(call, ast.Call) and last_name(call.func) in METHODS["offer"]:
             path = dotted(call.func.value) if isinstance(call.func, ast.Attribute) else None
-            yield from ((path, True, each) for each in call.args if path)
+            given = (*call.args, *(keyword.value for keyword in call.keywords))
+            yield from ((path, True, each) for each in given if path)
 
 
 def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:

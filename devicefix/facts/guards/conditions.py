@@ -14,7 +14,7 @@ from devicefix.facts.flow.parameters import arguments_of, described, reads_of
 from devicefix.facts.flow.points import own_nodes
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.guards.answers import COUNTS, IMPLYING
-from devicefix.facts.guards.truth import of_no_gpus, of_several, of_truth, truth
+from devicefix.facts.guards.truth import is_none, of_no_gpus, of_several, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
@@ -245,6 +245,8 @@ class Conditions(ABC):
         match right:
             case ast.Constant(value=bool(value)):
                 return of_truth(op, self.without_cuda(left), value)
+            case ast.Constant(value=None):
+                return is_none(op, self.chosen(left, self.without_cuda))
             case ast.Constant(value=int(value)):
                 least = self.number(left)
                 return None if least is None else of_no_gpus(op, value - least)
@@ -254,6 +256,17 @@ class Conditions(ABC):
         if isinstance(op, (ast.In, ast.NotIn)) and text_of(left) == "cuda":
             return isinstance(op, ast.NotIn) if self._may_be_device(right) else None
         return None
+
+    def chosen(self, node: ast.expr, value_of: Callable[[ast.expr], bool | None]) -> ast.expr | None:
+        """Return the value that a test chooses for a name, also in a function; None if none does."""
+        value = self.facts.value(node)
+        own = self.refusals.own_function(value.func) if isinstance(value, ast.Call) else None
+        if own is not None and isinstance(own.body[-1], ast.Return) and len(own.body) == 1:
+            value = own.body[-1].value
+        if not isinstance(value, ast.IfExp):
+            return None
+        answer = value_of(value.test)
+        return None if answer is None else value.body if answer else value.orelse
 
     def _is_equal(self, left: ast.expr, right: ast.expr) -> bool | None:
         """Return whether a device or backend is the one that a literal names, if CUDA is not available."""

@@ -11,7 +11,7 @@ from itertools import takewhile
 from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.guards.answers import ASKS, COUNTS, VERSION
 from devicefix.facts.guards.conditions import Conditions
-from devicefix.facts.guards.truth import of_any_count, of_truth, truth
+from devicefix.facts.guards.truth import is_none, of_any_count, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import returns
@@ -63,6 +63,8 @@ class Guards(Conditions):
         match part:
             case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=bool(value))]):
                 return of_truth(op, self.settled(left), value)
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]):
+                return is_none(op, self.chosen(left, self.settled))
             case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(value))]):
                 # Of a variable it may depend on more: what is refused here would be 0 later.
                 return of_any_count(op, value) if self.facts.call(left, *COUNTS) else None

@@ -59,3 +59,10 @@ def of_any_count(op: ast.cmpop, value: int) -> bool | None:
     order = ORDERS.get(type(op))
     answers = {order(n, value) for n in (1, max(value, 1), math.inf)} if order is not None else set()
     return answers.pop() if len(answers) == 1 else None
+
+
+def is_none(op: ast.cmpop, value: ast.expr | None) -> bool | None:
+    """Return what a comparison of a value with None is, None if the value is no literal."""
+    if not isinstance(value, ast.Constant) or type(op) not in ORDERS:
+        return None
+    return ORDERS[type(op)](value.value is None, True)
