@@ -24,7 +24,7 @@ _MOVES = {"cuda", "to"}
 # They neither start CUDA nor ask for it.
 _NOT_STARTING = (
     "torch.device", "torch.manual_seed", "torch.load", "torch.set_", "torch.nn.", "torch.distributed.",
-    "torch.utils.", "torch.backends.", "torch.cuda.device_count", "torch.cuda.empty_cache",
+    "torch.utils.", "torch.backends.", "torch.multiprocessing.", "torch.cuda.device_count", "torch.cuda.empty_cache",
     "torch.cuda.Event", "torch.cuda.is_initialized", "torch.cuda.manual_seed", "torch.cuda.seed",
     "torch.cuda.nvtx.", "torch.cuda.tunable.", "torch.cuda.change_current_allocator",
     "torch.cuda.memory.change_current_allocator",
@@ -358,10 +358,14 @@ class Places:
         return len(functions) > 1
 
     def _forks_below(self, function: Scope, site: ast.AST) -> bool:
-        """Return whether a function forks processes below a site."""
+        """Return whether a function forks processes below a site, and starts CUDA nowhere above that."""
         assert isinstance(function.node, Function)
         line = self._facts.tree.statement(site).lineno
-        return any(call.lineno > line for _, call in self._forks_of(function.node))
+        forks = (call for _, call in self._forks_of(function.node) if last_name(call.func) in _FORKING)
+        fork = min((call.lineno for call in forks if call.lineno > line), default=0)
+        own = (each for each in walk(function.node) if isinstance(each, ast.Call) and each.lineno < fork)
+        starts = (each for each in own if self._facts.tree.scope(each) is function)
+        return fork > 0 and not any(self._is_tensor_call(each.func) for each in starts)
 
     def _forks_of(self, function: Function) -> list[tuple[ast.stmt, ast.Call]]:
         """Return the calls in a function that may fork processes, each with the statement of its body."""

@@ -30,7 +30,6 @@ _METHODS = ("set_start_method", "get_context", *_STARTING)
 _NOT_FORKING = {"spawn", "forkserver"}
 _WRAPPERS = ("torch.utils.data.Subset", "torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset")
 _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__")
-_USES_CUDA = ("cuda", "device")
 
 
 @of_facts(b"multiprocessing", b"concurrent", b"fork(", pattern=rb"Process|Pool|fork\(|start_", anywhere=True)
@@ -84,11 +83,8 @@ def device_workers(facts: Facts) -> frozenset[str]:
     parts: dict[str, list[ast.stmt]] = {}
     for name, node in own:
         parts.setdefault(name, []).extend(_run_by_worker(node))
-    using = {
-        name
-        for name, nodes in parts.items()
-        if any(word in facts.source.code(node) for node in nodes for word in _USES_CUDA)
-    }
+    codes = {name: "".join(map(facts.source.code, nodes)) for name, nodes in parts.items()}
+    using = {name for name, code in codes.items() if "cuda" in code}
     todo = set(using)
     while todo:
         naming = {
@@ -99,7 +95,7 @@ def device_workers(facts: Facts) -> frozenset[str]:
         }
         using |= naming
         todo = naming
-    return frozenset(using)
+    return frozenset(using.union(name for name, code in codes.items() if "device" in code))
 
 
 def _run_by_worker(definition: ast.AST) -> list[ast.stmt]:
