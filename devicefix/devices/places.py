@@ -24,8 +24,8 @@ _MOVES = {"cuda", "to"}
 # They neither start CUDA nor ask for it.
 _NOT_STARTING = (
     "torch.device", "torch.manual_seed", "torch.load", "torch.set_", "torch.nn.", "torch.distributed.",
-    "torch.utils.", "torch.backends.", "torch.multiprocessing.", "torch.cuda.device_count", "torch.cuda.empty_cache",
-    "torch.cuda.Event", "torch.cuda.is_initialized", "torch.cuda.manual_seed", "torch.cuda.seed",
+    "torch.utils.", "torch.backends.", "torch.multiprocessing.", "torch.cuda.device_count",
+    "torch.cuda.empty_cache", "torch.cuda.Event", "torch.cuda.is_initialized", "torch.cuda.manual_seed", "torch.cuda.seed",
     "torch.cuda.nvtx.", "torch.cuda.tunable.", "torch.cuda.change_current_allocator",
     "torch.cuda.memory.change_current_allocator",
 )  # fmt: skip
