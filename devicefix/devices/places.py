@@ -25,8 +25,8 @@ _MOVES = {"cuda", "to"}
 _NOT_STARTING = (
     "torch.device", "torch.manual_seed", "torch.load", "torch.set_", "torch.nn.", "torch.distributed.",
     "torch.utils.", "torch.backends.", "torch.multiprocessing.", "torch.cuda.device_count",
-    "torch.cuda.empty_cache", "torch.cuda.Event", "torch.cuda.is_initialized", "torch.cuda.manual_seed", "torch.cuda.seed",
-    "torch.cuda.nvtx.", "torch.cuda.tunable.", "torch.cuda.change_current_allocator",
+    "torch.cuda.empty_cache", "torch.cuda.Event", "torch.cuda.is_initialized", "torch.cuda.manual_seed",
+    "torch.cuda.seed", "torch.cuda.nvtx.", "torch.cuda.tunable.", "torch.cuda.change_current_allocator",
     "torch.cuda.memory.change_current_allocator",
 )  # fmt: skip
 # Why not to ask for CUDA at a place.
