@@ -29,6 +29,7 @@ _RUNNING = (
 _METHODS = ("set_start_method", "get_context", *_STARTING)
 _NOT_FORKING = {"spawn", "forkserver"}
 _WRAPPERS = ("torch.utils.data.Subset", "torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__")
 
 
@@ -76,33 +77,34 @@ def loaded(facts: Facts) -> frozenset[str]:
 @of_facts(b"cuda", anywhere=True)
 def device_workers(facts: Facts) -> frozenset[str]:
     """Return the functions and classes that may use CUDA where workers run them, also by what they name."""
-    scopes = facts.tree.scopes.values()
-    own = [
-        (name, found[0].node) for scope in scopes for name, found in scope.bindings.items() if len(found) == 1
-    ]
-    parts: dict[str, list[ast.stmt]] = {}
-    for name, node in own:
-        parts.setdefault(name, []).extend(_run_by_worker(node))
-    codes = {name: "".join(map(facts.source.code, nodes)) for name, nodes in parts.items()}
-    using = {name for name, code in codes.items() if "cuda" in code}
-    todo = set(using)
+    bindings = chain.from_iterable(
+        each for scope in facts.tree.scopes.values() for each in scope.bindings.values()
+    )
+    definitions = {each.node for each in bindings if isinstance(each.node, _DEFINITIONS)}
+    using, naming, found = set[ast.AST](), dict[ast.AST, list[ast.AST]](), set[str]()
+    for definition in definitions:
+        parts = _run_by_worker(definition)
+        codes = [*map(facts.source.code, parts)]
+        if any("cuda" in code for code in codes):
+            using.add(definition)
+        elif any("device" in code for code in codes):
+            found.add(getattr(definition, "name", ""))
+        for name in (node for part in parts for node in walk(part) if isinstance(node, ast.Name)):
+            scope = facts.tree.scope(name).lookup(name.id)
+            for binding in scope[1] if scope is not None else ():
+                naming.setdefault(binding.node, []).append(definition)
+    todo = list(using)
     while todo:
-        naming = {
-            name
-            for name in parts.keys() - using
-            for node in parts[name]
-            if any(isinstance(each, ast.Name) and each.id in todo for each in walk(node))
-        }
-        using |= naming
-        todo = naming
-    return frozenset(using.union(name for name, code in codes.items() if "device" in code))
+        new = [each for each in naming.get(todo.pop(), ()) if each not in using]
+        using.update(new)
+        todo += new
+    return frozenset(found.union(getattr(each, "name", "") for each in using) - {""})
 
 
-def _run_by_worker(definition: ast.AST) -> list[ast.stmt]:
+def _run_by_worker(definition: ast.stmt) -> list[ast.stmt]:
     """Return what of a definition runs where a worker uses it: without the constructor of a dataset."""
     if not isinstance(definition, ast.ClassDef):
-        is_import = isinstance(definition, ast.Import | ast.ImportFrom)
-        return [definition] if isinstance(definition, ast.stmt) and not is_import else []
+        return [definition]
     names = {each.name for each in definition.body if isinstance(each, ast.FunctionDef)}
     is_dataset = not names.isdisjoint(_IN_WORKER)
     return [each for each in definition.body if not (is_dataset and getattr(each, "name", "") == "__init__")]
