@@ -77,18 +77,16 @@ def loaded(facts: Facts) -> frozenset[str]:
 @of_facts(b"cuda", anywhere=True)
 def device_workers(facts: Facts) -> frozenset[str]:
     """Return the functions and classes that may use CUDA where workers run them, also by what they name."""
-    bindings = chain.from_iterable(
-        each for scope in facts.tree.scopes.values() for each in scope.bindings.values()
-    )
-    definitions = {each.node for each in bindings if isinstance(each.node, _DEFINITIONS)}
-    using, naming, found = set[ast.AST](), dict[ast.AST, list[ast.AST]](), set[str]()
+    bound = (found for scope in facts.tree.scopes.values() for found in scope.bindings.values())
+    definitions = {each.node for found in bound for each in found if isinstance(each.node, _DEFINITIONS)}
+    using, naming, names = set[ast.AST](), dict[ast.AST, list[ast.AST]](), set[str]()
     for definition in definitions:
         parts = _run_by_worker(definition)
         codes = [*map(facts.source.code, parts)]
         if any("cuda" in code for code in codes):
             using.add(definition)
         elif any("device" in code for code in codes):
-            found.add(getattr(definition, "name", ""))
+            names.add(getattr(definition, "name", ""))
         for name in (node for part in parts for node in walk(part) if isinstance(node, ast.Name)):
             scope = facts.tree.scope(name).lookup(name.id)
             for binding in scope[1] if scope is not None else ():
@@ -98,7 +96,7 @@ def device_workers(facts: Facts) -> frozenset[str]:
         new = [each for each in naming.get(todo.pop(), ()) if each not in using]
         using.update(new)
         todo += new
-    return frozenset(found.union(getattr(each, "name", "") for each in using) - {""})
+    return frozenset(names.union(getattr(each, "name", "") for each in using) - {""})
 
 
 def _run_by_worker(definition: ast.stmt) -> list[ast.stmt]:
