@@ -220,9 +220,9 @@ def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:
 
 
 def test_a_file_without_a_word_of_cuda_is_not_parsed() -> None:
-    light, whole = ProjectFile(b"import a\nx = 1\n", "x.py"), ProjectFile(b"import a\nx = cuda\n", "x.py")
-    assert not light.export(EXPORTS["bound_names"])
-    assert whole.export(EXPORTS["bound_names"]) == {"a", "x"}
+    light, whole = (ProjectFile(b"__all__ = ['x']\nx = %s\n" % x, "x.py") for x in (b"1", b"cuda"))
+    assert not light.export(EXPORTS["public_names"])
+    assert whole.export(EXPORTS["public_names"]) == {"x"}
     assert not ProjectFile(b"cuda = (\n", "x.py").export(EXPORTS["bound_names"])
 
 
