@@ -278,7 +278,7 @@ class Conditions(ABC):
             return True
         is_false = (
             made.startswith("cuda")
-            or (text.removeprefix("torch.").startswith("cuda") and self._may_be_device(left))
+            or (text.startswith("cuda") and self._may_be_device(left))
             or (backend_name(self.facts, right) == "nccl" and self._backend_in_use(left))
         )
         return False if is_false else None
