@@ -45,8 +45,8 @@ class Conditions(ABC):
         self.refusals = Refusals(facts)
         self.fallbacks = Fallbacks(facts, self.refusals)
         self._known: dict[object, bool] = {}
-        self._asking: set[object] = set()  # the flags and functions that are being asked about
-        self._guessed: set[object] = set()  # those of them that were taken for false meanwhile
+        self._asking: set[tuple[object, ...]] = set()  # the flags and functions that are being asked about
+        self._guessed: set[tuple[object, ...]] = set()  # those of them that were taken for false meanwhile
 
     @abstractmethod
     def is_guarded(self, node: ast.AST) -> bool:
@@ -85,7 +85,12 @@ class Conditions(ABC):
         return False if self._is_false(test) else None
 
     def _is_true(self, node: ast.Name | ast.Attribute) -> bool:
-        """Return whether every value that a flag may have is true where CUDA is not available."""
+        """Return whether every value that a flag may have is true where CUDA is not available.
+
+        Other questions lead to this one too often to ask it for each of them.
+        """
+        if any(question[0] != "true" for question in self._asking):
+            return False
         bindings = self.facts.bindings(node) or self._parameter(node)
 
         def find() -> bool:
@@ -152,7 +157,7 @@ class Conditions(ABC):
 
     # -- functions, properties and flags ---------------------------------------------------------------
 
-    def _remembered(self, question: object, find: Callable[[], bool]) -> bool:
+    def _remembered(self, question: tuple[object, ...], find: Callable[[], bool]) -> bool:
         """Return the answer to a question; it is no while it is being asked, or if too many are.
 
         An answer that depends on such a guess is not kept.
