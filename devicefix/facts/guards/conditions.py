@@ -10,7 +10,6 @@ from typing import Any
 from weakref import proxy
 
 from devicefix.facts.fallbacks import Fallbacks
-from devicefix.facts.flow.parameters import arguments_of, described, reads_of
 from devicefix.facts.flow.points import own_nodes
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.guards.answers import COUNTS, IMPLYING
@@ -28,7 +27,6 @@ _BACKENDS_IN_USE = tuple(
     for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
 )
 _PROPERTIES = ("property", "cached_property")
-_AGAIN = r"(?<!def )(?<!class )\b(?:%s|cls|__class__|type\(\w+\))\("  # a call by what is called
 _EQUALITIES = (ast.Eq, ast.NotEq)
 _DEVICE_LIKE = re.compile(r"dev(ice)?s?$|device_?(type|name)$", re.I)
 
@@ -80,47 +78,7 @@ class Conditions(ABC):
                 return of_several(map(self.without_cuda, elements), decisive=name == "any")
             case ast.Attribute(attr="is_cuda" | "is_cpu" as name) if not self.facts.bindings(test):
                 return name == "is_cpu"
-        if isinstance(test, (ast.Name, ast.Attribute)) and self._is_true(test):
-            return True
         return False if self._is_false(test) else None
-
-    def _is_true(self, node: ast.Name | ast.Attribute) -> bool:
-        """Return whether every value that a flag may have is true where CUDA is not available.
-
-        Other questions lead to this one too often to ask it for each of them.
-        """
-        if any(question[0] != "true" for question in self._asking):
-            return False
-        bindings = self.facts.bindings(node) or self._parameter(node)
-
-        def find() -> bool:
-            return {x and self.without_cuda(x) for each in bindings for x in self._given(each)} == {True}
-
-        return self._remembered(("true", id(bindings)), find)
-
-    def _parameter(self, node: ast.expr) -> Sequence[Binding]:
-        """Return the binding of a parameter that nothing else binds."""
-        found = self.facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
-        return found[1] if found is not None and [each.parameter for each in found[1]] == [True] else ()
-
-    def _given(self, bound: Binding) -> list[ast.expr | None]:
-        """Return the value of a binding; of a parameter, what all calls pass, None if it is not known."""
-        tree = self.facts.tree
-        function = tree.parents.get(tree.parents.get(bound.node))
-        if not bound.parameter or not isinstance(function, ast.FunctionDef):
-            return [bound.value]
-        name, places = described(tree, function, bound.node.arg)  # type: ignore[attr-defined]  # an argument
-        owner: Any = tree.parents[function]
-        own = function if name == function.name else owner
-        reads = reads_of(tree, own)
-        given = [dict(arguments_of(call)) for read in reads if (call := _call_of(read, tree.parents[read]))]
-        again = re.search(_AGAIN % name, self.facts.source.code(own)) or self.is_named(name)
-        of_library = (
-            function.decorator_list or own.decorator_list or (own is function and getattr(owner, "bases", ()))
-        )
-        if len(given) < max(len(reads), 1) or again or of_library:
-            return [None]
-        return [next((each[place] for place in places if place in each), bound.default) for each in given]
 
     def is_named(self, name: str) -> bool:
         """Return whether a text of the module, or another file, holds the name of a function or class."""
@@ -223,8 +181,8 @@ class Conditions(ABC):
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.others.is_flag(node.attr) or self._own_property(node)
         near = self._near(node) if isinstance(node, ast.Name) else ()
-        holding = near or bindings or self._parameter(node)
-        question = ("flag", node if near else id(holding))
+        question = ("flag", node if near else id(bindings))
+        holding = near or bindings
         return bool(holding) and self._remembered(question, lambda: self._set_with_cuda(holding))
 
     def _near(self, node: ast.Name) -> Sequence[Binding]:
@@ -235,7 +193,7 @@ class Conditions(ABC):
 
     def _set_with_cuda(self, bindings: Sequence[Binding]) -> bool:
         """Return whether bindings set a flag, and to what is true only where CUDA is available."""
-        values = [(binding, value) for binding in bindings for value in self._given(binding)]
+        values = [(binding, binding.value) for binding in bindings]
         return any(value is not None and not falsy(value) for _, value in values) and all(
             isinstance(binding.node, ast.Delete)  # nothing is read after that
             if value is None
@@ -370,13 +328,6 @@ def _common_answer(
     values = (binding.value for binding in bindings if binding.value is None or not falsy(binding.value))
     found = {None if value is None else find(value, depth) for value in values}
     return found.pop() if len(found) == 1 else None
-
-
-def _call_of(function: ast.expr, node: ast.AST) -> ast.Call | None:
-    """Return a node if it is a call of a function that unpacks no arguments."""
-    if not isinstance(node, ast.Call) or node.func is not function or None in [x.arg for x in node.keywords]:
-        return None
-    return None if any(isinstance(each, ast.Starred) for each in node.args) else node
 
 
 def falsy(node: ast.expr) -> bool:
