@@ -379,12 +379,6 @@ GUARDED = [
     f"class C:\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n",
     f"class _C(B):\n    def f(self):\n        run()\nif {AVAILABLE}:\n    x = _C()\n",
     f"def f():\n    def g():\n        run()\n    if {AVAILABLE}:\n        g()\n",
-    f"off = not {AVAILABLE}\ndef f():\n    if off:\n        return\n    run()\n",
-    f"def f(x):\n    if x:\n        return\n    run()\nf(not {AVAILABLE})\nf(x=y.device.type != 'cuda')\n",
-    f"def f(x, off=not {AVAILABLE}):\n    if not off:\n        run()\nf(1)\n",
-    f"def f(on):\n    if on:\n        run()\nf({AVAILABLE})\nf(False)\n",
-    "class C:\n    def __init__(self, x):\n        self.x = x\n        self.x or run()\n"
-    f"C(not {AVAILABLE})\n",
 ]
 OPEN = [
     "run()\n",
@@ -412,21 +406,8 @@ OPEN = [
     f"def _f(x=run()): ...\nif {AVAILABLE}:\n    _f()\n",
     "def _f():\n    run()\n    _f()\n",
     f"@register\ndef _f():\n    run()\nif {AVAILABLE}:\n    _f()\n",
-    f"off = not {AVAILABLE}\noff = x\nif not off:\n    run()\n",
-    f"def f(off):\n    if not off:\n        run()\nf(not {AVAILABLE})\nf(x)\n",
-    f"def f(off):\n    if not off:\n        run()\nf(not {AVAILABLE})\ng(f)\n",
-    f"def f(off=False):\n    if not off:\n        run()\nf(not {AVAILABLE})\nf(**x)\n",
-    f"def f(off=not {AVAILABLE}):\n    if not off:\n        run()\nf(*x)\n",
-    f"def f(off=not {AVAILABLE}):\n    if not off:\n        run()\n",
-    f"def f(off):\n    off = x\n    if not off:\n        run()\nf(not {AVAILABLE})\n",
-    f"@register\ndef f(off):\n    if not off:\n        run()\nf(not {AVAILABLE})\n",
     "a = b\nb = a\nif not a:\n    run()\n",
     f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\nglobals()['_f']()\n",
-    f"class C(B):\n    def f(self, x):\n        x or run()\n    def g(self): self.f(not {AVAILABLE})\n",
-    f"@register\nclass C:\n    def __init__(self, x):\n        x or run()\nC(not {AVAILABLE})\n",
-    f"def f(off):\n    if not off:\n        run()\n    f(x)\nf(not {AVAILABLE})\n",
-    "class C:\n    def __init__(self, x):\n        x or run()\n    @classmethod\n    def g(cls): cls(0)\n"
-    f"C(not {AVAILABLE})\n",
     f"class C(B):\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n",
 ]
 
