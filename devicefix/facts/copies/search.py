@@ -67,6 +67,7 @@ class _Search:
         self._facts = facts
         self._bodies: dict[Body, Tensors] = {}
         self._pending: dict[tuple[Function, Place], tuple[Copy, ast.AST]] = {}
+        self._named: dict[str, list[ast.Call]] = {}
         self._outliving: dict[tuple[Function, Place], tuple[Copy, str]] = {}
 
     def all(self) -> Iterator[Held]:
@@ -174,7 +175,9 @@ class _Search:
         """Yield the calls of a function, or of a method of its name."""
         tree = self._facts.tree
         is_method = isinstance(tree.parents.get(function), ast.ClassDef)
-        for call in Steps(self._facts).calls(function.name):
+        if function.name not in self._named:  # many classes may have a method of one name
+            self._named[function.name] = list(Steps(self._facts).calls(function.name))
+        for call in self._named[function.name]:
             statement = tree.statement(call)
             is_own = tree.scope(call) is tree.scope(statement)  # and not of a comprehension
             if is_own and isinstance(call.func, ast.Attribute) is is_method:
