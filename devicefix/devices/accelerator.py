@@ -11,7 +11,8 @@ from pathlib import Path
 
 from devicefix.config import toml
 from devicefix.facts import Facts, dotted
-from devicefix.facts.values import cuda_literal, cuda_string, literal_index
+from devicefix.facts.flow.parameters import unpacks
+from devicefix.facts.values import cuda_literal, cuda_string, is_constant, literal_index
 
 Version = tuple[int, int]
 
@@ -108,24 +109,16 @@ class Accelerator:
         """Return the counterpart that can replace a reference in the oldest torch, None if there is none."""
         short = self.reference(node) or ""
         found = self._newest(short)
-        ancestors = self.facts.tree.ancestors(node)
-        if found is None or any(isinstance(parent, ast.JoinedStr) for _, parent in ancestors):
+        if found is None or self.facts.tree.f_string(node) is not None:
             return None
         if short in QUESTIONS:
             return found
-        call = self.call(node)
-        if call is None or any(isinstance(argument, ast.Starred) for argument in call.args):
-            return None
-        if any(keyword.arg is None for keyword in call.keywords):
+        call = self.facts.tree.call_of(node)
+        if call is None or unpacks(call):
             return None
         if short in _STREAMS:
             return found if self.can_replace_streams else None
         return found if _accepts(self.facts, short, call) else None
-
-    def call(self, node: ast.AST) -> ast.Call | None:
-        """Return the call of a reference, None if it is not called."""
-        parent = self.facts.tree.parents.get(node)
-        return parent if isinstance(parent, ast.Call) and parent.func is node else None
 
     def only_cuda(self, site: ast.AST) -> ast.AST | None:
         """Return the first node at a site that only CUDA supports, or None."""
@@ -240,7 +233,7 @@ class Accelerator:
     def _stream_names(self) -> frozenset[str]:
         """The variables and attributes that streams and events are assigned to."""
         nodes = (node for node in self.facts.tree.nodes if self.reference(node) in _STREAM_MAKERS)
-        calls = filter(None, map(self.call, nodes))
+        calls = filter(None, map(self.facts.tree.call_of, nodes))
         return frozenset(filter(None, (_path(self._target(call)) for call in calls)))
 
     @cached_property
@@ -261,7 +254,7 @@ class Accelerator:
 
     def _is_replaceable(self, node: ast.AST, short: str) -> bool:
         """Return whether torch.Stream or torch.Event can replace a reference to torch.cuda's."""
-        call = self.call(node)
+        call = self.facts.tree.call_of(node)
         if call is None or self._newest(short) is None:
             return False
         names = {keyword.arg for keyword in call.keywords}
@@ -285,8 +278,8 @@ class Accelerator:
         """Return the target that a stream is assigned to, also in `stream if … else None`."""
         parents = self.facts.tree.parents
         parent = parents.get(node)
-        if isinstance(parent, ast.IfExp) and any(
-            isinstance(arm, ast.Constant) and arm.value is None for arm in (parent.body, parent.orelse)
+        if isinstance(parent, ast.IfExp) and (
+            is_constant(parent.body, None) or is_constant(parent.orelse, None)
         ):
             node, parent = parent, parents.get(parent)
         if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
@@ -302,8 +295,7 @@ class Accelerator:
         """Return whether a stream or event is used as torch.Stream and torch.Event can be, too."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Attribute):
-            call = self.facts.tree.parents.get(parent)
-            return parent.attr in _STREAM_METHODS and isinstance(call, ast.Call) and call.func is parent
+            return parent.attr in _STREAM_METHODS and self.facts.tree.call_of(parent) is not None
         if isinstance(parent, ast.Call):
             if isinstance(parent.func, ast.Attribute) and parent.func.attr in _STREAM_METHODS:
                 return True

@@ -17,6 +17,7 @@ from devicefix.facts.values import (
     current_device,
     device_name,
     index_name,
+    is_constant,
     last_name,
     literal_index,
 )
@@ -47,7 +48,7 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
         skip it on a CPU would skip more than a value.
     """
     facts, devices = context.facts, context.devices
-    if target is None or (isinstance(target, ast.Constant) and target.value is None):
+    if target is None or is_constant(target, None):
         return devices.current(node)
     index = literal_index(target)
     if index is not None:

@@ -222,7 +222,7 @@ class Context:
     def _accepts_conditional(self, node: ast.expr) -> bool:
         """Return whether `a if b else c` can replace an expression without parentheses."""
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Call) and parent.func is node:
+        if self.facts.tree.call_of(node) is not None:
             return False
         if isinstance(parent, ast.Dict):
             return parent.keys[self.facts.tree.place(node)] is not None  # `{**node}`

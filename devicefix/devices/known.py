@@ -235,17 +235,15 @@ class KnownDevices:
     def _bindings(self, node: ast.AST) -> Sequence[Binding]:
         """Return the bindings of a name, or the first two of an attribute of any object."""
         tree = self._facts.tree
-        if isinstance(node, ast.Name):
-            found = tree.scope(node).lookup(node.id)
-            return found[1] if found is not None else ()
+        if (found := tree.lookup(node)) is not None:
+            return found[1]
         if isinstance(node, ast.Attribute):
             paths = tree.paths_by_name.get(node.attr, ())
             return list(islice((each for path in paths for each in tree.attributes[path]), 2))
         return ()
 
     def _is_looped(self, binding: Binding) -> bool:
-        parents = (parent for _, parent in self._facts.tree.ancestors(binding.node))
-        return any(isinstance(node, _LOOPS) for node in (binding.node, *parents))
+        return isinstance(binding.node, _LOOPS) or any(self._facts.tree.around(binding.node, *_LOOPS))
 
     def _by_preference(self, scope: Scope) -> list[str]:
         if scope not in self._preferred:

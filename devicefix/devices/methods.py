@@ -91,7 +91,7 @@ def may_be_storage(context: Context, receiver: ast.expr) -> bool:
 def _is_located(context: Context, receiver: ast.expr) -> bool:
     """Return whether a receiver is a parameter of a function that is passed as a `map_location`."""
     tree = context.facts.tree
-    found = tree.scope(receiver).lookup(receiver.id) if isinstance(receiver, ast.Name) else None
+    found = tree.lookup(receiver)
     if found is None or not context.facts.once(_has_parameter, found[1]):
         return False
     function = found[0].node
@@ -113,8 +113,7 @@ def _of_class(context: Context, name: str) -> CustomCuda:
 
 
 def _of_self(context: Context, receiver: ast.Name) -> CustomCuda:
-    parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
-    owner = next((parent for parent in parents if isinstance(parent, ast.ClassDef)), None)
+    owner = next(context.facts.tree.around(receiver, ast.ClassDef), None)
     if owner is None:
         return CustomCuda.MAYBE
     project = context.project

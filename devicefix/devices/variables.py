@@ -11,6 +11,7 @@ from devicefix.devices.places import Function, InsertionPoint, Places
 from devicefix.devices.torch_names import TorchNames
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.flow.kinds import NUMBERS, Kind
+from devicefix.facts.values import is_constant
 from devicefix.model import Definition
 
 # The end of a variable's name that its device does not need.
@@ -88,7 +89,7 @@ def is_never_none(facts: Facts, target: ast.expr) -> bool:
     """Return whether an expression is the number of a GPU or a device, and not None, as a default may be."""
     found = facts.tree.scope(target).lookup(target.id) if isinstance(target, ast.Name) else None
     defaults = [binding.default for binding in found[1]] if found is not None else []
-    if any(isinstance(default, ast.Constant) and default.value is None for default in defaults):
+    if any(is_constant(default, None) for default in defaults):
         return False
     return facts.kinds.of(target).are({*NUMBERS, Kind.DEVICE, Kind.CUDA})
 

@@ -48,8 +48,7 @@ class GuardedUses:
 
     def _is_of_module(self, read: ast.expr) -> bool:
         """Return whether a name is the module's, and not that of a local variable."""
-        assert isinstance(read, ast.Name)
-        found = self._facts.tree.scope(read).lookup(read.id)
+        found = self._facts.tree.lookup(read)
         return found is None or found[0].is_module
 
     def _is_default(self, node: ast.AST) -> bool:

@@ -91,9 +91,7 @@ class Refusals:
 
     def own_function(self, function: ast.expr) -> ast.FunctionDef | None:
         """Return the function of the module that a name is bound to, and to nothing else."""
-        if not isinstance(function, ast.Name):
-            return None
-        found = self.facts.tree.scope(function).lookup(function.id)
+        found = self.facts.tree.lookup(function)
         node = found[1][0].node if found is not None and len(found[1]) == 1 else None
         return node if isinstance(node, ast.FunctionDef) else None
 
@@ -142,8 +140,7 @@ class Refusals:
         """Yield pairs of a child and its parent, from a node up to what runs later: a function or class."""
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, ast.Lambda):
-                call = self.facts.tree.parents[parent]
-                if not (isinstance(call, ast.Call) and call.func is parent):
+                if self.facts.tree.call_of(parent) is None:
                     return
             elif isinstance(parent, (*FUNCTIONS, ast.ClassDef)):
                 return

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import ClassVar, TypeVar, cast
 from weakref import proxy
 
-from devicefix.facts.scopes import COMPREHENSIONS, Bindings, Scope, dotted
+from devicefix.facts.scopes import COMPREHENSIONS, Binding, Bindings, Scope, dotted
 from devicefix.facts.words import Words, as_read
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -220,6 +220,19 @@ class Tree:
         while parent is not None:
             yield node, parent
             node, parent = parent, dict.get(self.parents, parent)  # that of a known node is known
+
+    def around(self, node: ast.AST, *kinds: type[Node]) -> Iterator[Node]:
+        """Yield the nodes of some classes around a node, inner to outer."""
+        return (parent for _, parent in self.ancestors(node) if isinstance(parent, kinds))
+
+    def call_of(self, function: ast.AST) -> ast.Call | None:
+        """Return the call of a function, None where it is not called."""
+        parent = self.parents.get(function)
+        return parent if isinstance(parent, ast.Call) and parent.func is function else None
+
+    def lookup(self, node: ast.AST) -> tuple[Scope, list[Binding]] | None:
+        """Return the scope that binds a name at its place, and all bindings there; None for other nodes."""
+        return self.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
 
     def place(self, node: ast.expr) -> int:
         """Return the place of an expression among the elements, arguments, keys or values of its parent."""

@@ -40,6 +40,20 @@ def last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
+def target_name(target: ast.expr) -> str:
+    """Return the key or the last name that a target sets."""
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        return str(target.slice.value)
+    return last_name(target)
+
+
+def is_constant(node: ast.AST | None, *values: object) -> bool:
+    """Return whether an expression is one of some constants, such as `True`, which is not 1."""
+    return isinstance(node, ast.Constant) and any(
+        type(node.value) is type(each) and node.value == each for each in values
+    )
+
+
 def cuda_literal(node: ast.AST) -> int | str | None:
     """Return the index that a string literal names: an int for "cuda:1", None for "cuda", else "no"."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):

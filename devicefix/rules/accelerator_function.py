@@ -107,8 +107,8 @@ class AcceleratorFunction(Rule):
     )
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
-        call = self.facts.tree.parents[node]
-        if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(node):
+        call = self.facts.tree.call_of(node)
+        if call is None or self.facts.is_guarded(node):
             return
         if name != CURRENT_ACCELERATOR:
             message = f"`{name}()` raises an error on a CPU; check `torch.accelerator.is_available()` first"

@@ -84,8 +84,8 @@ class AttentionKernel(Rule):
     )
 
     def visit_reference(self, node: ast.Name | ast.Attribute, _name: str) -> Iterator[Finding]:
-        call = self.facts.tree.parents[node]
-        if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(node):
+        call = self.facts.tree.call_of(node)
+        if call is None or self.facts.is_guarded(node):
             return
         if self._names_none(call):
             yield self.finding(call, f"`{last_name(node)}` {_NO_KERNEL}")

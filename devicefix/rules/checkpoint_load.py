@@ -8,7 +8,7 @@ from functools import cached_property
 from devicefix.devices.arguments import gpu_number
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.sinks import load_location, maps_to_cuda
-from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
+from devicefix.facts.values import cuda_device, cuda_literal, is_constant, is_current_object, last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import with_keyword
 from devicefix.rules.base import Example, Rule
@@ -385,7 +385,7 @@ class CheckpointLoad(Rule):
         if any(isinstance(arg, ast.Starred) for arg in node.args):
             return
         given = load_location(self.facts, node)
-        if given is None or (isinstance(given, ast.Constant) and given.value is None):
+        if given is None or is_constant(given, None):
             yield from self._nowhere(node, given)
         elif self._may_be_left_out(given):
             if not self.facts.is_guarded(node):
@@ -437,15 +437,12 @@ class CheckpointLoad(Rule):
 
     def _may_be_left_out(self, given: ast.expr) -> bool:
         """Return whether a location is a parameter whose default is None, which nothing replaces or asks about."""
-        if not isinstance(given, ast.Name):
-            return False
-        found = self.facts.tree.scope(given).lookup(given.id)
+        found = self.facts.tree.lookup(given)
         if found is None or len(found[1]) != 1 or not found[1][0].parameter:
             return False
-        default = found[1][0].default
-        if not (isinstance(default, ast.Constant) and default.value is None):
+        if not is_constant(found[1][0].default, None):
             return False
-        reads = self.facts.reads_in(found[0], given.id)
+        reads = self.facts.reads_in(found[0], last_name(given))
         return not any(isinstance(self.facts.tree.parents.get(read), _ASKING) for read in reads)
 
     def _unless_given(self, given: ast.expr) -> Fix:

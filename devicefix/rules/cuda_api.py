@@ -8,8 +8,9 @@ from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterp
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
+from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.refusals import PRINTING
-from devicefix.facts.values import cuda_device, last_name, literal_index
+from devicefix.facts.values import cuda_device, is_constant, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.operations import Move
 from devicefix.rules.base import Example, Rule
@@ -330,7 +331,7 @@ class CudaApi(Rule):
     # -- calls ---------------------------------------------------------------------------------------
 
     def _fix(self, node: ast.expr, short: str, counterpart: Counterpart) -> Fix | None:
-        call = self.accelerator.call(node)
+        call = self.facts.tree.call_of(node)
         assert call is not None
         torch = self.devices.torch(node)
         rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
@@ -406,7 +407,7 @@ class CudaApi(Rule):
         torch = self.devices.torch(node)
         rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
         fix = Fix((rename,), needs=torch.needs)
-        call = self.accelerator.call(node)
+        call = self.facts.tree.call_of(node)
         counts = counterpart.name.endswith("count")
         regions = self._regions.of(call, counts) if call is not None else None
         if regions is None:
@@ -441,7 +442,11 @@ class CudaApi(Rule):
                 where = next(
                     (keyword.value for keyword in node.keywords if keyword.arg == "map_location"), None
                 )
-                return nothing if isinstance(where, (ast.Name, ast.Attribute)) or _is_cpu(where) else None
+                return (
+                    nothing
+                    if isinstance(where, (ast.Name, ast.Attribute)) or is_constant(where, "cpu")
+                    else None
+                )
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
                 if accelerated is None or not self.facts.is_guarded(node):
@@ -465,9 +470,7 @@ class CudaApi(Rule):
             or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
         ):
             return None
-        if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
-            not keyword.arg for keyword in node.keywords
-        ):
+        if unpacks(node):
             return None
         use = target_device(self.context, node, target)
         return self.context.edit(node, Move(use.text), use) if use is not None else None
@@ -483,7 +486,3 @@ class CudaApi(Rule):
             # `torch.device("cuda")` is replaced as a whole.
             return last_name(parent.func) not in PRINTING and not cuda_device(self.facts, parent)
         return True
-
-
-def _is_cpu(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value == "cpu"

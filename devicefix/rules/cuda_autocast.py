@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import zip_longest
 
 from devicefix.facts.exports import autocasts, has_low_precision
+from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.values import cuda_string
 from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
@@ -31,6 +32,7 @@ _WIDE = {
     "torch.double": "float64",
 }
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
+_OLD_ARGUMENTS = ("enabled", "dtype", "cache_enabled")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 
 
@@ -455,19 +457,12 @@ class CudaAutocast(Rule):
         if name not in (*_OF_CUDA, *_OF_ANY_DEVICE):
             return None
         of_cuda = name in _OF_CUDA
-        names = (
-            ("enabled", "dtype", "cache_enabled")
-            if of_cuda
-            else ("device_type", "dtype", "enabled", "cache_enabled")
-        )
+        names = _OLD_ARGUMENTS if of_cuda else ("device_type", "dtype", "enabled", "cache_enabled")
         arguments = dict(zip(names, given, strict=False))
         arguments.update((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
-        plain = not any(isinstance(each, ast.Starred) for each in given) and all(
-            each.arg for each in node.keywords
-        )
         kind = arguments.get("device_type")
         names_cuda = of_cuda or (kind is not None and self._names_cuda(kind))
-        plain = plain and len(given) <= len(names)
+        plain = not unpacks(node) and len(given) <= len(names)
         return _Autocast(node, function, of_cuda, names_cuda, tuple(given), arguments, plain, is_partial)
 
     def _names_cuda(self, kind: ast.expr) -> bool:
@@ -501,9 +496,7 @@ class CudaAutocast(Rule):
             return None
         kind, needs = self._device_type(call.node)
         torch = self.devices.torch(call.node)
-        low = f"dtype={torch.text}.float16"
-        if call.is_off:
-            low = ""
+        low = "" if call.is_off else f"dtype={torch.text}.float16"
         edits = (
             self._edits_of_cuda(call, kind, low, torch.text) if call.of_cuda else self._edits(call, kind, low)
         )
@@ -532,7 +525,7 @@ class CudaAutocast(Rule):
         elif not others:
             yield Edit(end, end, new)
         first = None if call.is_partial else next(iter(others), None)
-        for name, each in zip_longest(("enabled", "dtype", "cache_enabled")[: len(call.given)], others):
+        for name, each in zip_longest(_OLD_ARGUMENTS[: len(call.given)], others):
             start = source.span(each)[0]
             text = (f"{new}, " if each is first else "") + (f"{name}=" if name else "")
             yield Edit(start, start, text)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,8 +10,8 @@ from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, s
 from devicefix.facts import Facts, dotted
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import Kind
-from devicefix.facts.scopes import Scope
-from devicefix.facts.tree import walk
+from devicefix.facts.flow.parameters import unpacks
+from devicefix.facts.tree import TRIES, walk
 from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.blocks import guarded_below
@@ -23,7 +22,6 @@ from devicefix.rules.base import Example, Rule
 _SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "the graph that this class runs may change in place a tensor that is copied only on a GPU"
-_TRIES = (ast.Try, ast.TryStar) if sys.version_info >= (3, 11) else (ast.Try,)
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
 
@@ -625,9 +623,7 @@ class CudaCall(Rule):
         own = custom_cuda(self.context, receiver)
         if own is CustomCuda.ALWAYS:
             return  # the body of the method is checked
-        if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
-            not keyword.arg for keyword in node.keywords
-        ):
+        if unpacks(node):
             yield self.finding(
                 node, "`.cuda(...)` needs CUDA; pass its arguments one by one instead of unpacking them"
             )
@@ -648,9 +644,7 @@ class CudaCall(Rule):
 
     def _is_assigned(self, receiver: ast.expr) -> bool:
         """Return whether an imported name is also assigned: `model = model.cuda()` moves a value."""
-        found = (
-            self.facts.tree.scope(receiver).lookup(receiver.id) if isinstance(receiver, ast.Name) else None
-        )
+        found = self.facts.tree.lookup(receiver)
         return found is not None and any(isinstance(binding.node, ast.Assign) for binding in found[1])
 
     def _of_project(self, node: ast.Call) -> Finding:
@@ -670,8 +664,7 @@ class CudaCall(Rule):
     def _is_of_torch(self, node: ast.Call) -> bool:
         """Return whether a call is `super().cuda()` in a class that has no other class's own `cuda`."""
         assert isinstance(node.func, ast.Attribute)
-        around = (parent for _, parent in self.facts.tree.ancestors(node))
-        owner = next((parent for parent in around if isinstance(parent, ast.ClassDef)), None)
+        owner = next(self.facts.tree.around(node, ast.ClassDef), None)
         if owner is None or not _super(node.func.value):
             return False
         return not any(map(self.context.project.is_cuda_class, map(last_name, owner.bases)))
@@ -714,13 +707,8 @@ def _interprets(facts: Facts, node: ast.AST) -> bool:
 
     https://docs.pytorch.org/docs/stable/fx.html#torch.fx.Interpreter
     """
-    scope: Scope | None = facts.tree.scope(node)
-    while scope is not None:
-        bases = scope.node.bases if isinstance(scope.node, ast.ClassDef) else ()
-        if any(facts.resolve(base) in _INTERPRETERS for base in bases):
-            return True
-        scope = scope.parent
-    return False
+    bases = (base for owner in facts.tree.around(node, ast.ClassDef) for base in owner.bases)
+    return any(facts.resolve(base) in _INTERPRETERS for base in bases)
 
 
 def move(context: Context, node: ast.Call) -> Fix | None:
@@ -771,8 +759,7 @@ def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix
             pass
         case _:
             return None
-    tried = any(isinstance(parent, _TRIES) for _, parent in tree.ancestors(statement))
-    if name in tree.declared_elsewhere or tried:
+    if name in tree.declared_elsewhere or any(tree.around(statement, *TRIES)):
         return None
     arguments = source.text[source.span(node.func)[1] : source.span(node)[1]]
     values = (*node.args, *(keyword.value for keyword in node.keywords))

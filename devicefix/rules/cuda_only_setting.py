@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.values import is_constant
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CAPTURABLE
@@ -111,14 +112,12 @@ class CudaOnlySetting(Rule):
     )
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
-        call = self.facts.tree.parents[node]
-        if self.facts.is_guarded(node):
-            return
-        if isinstance(call, ast.Call) and call.func is node:
+        call = self.facts.tree.call_of(node)
+        if call is not None and not self.facts.is_guarded(node):
             given = {keyword.arg: keyword.value for keyword in call.keywords}
             if name == _PROFILER:
                 yield from self._check_activities(call, given.get("activities"))
-            elif _is_true(given.get("capturable")):
+            elif is_constant(given.get("capturable"), True):
                 yield self._capturable(call, given)
 
     def _check_activities(self, call: ast.Call, activities: ast.expr | None) -> Iterator[Finding]:
@@ -136,10 +135,6 @@ class CudaOnlySetting(Rule):
         why = "this optimizer may need `capturable=True`" if _may_refuse(call, given) else ""
         message = "`capturable=True` raises an error on a CPU; without CUDA, use `False`"
         return self.finding(flag, message, self.context.replace(flag, available, why))
-
-
-def _is_true(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _may_refuse(call: ast.Call, given: dict[str | None, ast.expr]) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_constant, last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
@@ -426,4 +426,4 @@ class DeviceIds(Rule):
 
 def _is_none(node: ast.expr) -> bool:
     empty = isinstance(node, (ast.List, ast.Tuple)) and not node.elts
-    return empty or (isinstance(node, ast.Constant) and node.value is None)
+    return empty or is_constant(node, None)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_constant, last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
@@ -220,4 +220,4 @@ class DisabledScaler(Rule):
 def _of_cpu(call: ast.Call) -> bool:
     """Return whether a scaler is made for the CPU."""
     devices = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
-    return any(isinstance(device, ast.Constant) and device.value == "cpu" for device in devices)
+    return any(is_constant(device, "cpu") for device in devices)

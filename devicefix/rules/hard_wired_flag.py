@@ -14,7 +14,7 @@ from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.path_conditions import conditions_around
-from devicefix.facts.values import integer, last_name, literal_index
+from devicefix.facts.values import integer, is_constant, last_name, literal_index, target_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries
@@ -38,6 +38,7 @@ _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
 _CUDA = frozenset({Kind.CUDA, *NUMBERS})
+_GPU = ("gpu", "cuda")  # accelerators of Lightning
 _PROCESS = ("process_index", "local_process_index")  # ints of accelerate's Accelerator and PartialState
 # The arguments that a CPU can't take, by their names.
 _ARGUMENTS = {
@@ -708,8 +709,12 @@ class HardWiredFlag(Rule):
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
-        yield from self._check_setting(_key(target), node.value)
-        if not (isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) and _true(node.value)):
+        yield from self._check_setting(target_name(target), node.value)
+        if not (
+            isinstance(target, ast.Attribute)
+            and _FLAG.fullmatch(target.attr)
+            and is_constant(node.value, True)
+        ):
             return
         if self._foreign(target.value) and not self._asked(node):
             fix = self.context.replace(node.value, self.devices.available(node, of_cuda=True), _BY_NAME)
@@ -729,8 +734,10 @@ class HardWiredFlag(Rule):
                 yield self.finding(node, f"`{keyword.arg}={code}` {needs}")
             if name is None:
                 continue
-            flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
-            if self._lightning(name, keyword):
+            flag = (
+                keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and is_constant(keyword.value, True)
+            )
+            if keyword.arg == "accelerator" and _is_of(name, LIGHTNING) and is_constant(keyword.value, *_GPU):
                 self.context.mark_handled(keyword.value)
                 yield self._trainer(node, keyword.value)
             elif flag and name not in COPING and self._foreign(node.func) and not self._asked(node):
@@ -798,7 +805,7 @@ class HardWiredFlag(Rule):
             advice, copes = "", False
             if name == "device_map" and self._maps_to_cuda(leaf):
                 advice = _LOADS
-            elif name == "accelerator" and _named(leaf):
+            elif name == "accelerator" and is_constant(leaf, *_GPU):
                 advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
             elif name == "max_memory" and isinstance(leaf, ast.Dict):
                 if any(key is not None and integer(key) for key in leaf.keys):
@@ -864,13 +871,10 @@ class HardWiredFlag(Rule):
         """Check a call of what needs CUDA whatever its arguments are."""
         library, last = name.partition(".")[0], name.rpartition(".")[2]
         fact = CALLS.get((library, last))
-        if (
-            fact is None
-            or self.facts.is_guarded(node)
-            or any(each.arg == fact.unless for each in node.keywords)
-        ):
+        if fact is None or self.facts.is_guarded(node):
             return
-        yield self.finding(node, f"`{last}` from {library} needs CUDA; use it only if CUDA is available")
+        if not any(each.arg == fact.unless for each in node.keywords):
+            yield self.finding(node, f"`{last}` from {library} needs CUDA; use it only if CUDA is available")
 
     def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> str | None:
         """Return what is wrong with an argument of a known library that needs CUDA, None if nothing is."""
@@ -895,10 +899,7 @@ class HardWiredFlag(Rule):
     def _is_automatic(self, call: ast.Call) -> bool:
         """Return whether a trainer selects a CPU where there is no GPU."""
         given = [each.value for each in call.keywords if each.arg == "accelerator"]
-        return all(isinstance(each, ast.Constant) and each.value in (None, "auto") for each in given)
-
-    def _lightning(self, name: str, keyword: ast.keyword) -> bool:
-        return keyword.arg == "accelerator" and _is_of(name, LIGHTNING) and _named(keyword.value)
+        return all(is_constant(each, None, "auto") for each in given)
 
     def _trainer(self, call: ast.Call, accelerator: ast.expr) -> Finding:
         """Return the finding of a trainer of Lightning on GPUs. A CPU takes only the number of devices."""
@@ -976,18 +977,3 @@ def _is_off(fact: Argument, call: ast.Call) -> bool:
 def _selects_cpu(keyword: ast.keyword) -> bool:
     value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
     return value == "cpu" if keyword.arg == "accelerator" else value is not False
-
-
-def _named(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value in ("gpu", "cuda")
-
-
-def _true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _key(target: ast.expr) -> str:
-    """Return the key or the last name that a target sets."""
-    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-        return str(target.slice.value)
-    return last_name(target)

@@ -135,9 +135,9 @@ class ManualParallel(Rule):
         self._reported: set[ast.AST] = set()
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
-        call = self.facts.tree.parents[node]
+        call = self.facts.tree.call_of(node)
         function = self.facts.tree.scope(node).node
-        if isinstance(call, ast.Call) and call.func is node and function not in self._reported:
+        if call is not None and function not in self._reported:
             if not self._is_chosen(node):
                 self._reported.add(function)  # one finding for what belongs together
                 called = self.context.source.code(node)

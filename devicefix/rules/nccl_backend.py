@@ -11,7 +11,7 @@ from devicefix.facts.flow.needs import need_of
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import captures
 from devicefix.facts.texts import text_of
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_constant, last_name, target_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 
@@ -478,7 +478,7 @@ class NcclBackend(Rule):
 
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""
-        names = list(filter(_called_backend, self._names(node)))
+        names = [name for name in self._names(node) if "backend" in name.lower()]
         if names and all(allows_gloo(self.facts, name) for name in names):
             fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
             yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
@@ -495,15 +495,11 @@ class NcclBackend(Rule):
         found = self.context.forwards.of(node)
         project = self.context.project
         return (
-            any(map(self._is_of_group, (node, *found.uses)))
+            any(Use.BACKEND in need_of(self.context.forwards, each) for each in (node, *found.uses))
             or self._is_choice(node)
             or any(_is_gloo(binding.value) for variable in found.variables for binding in variable.bindings)
             or any(map(project.is_backend, self._outside(node)))
         )
-
-    def _is_of_group(self, node: ast.expr) -> bool:
-        """Return whether a node is the backend that a function takes to make a process group."""
-        return Use.BACKEND in need_of(self.context.forwards, node)
 
     def _is_choice(self, node: ast.expr) -> bool:
         """Return whether a node is one arm of a choice, and the other is gloo, or a default among choices."""
@@ -552,7 +548,7 @@ class NcclBackend(Rule):
         parent = self.facts.tree.parents.get(node)
         match parent:
             case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
-                yield _key(target)
+                yield target_name(target)
             case ast.arguments():
                 yield from (arg.arg for arg, default in with_defaults(parent) if default is node)
             case ast.Dict(keys=keys, values=values) if node in values:
@@ -580,15 +576,5 @@ class NcclBackend(Rule):
             yield from option_names(call)
 
 
-def _key(target: ast.expr) -> str:
-    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-        return str(target.slice.value)
-    return last_name(target)
-
-
 def _is_gloo(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value == "gloo"
-
-
-def _called_backend(name: str) -> bool:
-    return "backend" in name.lower()
+    return is_constant(node, "gloo")

@@ -201,8 +201,8 @@ class PreferredLibrary(Rule):
     )
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
-        call = self.facts.tree.parents[node]
-        if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(call):
+        call = self.facts.tree.call_of(node)
+        if call is None or self.facts.is_guarded(call):
             return
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         if all(isinstance(value, ast.Constant) and value.value in _WORKS_ON_CPU[name] for value in values):

@@ -125,9 +125,8 @@ class SharedMemory(Rule):
 
     def _called_on(self, node: ast.expr) -> ast.Call | None:
         """Return the call of a method of an expression, None if it is used otherwise."""
-        parent = self.facts.tree.parents.get(node)
-        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.Attribute) else None
-        return call if isinstance(call, ast.Call) and call.func is parent else None
+        method = self.facts.tree.parents.get(node)
+        return self.facts.tree.call_of(method) if isinstance(method, ast.Attribute) else None
 
     def _is_copied(self, node: ast.expr) -> bool:
         outer = self._called_on(node)

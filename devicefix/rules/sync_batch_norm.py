@@ -181,10 +181,10 @@ class SyncBatchNorm(Rule):
         yield self.finding(node, message, fix, "because of its other arguments")
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
-        call = self.facts.tree.parents.get(node)
+        call = self.facts.tree.call_of(node)
         if self.facts.is_guarded(node) or not self._is_value(node):
             return
-        fix = self._as_plain(node, call) if isinstance(call, ast.Call) and call.func is node else None
+        fix = self._as_plain(node, call) if call is not None else None
         message = "`SyncBatchNorm` needs CUDA in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
         yield self.finding(node, message, fix, "because the dimensions of its inputs are not known")
 

@@ -272,13 +272,11 @@ class TypedTensor(Rule):
             if asks_about_moved(self.facts, node):
                 yield self.finding(node, f"a CPU tensor is never a `{name}`; compare the dtype")
             return
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
+        call = self.facts.tree.call_of(node)
+        if call is not None and call.keywords:
             yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; use `torch.empty` or `torch.tensor`")
             return
-        fix = None
-        if isinstance(parent, ast.Call) and parent.func is node:
-            fix = self._constructed(parent, kind)
+        fix = self._constructed(call, kind) if call is not None else None
         torch = self.devices.torch(node)
         fix = fix or self._with_torch(self.context.when_cuda(node, f"{torch.text}.{kind}"), torch)
         yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; specify a dtype and a device instead", fix)
@@ -297,7 +295,7 @@ class TypedTensor(Rule):
 
     def _constructed(self, call: ast.Call, kind: str) -> Fix | None:
         dtype = DTYPES.get(kind.removesuffix("Tensor"))
-        if dtype is None or call.keywords or not call.args:
+        if dtype is None or not call.args:
             return None
         if any(isinstance(arg, ast.Starred) for arg in call.args):
             maker = "empty"  # *sizes
@@ -330,13 +328,9 @@ def _size(node: ast.expr) -> bool:
     match node:
         case ast.Constant(value=value):
             return type(value) is int
-        case ast.Call(func=ast.Attribute(attr="size")):
+        case ast.Call(func=ast.Attribute(attr="size") | ast.Name(id="len")):
             return True
-        case ast.Call(func=ast.Name(id="len")):
-            return True
-        case ast.Attribute(attr="shape"):
-            return True
-        case ast.Subscript(value=ast.Attribute(attr="shape")):
+        case ast.Attribute(attr="shape") | ast.Subscript(value=ast.Attribute(attr="shape")):
             return True
     return False
 

@@ -233,7 +233,7 @@ class UncalledCuda(Rule):
         parent = self.facts.tree.parents.get(node)
         if node.attr != "cuda" or not isinstance(node.ctx, ast.Load) or self.facts.is_guarded(node):
             return
-        if isinstance(parent, ast.Call) and parent.func is node:
+        if self.facts.tree.call_of(node) is not None:
             return
         if self.facts.resolve(node) in _METHODS:
             device = self.devices.current(node)
@@ -277,8 +277,7 @@ class UncalledCuda(Rule):
         path = dotted(target)
         if path is None or last_name(target) == "cuda":
             return False
-        parents = ((use, self.facts.tree.parents[use]) for use in self.facts.tree.reads(path))
-        return any(isinstance(parent, ast.Call) and parent.func is use for use, parent in parents)
+        return any(map(self.facts.tree.call_of, self.facts.tree.reads(path)))
 
     def _moved(self, node: ast.Call, arguments: list[ast.expr]) -> Fix | None:
         """Return the fix that makes `x.to(device)` of a call whose only argument is x, or None."""

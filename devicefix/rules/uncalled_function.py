@@ -252,11 +252,10 @@ class UncalledFunction(Rule):
             return
         if self.facts.is_guarded(node):
             return
-        parent = self.facts.tree.parents.get(node)
         name = self.facts.resolve(node)
         if name == "torch.cuda":
             yield from self._module(node)
-        elif name in self.references and not (isinstance(parent, ast.Call) and parent.func is node):
+        elif name in self.references and self.facts.tree.call_of(node) is None:
             yield self._found(node, name)
         elif name is None and self.facts.resolve(node.args[0]) == "torch.cuda":
             yield self._looked_up(node)

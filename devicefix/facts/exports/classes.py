@@ -10,7 +10,7 @@ from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.tree import walk
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_constant, last_name
 
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\n]*?\][ \t]*)?(?:\(([^()]*)\)[ \t]*)?:")
 _BASE = re.compile(r"[\w.]+(?=\s*(?:\[|\Z))")
@@ -213,14 +213,10 @@ def adds_cuda_method(facts: Facts) -> bool:
             ):
                 stored.append(value)
             case ast.Dict(keys=keys, values=values):
-                stored += [value for key, value in zip(keys, values, strict=True) if _is_cuda(key)]
+                stored += [value for key, value in zip(keys, values, strict=True) if is_constant(key, "cuda")]
             case ast.Call(keywords=keywords):
                 stored += [keyword.value for keyword in keywords if keyword.arg == "cuda"]
     return any(_is_function(facts, value) for value in stored)
-
-
-def _is_cuda(key: ast.expr | None) -> bool:
-    return isinstance(key, ast.Constant) and key.value == "cuda"
 
 
 def _is_function(facts: Facts, value: ast.expr | None) -> bool:

@@ -102,9 +102,8 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
             assert isinstance(node, ast.Call)
             keyword = (each.value for each in node.keywords if each.arg == "name")
             name = next(iter(node.args), None) or next(keyword, None)
-            around = (parent for _, parent in facts.tree.ancestors(node))
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                chosen = any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around)
+                chosen = any(facts.tree.around(node, ast.If, ast.IfExp, ast.Try))
                 if not (chosen and for_cpu):
                     yield name.value
 

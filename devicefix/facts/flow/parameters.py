@@ -63,6 +63,12 @@ def arguments_of(call: ast.Call) -> Iterator[tuple[Place, ast.expr]]:
     yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None)
 
 
+def unpacks(call: ast.Call) -> bool:
+    """Return whether a call has arguments such as `*sizes` or `**options`."""
+    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    return starred or any(each.arg is None for each in call.keywords)
+
+
 def argument_at(tree: Tree, node: ast.expr) -> tuple[ast.Call, Place | None] | None:
     """Return the call that gets an expression as an argument, None if it is none.
 

@@ -122,8 +122,7 @@ class Steps:
         return self._owner(node) if dotted(node) == f"self.{node.attr}" else None
 
     def _owner(self, node: ast.AST) -> ast.ClassDef | None:
-        parents = (parent for _, parent in self.tree.ancestors(node))
-        return next((parent for parent in parents if isinstance(parent, ast.ClassDef)), None)
+        return next(self.tree.around(node, ast.ClassDef), None)
 
     # -- into functions -------------------------------------------------------------------------------
 

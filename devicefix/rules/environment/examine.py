@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.facts.comments import SKIP_FILE, silenced
 from devicefix.files.kinds import Environment, environment_of
-from devicefix.files.text import DecodeError, Source
+from devicefix.files.text import DecodeError, Source, replaced
 from devicefix.model import Edit, Finding, Fix, Result, SelfCheckError
 from devicefix.rules.environment.requirements import Problem
 
@@ -45,7 +45,7 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
         return result
     fixes = [(problem, finding) for problem, finding in kept if finding.fix and settings.fixes(problem.code)]
     if fixes:
-        output = _changed(source.text, [(p.start, p.end, p.safe or "") for p, _ in fixes])
+        output = replaced(source.text, [(p.start, p.end, p.safe or "") for p, _ in fixes])
         after = [problem for problem in problems(output, path) if problem.safe is not None]
         if after:
             raise SelfCheckError("the fixes of its requirements do not settle")
@@ -94,9 +94,7 @@ def for_cpu(data: bytes, path: str, variants: Iterable[str] = ()) -> bytes | Non
         ]
         if lacks_index(text) and "constraint" not in os.path.basename(path).lower():
             edits.append((0, 0, f"--extra-index-url {CPU_INDEX}\n"))
-    if not edits:
-        return None
-    return source.encode(_changed(text, sorted(edits)))
+    return source.encode(replaced(text, sorted(edits))) if edits else None
 
 
 def variant_name(path: str) -> str:
@@ -113,14 +111,6 @@ def _commented(text: str, problem: Problem) -> tuple[int, int, str]:
     start += len(text[start : problem.start]) - len(text[start : problem.start].lstrip())
     lines = text[start : problem.end].split("\n")
     return start, problem.end, "\n".join(f"# {line}" for line in lines)
-
-
-def _changed(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    parts, at = [], 0
-    for start, end, new in edits:
-        parts += [text[at:start], new]
-        at = end
-    return "".join([*parts, text[at:]])
 
 
 def _finding(source: Source, problem: Problem) -> Finding:

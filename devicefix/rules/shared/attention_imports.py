@@ -69,11 +69,9 @@ class AttentionImport:
             if not isinstance(above, ast.Attribute):
                 return None
             node = above
-        call = parents.get(node)
-        if not (isinstance(call, ast.Call) and call.func is node):
-            return None
-        given = arguments(function, call)
-        return None if given is None else Use(function, node, call, given)
+        call = self.facts.tree.call_of(node)
+        given = arguments(function, call) if call is not None else None
+        return None if call is None or given is None else Use(function, node, call, given)
 
     @property
     def _bound(self) -> list[str]:

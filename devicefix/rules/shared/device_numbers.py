@@ -99,9 +99,7 @@ def _names_cuda(binding: Binding) -> bool:
 def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> bool:
     """Return whether a variable holds a number, is used as a device, and as nothing else but in calls of CUDA."""
     number = facts.once(_only_number, bindings)
-    if number is None:
-        return False
-    if not _is_plain_number(facts, number):
+    if number is None or not _is_plain_number(facts, number):
         return False
     found = facts.tree.scope(number.node.targets[0]).lookup(name)  # type: ignore[attr-defined]  # an assignment
     reads = facts.reads_in(found[0], name) if found is not None else ()

@@ -129,14 +129,8 @@ class Functions:
 
     def outer(self, node: ast.Call) -> ast.Call | None:
         """Return the function of torch.cuda that raises an error and that a call is an argument of."""
-        parents = (
-            parent
-            for _, parent in self.facts.tree.ancestors(node)
-            if isinstance(parent, (ast.expr, ast.keyword))
-        )
-        return next(
-            (each for each in parents if isinstance(each, ast.Call) and self._name(each) in RAISING), None
-        )
+        calls = self.facts.tree.around(node, ast.Call)
+        return next((each for each in calls if self._name(each) in RAISING), None)
 
     def _name(self, node: ast.Call) -> str:
         return (self.facts.resolve(node.func) or "").removeprefix("torch.cuda.")

@@ -84,8 +84,8 @@ class GuardedNames:
             return False
         if tree.block(statement) is tree.block(node):
             return True  # in the first round, nothing has bound it
-        loops = [parent for _, parent in tree.ancestors(binding.node) if isinstance(parent, _LOOPS)]
-        return not any(parent in loops for _, parent in tree.ancestors(use))
+        loops = {*tree.around(binding.node, *_LOOPS)}
+        return loops.isdisjoint(tree.around(use, *_LOOPS))
 
     def _is_open(self, use: ast.expr, name: str, node: ast.If, flag: str) -> bool:
         """Return whether a use that is not guarded may read what an `if` binds where its test does not hold."""

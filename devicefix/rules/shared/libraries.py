@@ -147,9 +147,7 @@ class CudaLibraries:
 
     def _is_lazy(self, node: ast.AST) -> bool:
         """Return whether a node is part of a function that the module only calls under a guard."""
-        function = next(
-            (parent for _, parent in self.facts.tree.ancestors(node) if isinstance(parent, FUNCTIONS)), None
-        )
+        function = next(self.facts.tree.around(node, *FUNCTIONS), None)
         uses = reads_of(self.facts.tree, function) if function is not None else ()
         return bool(uses) and all(map(self.facts.is_guarded, uses))
 

@@ -12,7 +12,7 @@ from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import caught
 from devicefix.facts.scopes import bound_names
 from devicefix.facts.tree import TRIES, walk
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_constant, last_name
 from devicefix.rules.shared.library_facts import FAILING
 
 _CALLS = 3  # how many functions to follow to their callers
@@ -81,9 +81,8 @@ class OptionalImports:
             function = use
             while isinstance(parent := self.tree.parents.get(function), ast.Attribute):
                 function = parent
-            is_call = isinstance(parent, ast.Call) and parent.func is function
             called = (self.facts.resolve(function) or last_name(function)).rpartition(".")[2]
-            if is_call and called in failing and not asking.before(use):
+            if self.tree.call_of(function) and called in failing and not asking.before(use):
                 yield function
 
     def flag(self, statement: ast.stmt) -> ast.expr | None:
@@ -231,7 +230,8 @@ class Asking:
         """Return whether a text is the name of an import, as `fused_adam` of `FusedAdam`, and not the default."""
         if re.sub(r"[-_ ]", "", text).lower() not in map(str.lower, self.flags):
             return False
-        parents = (self.tree.parents.get(node) for node in self.tree.nodes_with(text) if _is_text(node, text))
+        texts = (node for node in self.tree.nodes_with(text) if is_constant(node, text))
+        parents = map(self.tree.parents.get, texts)
         return not any(
             isinstance(parent, ast.arguments)
             or (isinstance(parent, ast.keyword) and parent.arg == "default")
@@ -242,9 +242,7 @@ class Asking:
     def _is_set_by_question(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
         """Return whether the value of a flag, or whether it is set, depends on the library."""
         for binding in self.facts.bindings(node):
-            tests = (
-                parent.test for _, parent in self.tree.ancestors(binding.node) if isinstance(parent, ast.If)
-            )
+            tests = (parent.test for parent in self.tree.around(binding.node, ast.If))
             values = [] if binding.value is None else [binding.value]
             if any(self.asks(value, depth) for value in (*values, *tests)):
                 return True
@@ -265,26 +263,18 @@ class Installed(Asking):
 
     def _is_on(self, node: ast.Name | ast.Attribute) -> bool:
         """Return whether a flag is true unless a caller says otherwise."""
-        found = self.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        found = self.tree.lookup(node)
         bindings = self.facts.bindings(node) if found is None else found[1]
         return bool(bindings) and all(
-            _is_true(binding.default if binding.parameter else binding.value) for binding in bindings
+            is_constant(binding.default if binding.parameter else binding.value, True) for binding in bindings
         )
-
-
-def _is_true(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Constant) and value.value is True
 
 
 def _is_none(value: ast.expr | None) -> bool:
     """Return whether a value is None, or a tuple of nothing else."""
     if isinstance(value, (ast.Tuple, ast.List)):
         return bool(value.elts) and all(map(_is_none, value.elts))
-    return isinstance(value, ast.Constant) and value.value is None
-
-
-def _is_text(node: ast.AST, text: str) -> bool:
-    return isinstance(node, ast.Constant) and node.value == text
+    return is_constant(value, None)
 
 
 def for_types(test: ast.expr) -> bool:

@@ -156,8 +156,7 @@ class Bindings(Parameters, Objects):
             case ast.withitem(context_expr=value):
                 return self._parts(value, depth) | self._of_method(value, "__enter__", depth) | UNKNOWN
             case ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
-                around = (parent for _, parent in self._facts.tree.ancestors(node))
-                match = next(parent for parent in around if isinstance(parent, ast.Match))
+                match = next(self._facts.tree.around(node, ast.Match))
                 return self._parts(match.subject, depth) | UNKNOWN
             case ast.AugAssign(target=target, value=value):
                 return Kinds({Kind.INDEX: node}) if self.of(value, depth).are(NUMBERS) else UNKNOWN

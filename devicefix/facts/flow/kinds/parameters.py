@@ -46,8 +46,7 @@ class Parameters(Annotations):
         kinds = Kinds(open=True) if default is None else self.of(default, depth) | Kinds(open=True)
         if isinstance(function, ast.Lambda):
             passed = list(self._arguments_of_lambda(function, parameter, depth))
-            call = self._facts.tree.parents[function]
-            at_once = isinstance(call, ast.Call) and call.func is function and passed  # nobody else calls it
+            at_once = self._facts.tree.call_of(function) is not None and passed  # nobody else calls it
             return union(passed if at_once else [kinds, *passed])
         return union([kinds, *self._arguments(function, parameter, depth), self._passed(function, parameter)])
 

@@ -48,7 +48,7 @@ class Counts:
 
     def _is_for_cuda(self, use: ast.expr) -> bool:
         """Return whether a use is in the arguments of a function that the program calls only with CUDA, once mended."""
-        calls = (parent for _, parent in self.facts.tree.ancestors(use) if isinstance(parent, ast.Call))
+        calls = self.facts.tree.around(use, ast.Call)
         return any(self.facts.resolve(call.func) in RAISING_IN_FULL for call in calls)
 
     def escapes(self, node: ast.expr) -> bool:
