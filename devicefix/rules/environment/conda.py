@@ -79,11 +79,7 @@ def _requirement(text: str, node: yaml.Node, requirement: str) -> Iterator[Probl
     if text[start:end] == requirement:
         for found in requirements.problems(requirement):
             if found.start == 0:
-                yield _moved(found, start, start + found.end)
-
-
-def _moved(found: Problem, start: int, end: int) -> Problem:
-    return Problem(start, end, found.code, found.message, found.safe, found.cpu)
+                yield replace(found, start=start, end=start + found.end)
 
 
 def _span(text: str, node: yaml.Node, word: str) -> tuple[int, int]:

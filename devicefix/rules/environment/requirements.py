@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import Specifier
+from packaging.utils import canonicalize_name
 
-from devicefix.rules.environment.packages import WITH_BUILDS, normalized, package
+from devicefix.rules.environment.packages import WITH_BUILDS, package
 
 REQUIREMENT, INDEX = "DF906", "DF907"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # whose builds pip prefers to those of PyPI
@@ -76,22 +77,16 @@ def examine(text: str, start: int = 0) -> Problem | None:
     needed = package(found.name)
     if needed is None or (needed.installs and found.marker and _PLATFORM.search(str(found.marker))):
         return None
-    only_macos = needed.installs and not needed.cpu and not normalized(found.name).startswith("nvidia-")
+    is_of_nvidia = canonicalize_name(found.name).startswith("nvidia-")
+    only_macos = needed.installs and not needed.cpu and not is_of_nvidia
     advice = f"; without CUDA, use `{needed.cpu}`" if needed.cpu else "; without CUDA, leave it out"
     advice = "; leave it out on macOS" if only_macos else advice
-    safe = None if found.marker else f"{text}{_separator(text)}; {_MARKER}"
-    cpu = _renamed(text, found.name, needed.cpu) if needed.cpu else ""
+    separator = "" if text.endswith(" ") else " "
+    safe = None if found.marker else f"{text}{separator}; {_MARKER}"
+    cpu = text.replace(found.name, needed.cpu, 1) if needed.cpu else ""
     if only_macos:
         cpu = None if found.marker else safe  # type: ignore[assignment]
     return Problem(start, end, REQUIREMENT, f"`{found.name}` {needed.why}{advice}", safe, cpu)
-
-
-def _separator(text: str) -> str:
-    return "" if text.endswith(" ") else " "
-
-
-def _renamed(text: str, name: str, other: str) -> str:
-    return text.replace(name, other, 1)
 
 
 def _local_build(found: Requirement) -> Specifier | None:
@@ -107,7 +102,7 @@ def _built(found: Requirement, specifier: Specifier, text: str, start: int) -> P
     public, _, local = specifier.version.partition("+")
     plain = text.replace(f"{public}+{local}", public)
     end = start + len(text)
-    if normalized(found.name) in WITH_BUILDS and _BUILD.fullmatch(f"+{local}"):
+    if canonicalize_name(found.name) in WITH_BUILDS and _BUILD.fullmatch(f"+{local}"):
         message = (
             f"`{specifier.version}` is a CUDA-only build; require `{public}`, which still installs this build"
             " from a CUDA package index"
@@ -199,7 +194,7 @@ def _requires_torch(line: str) -> bool:
         found = Requirement(line.strip())
     except InvalidRequirement:
         return False
-    return normalized(found.name) in _TORCH and not found.url and "+cpu" not in str(found.specifier)
+    return canonicalize_name(found.name) in _TORCH and not found.url and "+cpu" not in str(found.specifier)
 
 
 def index(option: re.Match[str]) -> Iterator[Problem]:

@@ -1,88 +1,24 @@
-"""List the kinds of the results of functions and methods of Python and torch, and of their annotations."""
+"""Tell the kinds of the results and annotations of Python and torch, which `library.toml` lists."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
+from devicefix.config import toml
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds
 
+_, _TABLE = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
+
+OF_CALLS, OF_ANNOTATIONS = (
+    {name: Kind[kind] for kind, names in _TABLE[table].items() for name in names}
+    for table in ("calls", "annotations")
+)
+DTYPES, _NO_TENSORS, WRAPPERS, SAME, OF_TENSORS = (
+    frozenset[str](_TABLE["names"][name])
+    for name in ("dtypes", "no_tensors", "wrappers", "same", "of_tensors")
+)
 CURRENT_ACCELERATOR = "torch.accelerator.current_accelerator"  # it returns None where there is none
-OF_CALLS = {
-    "int": Kind.INDEX,
-    "len": Kind.INDEX,
-    "str": Kind.STRING,
-    "list": Kind.COLLECTION,
-    "dict": Kind.COLLECTION,
-    "os.getenv": Kind.STRING,
-    "os.environ.get": Kind.STRING,
-    "torch.cuda.current_device": Kind.INDEX,
-    "torch.distributed.get_rank": Kind.INDEX,
-    "torch.distributed.get_node_local_rank": Kind.INDEX,
-    "torch.distributed.get_world_size": Kind.INDEX,
-    "torch.cuda.is_available": Kind.FLAG,
-    "torch.accelerator.is_available": Kind.FLAG,
-    "torch.cuda.device_count": Kind.COUNT,
-    "torch.accelerator.device_count": Kind.COUNT,
-    "torch.cuda.Stream": Kind.STREAM,
-    "torch.cuda.current_stream": Kind.STREAM,
-    "torch.cuda.default_stream": Kind.STREAM,
-    "torch.cuda.Event": Kind.EVENT,
-    "torch.nn.Parameter": Kind.TENSOR,
-    "torch.nn.parameter.Parameter": Kind.TENSOR,
-    "torch.autograd.Variable": Kind.TENSOR,
-}
-OF_ANNOTATIONS = {
-    "int": Kind.INDEX,
-    "None": Kind.NONE,
-    "str": Kind.STRING,
-    "bool": Kind.OTHER,
-    "float": Kind.OTHER,
-    "torch.Tensor": Kind.TENSOR,
-    "torch.FloatTensor": Kind.TENSOR,
-    "torch.LongTensor": Kind.TENSOR,
-    "torch.nn.Parameter": Kind.TENSOR,
-    "torch.nn.Module": Kind.MODULE,
-    "torch.device": Kind.DEVICE,
-    "torch.dtype": Kind.DTYPE,
-    "torch.types.Device": Kind.DEVICE,
-    "torch.cuda.Stream": Kind.STREAM,
-    "torch.cuda.Event": Kind.EVENT,
-}
-DTYPES = {
-    "float", "float16", "float32", "float64", "bfloat16", "half", "double", "long", "int", "int8",
-    "int16", "int32", "int64", "short", "uint8", "bool", "complex64", "complex128", "cfloat",
-}  # fmt: skip
-# Functions of torch that return no tensor.
-_NO_TENSORS = {
-    "load", "save", "compile", "device", "dtype", "Generator", "set_grad_enabled", "no_grad",
-    "enable_grad", "inference_mode", "manual_seed", "seed", "initial_seed", "is_tensor",
-    "is_floating_point", "numel", "split", "chunk", "unbind", "meshgrid", "broadcast_tensors", "topk",
-    "sort", "max", "min", "median", "mode", "kthvalue", "get_default_dtype", "get_num_threads", "Size",
-    "finfo", "iinfo", "unique", "svd", "qr", "eig", "slogdet", "get_rng_state", "typename",
-    "is_grad_enabled", "autocast", "Stream", "Event", "nonzero", "where", "allclose", "equal",
-    "from_dlpack", "get_default_device", "result_type", "promote_types", "std_mean", "var_mean", "cummax",
-    "cummin", "histogram", "lobpcg", "lu", "tensor_split", "hsplit", "vsplit", "dsplit", "vmap", "cond",
-    "unsafe_chunk",
-}  # fmt: skip
-# Functions that return what they are given, alone or in a collection.
-WRAPPERS = {
-    "list", "tuple", "set", "sorted", "reversed", "iter", "next", "dict", "zip", "cycle", "nullcontext",
-    "SimpleNamespace", "Namespace", "deepcopy", "copy", "get", "pop", "setdefault", "run",
-    "run_until_complete", "vars", "choice", "map",
-}  # fmt: skip
-# Methods that return what they are called on, or a tensor for a tensor.
-SAME = {
-    "to", "cuda", "cpu", "type", "float", "double", "half", "bfloat16", "train", "eval", "requires_grad_",
-    "share_memory", "share_memory_",
-}  # fmt: skip
-OF_TENSORS = {
-    "clone", "detach", "contiguous", "view", "reshape", "unsqueeze", "squeeze", "permute", "transpose",
-    "t", "long", "int", "bool", "byte", "short", "expand", "expand_as", "repeat", "flatten", "mean",
-    "sum", "abs", "exp", "log", "sqrt", "type_as", "pin_memory", "zero_", "fill_", "normal_", "uniform_",
-    "random_", "add_", "mul_", "sub_", "div_", "clamp", "clamp_", "mm", "bmm", "matmul", "softmax",
-    "sigmoid", "tanh", "relu", "index_select", "gather", "masked_fill", "masked_fill_", "data", "grad",
-    "T", "new_zeros", "new_ones", "new_tensor", "new_full",
-}  # fmt: skip
 # Methods of tensors that return their storage.
 STORAGES = ("storage", "typed_storage", "untyped_storage")
 OPTIONS = "argparse.Namespace"  # the class of what `parse_args` returns
