@@ -409,10 +409,7 @@ class Places:
 
     def _at_top_level(self, node: ast.AST) -> ast.stmt:
         """Return the statement of the module's body that a node is part of."""
-        statement = node
-        for _, parent in self._facts.tree.ancestors(node):
-            if parent is not self._facts.tree.module:
-                statement = parent
+        *_, (statement, _) = self._facts.tree.ancestors(node)
         assert isinstance(statement, ast.stmt)
         return statement
 

@@ -10,7 +10,7 @@ from devicefix.facts.flow.sinks import device_values, key_read
 from devicefix.facts.flow.sources import How, Source, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
-from devicefix.facts.values import cpu
+from devicefix.facts.values import cpu, without_call
 
 _LOADERS = {
     "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load", "json.loads",
@@ -87,7 +87,8 @@ class _Configurations:
     def _is_of_hydra(self, node: ast.expr) -> bool:
         """Return whether a name is the configuration that Hydra passes to the program."""
         found = self._sources.parameter(node)
-        return found is not None and any(_is_main(self.facts, each) for each in found[0].decorator_list)
+        decorators = map(without_call, found[0].decorator_list) if found is not None else ()
+        return any(self.facts.resolve(each) == _MAIN for each in decorators)
 
     def _is_changed(self, configuration: ast.expr) -> bool:
         """Return whether the module changes a configuration, perhaps by the user's options."""
@@ -101,7 +102,3 @@ class _Configurations:
                 case ast.Call(func=ast.Name(id="setattr" | "vars")):
                     return True
         return False
-
-
-def _is_main(facts: Facts, decorator: ast.expr) -> bool:
-    return facts.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator) == _MAIN

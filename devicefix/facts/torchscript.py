@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Binding
 from devicefix.facts.tree import walk
+from devicefix.facts.values import without_call
 
 _SCRIPTS = ("torch.jit.script", "torch.jit.script_if_tracing")
 _COMPILES = {*_SCRIPTS, "torch.jit.script_method", "torch.jit.export"}
@@ -132,8 +133,7 @@ class TorchScript:
                 self._compile(method)
 
     def _has(self, node: Definition, decorators: Collection[str]) -> bool:
-        plain = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
-        return any((self._facts.resolve(each) or "") in decorators for each in plain)
+        return any(self._facts.resolve(without_call(each)) in decorators for each in node.decorator_list)
 
     def _defined(self, names: Iterable[str]) -> Iterator[Definition]:
         """Yield the functions and classes of the module that have some names."""

@@ -40,6 +40,11 @@ def last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
+def without_call(node: ast.expr) -> ast.expr:
+    """Return the function that an expression calls, or the expression itself: of `@f` and `@f()`, `f`."""
+    return node.func if isinstance(node, ast.Call) else node
+
+
 def target_name(target: ast.expr) -> str:
     """Return the key or the last name that a target sets."""
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):

@@ -34,8 +34,8 @@ def ends_its_lines(source: Source, statement: ast.stmt) -> bool:
 def begins_line(source: Source, statement: ast.stmt) -> bool:
     """Return whether a statement is the first code of a line that continues no other."""
     index = source.position(source.span(statement)[0])[0] - 1
-    before = _line(source, index)[: source.span(statement)[0] - source.line_starts[index]]
-    above = _line(source, index - 1)
+    before = line_at(source, index)[: source.span(statement)[0] - source.line_starts[index]]
+    above = line_at(source, index - 1)
     return not before.strip() and ("#" in above or not above.rstrip("\r\n").endswith("\\"))
 
 
@@ -78,7 +78,7 @@ def else_start(source: Source, node: ast.If, blank: bool = False) -> int:
     inner = source.indentation(source.span(node.body[0])[0])
     index = found = source.position(source.span(node.body[-1])[1])[0]
     while _is_blank(source, index) or _is_comment(source, index, 0):
-        if own_lines and not _is_blank(source, index) and _line(source, index).startswith(inner):
+        if own_lines and not _is_blank(source, index) and line_at(source, index).startswith(inner):
             found = index + 1
         index += 1
     while not blank and _is_blank(source, found):
@@ -86,7 +86,7 @@ def else_start(source: Source, node: ast.If, blank: bool = False) -> int:
     return source.line_starts[found]
 
 
-def _line(source: Source, index: int) -> str:
+def line_at(source: Source, index: int) -> str:
     """Return a line by its index, counted from 0: empty before the first and after the last."""
     if not 0 <= index < len(source.line_starts):
         return ""
@@ -103,18 +103,18 @@ def next_line(source: Source, offset: int) -> int:
 
 
 def _is_blank(source: Source, index: int) -> bool:
-    line = _line(source, index)
+    line = line_at(source, index)
     return bool(line) and not line.strip()
 
 
 def _is_comment(source: Source, index: int, depth: int) -> bool:
     """Return whether a line is a comment that is indented at least so much."""
-    line = _line(source, index)
+    line = line_at(source, index)
     return line.lstrip().startswith("#") and _width(line) >= depth
 
 
 def _same_depth(source: Source, one: int, other: int) -> bool:
-    return _width(_line(source, one)) == _width(_line(source, other))
+    return _width(line_at(source, one)) == _width(line_at(source, other))
 
 
 def _width(line: str) -> int:
@@ -141,11 +141,11 @@ def lines_of(source: Source, statement: ast.stmt, block: Sequence[ast.stmt]) -> 
     after = below
     while _is_blank(source, after):
         after += 1
-    ends_block = statement is block[-1] or _line(source, after).startswith(CELL_END)
+    ends_block = statement is block[-1] or line_at(source, after).startswith(CELL_END)
     explained = first
-    while _EXPLANATION.match(_line(source, explained - 1)) and _same_depth(source, first, explained - 1):
+    while _EXPLANATION.match(line_at(source, explained - 1)) and _same_depth(source, first, explained - 1):
         explained -= 1
-    if explained > 0 and (ends_block or after > below or _line(source, below).lstrip().startswith("#")):
+    if explained > 0 and (ends_block or after > below or line_at(source, below).lstrip().startswith("#")):
         first = explained
     before = first
     while _is_blank(source, before - 1):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, takewhile
 from typing import NamedTuple
 
+from devicefix.facts.scopes import with_defaults
 from devicefix.facts.tree import Tree
 from devicefix.files.notebook.markers import MAGIC
 from devicefix.files.text import Change, Source
@@ -235,16 +236,12 @@ class _Line:
         """Yield the arguments of a call, or the parameters of a function that have defaults."""
         source = self._source
         if isinstance(node, ast.Call):
-            for value in node.args:
-                yield _Argument(*source.span(value), self._opening(node), of_call=True)
-            for keyword in node.keywords:
-                yield _Argument(*source.span(keyword), self._opening(node), of_call=True)
+            arguments: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
+            for each in arguments:
+                yield _Argument(*source.span(each), self._opening(node), of_call=True)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             opening = source.text.find("(", source.span(node)[0])
-            plain, defaults = [*node.args.posonlyargs, *node.args.args], node.args.defaults
-            pairs = zip(plain[len(plain) - len(defaults) :], defaults, strict=True)
-            named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            for parameter, default in (*pairs, *named):
+            for parameter, default in with_defaults(node.args):
                 if default is not None:
                     start, end = source.span(parameter)[0], source.span(default)[1]
                     yield _Argument(start, end, opening, of_call=False)

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from devicefix.facts.flow.parameters import called
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -233,7 +234,10 @@ class AsyncName(Rule):
         if variables:
             advice = f"rename it to `{_NEW}`, as PyTorch 0.4 did" if fix else "use another name"
             yield self.finding(variables[0], f"{_BROKEN}; {advice}", fix)
-        renamed = {_function(tree.parents, part) for part in variables if fix and isinstance(part, ast.arg)}
+        functions = (
+            tree.parents[tree.parents[part]] for part in variables if fix and isinstance(part, ast.arg)
+        )
+        renamed = {called(tree, each) for each in functions if isinstance(each, FUNCTIONS)} - {""}
         for part in named:
             if isinstance(part, ast.keyword):
                 yield self._argument(part, renamed)
@@ -246,7 +250,7 @@ class AsyncName(Rule):
         found = self.facts.tree.scope(node).lookup(_OLD)
         return isinstance(node, ast.arg) or (found is not None and isinstance(found[0].node, FUNCTIONS))
 
-    def _argument(self, node: ast.keyword, functions: set[str | None]) -> Finding:
+    def _argument(self, node: ast.keyword, functions: set[str]) -> Finding:
         """Return the finding for an argument; the functions are those whose parameter is renamed."""
         call = self.facts.tree.parents[node]
         if not isinstance(call, ast.Call) or any(other.arg == _NEW for other in call.keywords):
@@ -273,13 +277,3 @@ def _is_called_async(node: ast.AST) -> bool:
         value if isinstance(value, list) else [value] for value in vars(node).values()
     )
     return any(isinstance(value, str) and _OLD in value.split(".") for value in values)
-
-
-def _function(parents: Mapping[ast.AST, ast.AST], parameter: ast.AST) -> str | None:
-    """Return the name by which the function of a parameter is called, None for a lambda."""
-    function = parents[parents[parameter]]
-    if isinstance(function, ast.Lambda):
-        return None
-    assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-    owner = parents[function]
-    return owner.name if function.name == "__init__" and isinstance(owner, ast.ClassDef) else function.name

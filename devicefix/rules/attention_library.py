@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from devicefix.devices.context import Context
-from devicefix.files.text import Source, parse
+from devicefix.files.text import parse
 from devicefix.model import Edit, Effect, Finding, Fix, Import
 from devicefix.rewrite import blocks
+from devicefix.rewrite.lines import line_at
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.attention import definition, is_attention
 from devicefix.rules.shared.attention_imports import AttentionImport
@@ -384,10 +385,10 @@ class AttentionLibrary(Rule):
         _, *inside = _kinds(parse("\n".join(lines)).body)
         indent, before = blocks.indent_of(self.facts, statement), source.indentation(start)
         if found.scope.is_module:
-            above = _line(source, statement.lineno - 1).strip()
+            above = line_at(source, statement.lineno - 2).strip()
             lines = [*(["import torch", ""] if imports else [""] * bool(above and not before)), *lines]
         is_last = self.facts.tree.block(statement)[-1] is statement
-        lines += [""] * (not is_last and bool(_line(source, source.position(line_end)[0] + 1).strip()))
+        lines += [""] * (not is_last and bool(line_at(source, source.position(line_end)[0]).strip()))
         first, *others = (_indented(line, indent) for line in lines)
         code = source.newline.join([first, *(line and before + line for line in others)])
         added = ("Import", "If") if imports else ("If",)
@@ -423,14 +424,6 @@ class AttentionLibrary(Rule):
                 if name != "torch" and found is not None and found[0].is_module:
                     return name
         return None
-
-
-def _line(source: Source, number: int) -> str:
-    """Return a line by its number from 1, empty where there is none."""
-    if not 0 < number <= len(source.line_starts):
-        return ""
-    start = source.line_starts[number - 1]
-    return source.text[start : source.line_end(start)]
 
 
 def _indented(line: str, indent: str) -> str:

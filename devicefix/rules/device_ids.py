@@ -326,7 +326,7 @@ class DeviceIds(Rule):
                 continue
             if name == "device_ids" and isinstance(value, ast.List):
                 yield from self._report(value, "`device_ids`", value)
-            elif name == "device_id" and self._are_options(node):
+            elif name == "device_id" and any(map(self._is_unpacked, self.context.forwards.of(node).uses)):
                 yield from self._report(value, "`device_id`", value)
 
     def _of_kept_state(self, node: ast.Call) -> Iterator[Finding]:
@@ -394,10 +394,6 @@ class DeviceIds(Rule):
             ):
                 return self.context.test_with_cuda(test, otherwise=False)
         return self.context.when_cuda(value, instead)
-
-    def _are_options(self, node: ast.expr) -> bool:
-        """Return whether a dictionary holds the arguments of a function that makes a process group."""
-        return any(map(self._is_unpacked, self.context.forwards.of(node).uses))
 
     def _is_unpacked(self, node: ast.expr) -> bool:
         """Return whether a function that makes a process group gets `**node`."""

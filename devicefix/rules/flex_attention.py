@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.values import without_call
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.optional_imports import Asking
@@ -104,10 +105,6 @@ class FlexAttention(Rule):
         for _, parent in self.facts.tree.ancestors(node):
             items = getattr(parent, "items", ()) if isinstance(parent, ast.With) else ()
             around = [*(item.context_expr for item in items), *getattr(parent, "decorator_list", ())]
-            for each in around:
-                if (
-                    self.facts.resolve(each.func if isinstance(each, ast.Call) else each)
-                    in _WITHOUT_GRADIENTS
-                ):
-                    return True
+            if any(self.facts.resolve(without_call(each)) in _WITHOUT_GRADIENTS for each in around):
+                return True
         return False

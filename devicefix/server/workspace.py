@@ -107,7 +107,8 @@ class Workspace:
 
     def _folder(self, path: str | None) -> Folder:
         """Return the files of a file's project in the editor's folder."""
-        top = self._top(path) if path else None
+        tops = (each for each in self.tops if path and _is_in(path, each))
+        top = max(tops, key=len, default=None)  # the editor's folder that the file is in
         border = self._borders.of(path) if path else ""
         if top and border and _is_in(border, top):
             top = border
@@ -117,10 +118,6 @@ class Workspace:
             self._folders[key] = Folder(start, top)
             self._folders[key].refresh(self._resolver(start))
         return self._folders[key]
-
-    def _top(self, path: str) -> str | None:
-        """Return the editor's folder that a file is in."""
-        return max((top for top in self.tops if _is_in(path, top)), key=len, default=None)
 
     def _resolver(self, start: str) -> Resolver:
         return Nearest(partial(self._settings, start), start)

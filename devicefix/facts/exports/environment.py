@@ -64,7 +64,7 @@ def _is_late(facts: Facts, setting: ast.stmt) -> bool:
             node.lineno
             for node in facts.tree.module.body
             if isinstance(node, ast.Import | ast.ImportFrom)
-            and any(_root(name) == "torch" for name in modules_of(node))
+            and any(name.partition(".")[0] == "torch" for name in modules_of(node))
         ),
         0,
     )
@@ -173,7 +173,3 @@ def _may_be_of_driver(facts: Facts, names: ast.expr) -> bool:
     if isinstance(names, ast.Constant):
         return isinstance(names.value, str) and _OF_DRIVER.fullmatch(names.value) is not None
     return True
-
-
-def _root(name: str) -> str:
-    return name.partition(".")[0]

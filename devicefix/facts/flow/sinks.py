@@ -9,7 +9,7 @@ from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.parameters import Place, arguments_of
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.values import cuda_device, device_name, last_name
+from devicefix.facts.values import cuda_device, device_name, last_name, without_call
 
 # The positions of devices. Moving to a device, making one or loading to one fails without CUDA.
 _POSITIONS = {
@@ -129,7 +129,7 @@ def is_of_tensor(facts: Facts, value: ast.expr) -> bool:
 
 def _name_of(value: ast.expr) -> str:
     """Return the name, attribute, key or function that a value is read from; empty for anything else."""
-    return key_read(value) or last_name(value.func if isinstance(value, ast.Call) else value)
+    return key_read(value) or last_name(without_call(value))
 
 
 def key_read(value: ast.AST | None) -> str:

@@ -13,6 +13,7 @@ from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.refusals import caught
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
+from devicefix.facts.values import without_call
 from devicefix.rules.shared.library_facts import LIBRARIES
 from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
@@ -111,7 +112,7 @@ class CudaLibraries:
                 tied[alias.asname or alias.name.partition(".")[0]] = library
         for node in self.facts.tree.scopes:
             for decorator in getattr(node, "decorator_list", ()):
-                name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
+                name = dotted(without_call(decorator)) or ""
                 if name.partition(".")[0] in tied:
                     tied[node.name] = tied[name.partition(".")[0]]  # type: ignore[attr-defined]
         return tied
