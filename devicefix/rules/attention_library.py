@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from devicefix.devices.context import Context
+from devicefix.facts.exports.imports import full_names
 from devicefix.files.text import parse
 from devicefix.model import Edit, Effect, Finding, Fix, Import
 from devicefix.rewrite import blocks
@@ -12,7 +13,7 @@ from devicefix.rewrite.lines import line_at
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.attention import definition, is_attention
 from devicefix.rules.shared.attention_imports import AttentionImport
-from devicefix.rules.shared.libraries import CudaLibraries, full_names
+from devicefix.rules.shared.libraries import CudaLibraries
 
 _PACKAGES = ("flash_attn", "xformers")
 
@@ -328,14 +329,8 @@ class AttentionLibrary(Rule):
         self.context.mark_handled(*self._found)
         yield from ()
 
-    def visit_Import(self, node: ast.Import) -> Iterator[Finding]:
-        yield from self._check(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> Iterator[Finding]:
-        yield from self._check(node)
-
-    def _check(self, statement: ast.stmt) -> Iterator[Finding]:
-        found = self._found.get(statement)
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
+        found = self._found.get(node)
         if found is None:
             return
         if not found.names:
@@ -347,7 +342,9 @@ class AttentionLibrary(Rule):
             message = (
                 f"{used} {need} CUDA; without CUDA, use `torch.nn.functional.scaled_dot_product_attention`"
             )
-        yield self.finding(statement, message, self._fix(found))
+        yield self.finding(node, message, self._fix(found))
+
+    visit_ImportFrom = visit_Import
 
     @cached_property
     def _libraries(self) -> CudaLibraries:

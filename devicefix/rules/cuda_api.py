@@ -278,12 +278,6 @@ class CudaApi(Rule):
         self._regions = Regions(context, context.accelerator, collapses=collapses)
         self.planned: set[ast.AST] = set()
 
-    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        yield from self._look(node)
-
-    def visit_Name(self, node: ast.Name) -> Iterator[Finding]:
-        yield from self._look(node)
-
     def visit_Import(self, node: ast.Import) -> Iterator[Finding]:
         if any(f"{alias.name}.".startswith("torch.cuda.") for alias in node.names):
             yield self._imported(node)
@@ -298,7 +292,7 @@ class CudaApi(Rule):
     def _imported(self, node: ast.stmt) -> Finding:
         return self.finding(node, "imports `torch.cuda`; remove the import once nothing uses it")
 
-    def _look(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
+    def visit_Attribute(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
         short = self.accelerator.reference(node)
         if short is None:
             return
@@ -316,6 +310,8 @@ class CudaApi(Rule):
             yield self.finding(
                 node, f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}", fix
             )
+
+    visit_Name = visit_Attribute
 
     def _advice(self, short: str) -> str:
         known = COUNTERPARTS.get(short, ())

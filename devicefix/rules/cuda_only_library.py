@@ -4,10 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.exports.imports import full_names
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.libraries import CudaLibraries, full_names
+from devicefix.rules.shared.libraries import CudaLibraries
 from devicefix.rules.shared.library_facts import LIBRARIES
 
 _CUDA_OPTIONS = ("cuda_sources", "extra_cuda_cflags", "with_cuda")  # of `load` and `load_inline`

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.exports.imports import modules_of
+from devicefix.facts.flow.parameters import called
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 from devicefix.files.notebook.markers import MAGIC
@@ -59,16 +60,9 @@ def _is_late(facts: Facts, setting: ast.stmt) -> bool:
     """Return whether a setting is in a function, or below the module's import of torch, if it has one."""
     if facts.tree.scope(setting).function is not None:
         return True
-    first = next(
-        (
-            node.lineno
-            for node in facts.tree.module.body
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            and any(name.partition(".")[0] == "torch" for name in modules_of(node))
-        ),
-        0,
-    )
-    return setting.lineno > first
+    imports = (node for node in facts.tree.module.body if isinstance(node, ast.Import | ast.ImportFrom))
+    modules = ((node.lineno, name.partition(".")[0]) for node in imports for name in modules_of(node))
+    return setting.lineno > next((line for line, module in modules if module == "torch"), 0)
 
 
 def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[str] = ()) -> list[ast.stmt]:
@@ -108,10 +102,7 @@ def _functions_of(facts: Facts, statements: Iterable[ast.stmt]) -> list[str]:
         function = facts.tree.scope(statement).function
         node = function and function.node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            owner = facts.tree.parents.get(node)
-            found.append(
-                owner.name if node.name == "__init__" and isinstance(owner, ast.ClassDef) else node.name
-            )
+            found.append(called(facts.tree, node))
     return found
 
 

@@ -45,13 +45,19 @@ def imports_in(data: bytes) -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(found), tuple(stars)
 
 
-def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """Return the modules that an import statement reads, and the names that it takes from one."""
+def full_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the full names of what an import binds."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     module = "." * node.level + (node.module or "")
     joint = "" if module.endswith(".") else "."
-    return [module, *(f"{module}{joint}{alias.name}" for alias in node.names if alias.name != "*")]
+    return [f"{module}{joint}{alias.name}" for alias in node.names]
+
+
+def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the modules that an import statement reads, and the names that it takes from one."""
+    names = [name for name in full_names(node) if not name.endswith("*")]
+    return names if isinstance(node, ast.Import) else ["." * node.level + (node.module or ""), *names]
 
 
 @of_facts(b"cuda", b"gpu", pattern=rb"\n[ \t]+(?:from|import)[ \t]", anywhere=True)

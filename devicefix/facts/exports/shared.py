@@ -87,8 +87,22 @@ def cuda_extensions(facts: Facts) -> frozenset[str]:
 
 @of_facts(b"cuda", b"gpu", anywhere=True)
 def flags(facts: Facts) -> dict[str, bool]:
-    """Return attributes of objects that the module sets; true for those that only CUDA makes true."""
-    return _flags(facts)
+    """Return the attributes of `self` whose names mention CUDA; true for those that only CUDA makes true.
+
+    An attribute of the same name that a class or another object gets speaks against it.
+    """
+    found: dict[str, bool] = {}
+    attributes = [(path.rpartition("."), bindings) for path, bindings in facts.tree.attributes.items()]
+    for scope in facts.tree.scopes.values():
+        if scope.is_class:
+            attributes += [(("", ".", name), bindings) for name, bindings in scope.bindings.items()]
+    for (start, _, name), bindings in attributes:
+        if _OF_CUDA.search(name):
+            values = [(binding.node, binding.value) for binding in bindings if binding.value is not None]
+            right = len(values) == len(bindings) and all(_only_with_cuda(facts, *pair) for pair in values)
+            if start == "self" or (not right and values):
+                found[name] = found.get(name, True) and right
+    return found
 
 
 def _cuda_extensions(facts: Facts) -> Iterator[str]:
@@ -106,25 +120,6 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
                 chosen = any(facts.tree.around(node, ast.If, ast.IfExp, ast.Try))
                 if not (chosen and for_cpu):
                     yield name.value
-
-
-def _flags(facts: Facts) -> dict[str, bool]:
-    """Return the attributes of `self` whose names mention CUDA, and whether they are true only with it.
-
-    An attribute of the same name that a class or another object gets speaks against it.
-    """
-    found: dict[str, bool] = {}
-    attributes = [(path.rpartition("."), bindings) for path, bindings in facts.tree.attributes.items()]
-    for scope in facts.tree.scopes.values():
-        if scope.is_class:
-            attributes += [(("", ".", name), bindings) for name, bindings in scope.bindings.items()]
-    for (start, _, name), bindings in attributes:
-        if _OF_CUDA.search(name):
-            values = [(binding.node, binding.value) for binding in bindings if binding.value is not None]
-            right = len(values) == len(bindings) and all(_only_with_cuda(facts, *pair) for pair in values)
-            if start == "self" or (not right and values):
-                found[name] = found.get(name, True) and right
-    return found
 
 
 def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:

@@ -286,8 +286,10 @@ def _is_of_the_file(facts: Facts, call: ast.Call) -> bool:
             found = facts.tree.scope(call).lookup(name)
             return found is not None and any(isinstance(each.node, _DEFINITIONS) for each in found[1])
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            inside = (each for owner in facts.tree.around(call, ast.ClassDef) for each in owner.body)
-            return any(isinstance(each, Function) and each.name == name for each in inside)
+            around = (node for _, node in facts.tree.ancestors(call) if isinstance(node, ast.ClassDef))
+            return any(
+                isinstance(each, Function) and each.name == name for owner in around for each in owner.body
+            )
     return False
 
 

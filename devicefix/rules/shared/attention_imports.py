@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from devicefix.devices.context import Context
+from devicefix.facts.exports.imports import full_names
 from devicefix.rewrite.lines import alone
 from devicefix.rules.shared import attention
 from devicefix.rules.shared.attention import arguments, function_of, is_attention
-from devicefix.rules.shared.libraries import full_names
 
 
 class Use(NamedTuple):

@@ -9,6 +9,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.facts.defaults import Defaults
+from devicefix.facts.exports.imports import full_names
 from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.refusals import caught
 from devicefix.facts.scopes import FUNCTIONS
@@ -197,15 +198,6 @@ class CudaLibraries:
     def _goes_on(self, handler: ast.ExceptHandler) -> bool:
         """Return whether a handler catches the error of a failed import, and the program continues."""
         return not (_FAILED.isdisjoint(caught(handler)) or self.facts.guards.refusals.refuses(handler.body))
-
-
-def full_names(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """Return the full names of what an import binds."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    module = "." * node.level + (node.module or "")
-    joint = "" if module.endswith(".") else "."
-    return [f"{module}{joint}{alias.name}" for alias in node.names]
 
 
 def _compiled(name: str) -> str | None:
