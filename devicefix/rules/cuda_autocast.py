@@ -20,8 +20,8 @@ _NO_FLOAT32 = (
     " convert the operands to {dtype}"
 )
 _STILL_ON = (
-    "this disables autocast only for CUDA, but the surrounding code uses autocast for the program's device;"
-    " pass that device's type"
+    "this disables autocast only for CUDA, but the code around it uses autocast for the program's device, or will after"
+    " a fix; pass that device's type"
 )
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
 _WIDE = {
@@ -419,6 +419,8 @@ class CudaAutocast(Rule):
         if call.is_off:
             if call.names_cuda and self._is_within_another:
                 yield self.finding(node, _STILL_ON, self._fix(call))
+        elif (enabled := call.arguments.get("enabled")) is not None and self.facts.guards.implies(enabled):
+            return  # the program means it to be off on a CPU
         elif wide := self._wide(call):
             if self._has_low_precision:
                 yield self.finding(node, _NO_FLOAT32.format(dtype=wide))

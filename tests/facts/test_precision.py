@@ -62,6 +62,13 @@ def test_what_is_reported_fails_on_a_cpu_and_what_is_not_runs() -> None:
         ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype)", False),
         ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype), dtype", True),
         ("def f(x): return torch.autocast(device.type, dtype=x), x.to(dtype=torch.half)", True),
+        (
+            "options = dict(enabled=on, dtype=torch.half)\nwith torch.autocast('cuda', **options): run()",
+            False,
+        ),
+        ("options = dict(enabled=on, dtype=torch.half)\nx.to(options['dtype'])", True),
+        ("options = dict(device=here, dtype=torch.half)\nx.to(**options)", True),
+        ("same = torch.cuda.HalfTensor in buckets", False),
         ("step(x)  # dtype=torch.bfloat16", False),
         ("step('#', x.half())  # not in float32", True),
         ('step("it\'s #", x.half())', True),
@@ -391,10 +398,8 @@ TYPE, HALF = "device.type", "dtype=torch.float16"
         ("torch.autocast('cuda', dtype=torch.float32)", None),
         ("torch.autocast(*options, device_type='cuda')", None),
         ("torch.autocast('cuda', **options)", None),
-        (
-            "torch.autocast('cuda', enabled=torch.cuda.is_available())",
-            f"torch.autocast({TYPE}, {HALF}, enabled=torch.cuda.is_available())",
-        ),
+        ("torch.autocast('cuda', enabled=torch.cuda.is_available())", None),
+        ("torch.cuda.amp.autocast(flag and device.type == 'cuda')", None),
     ],
 )
 def test_every_argument_is_kept_and_the_dtype_is_spelled_out(call: str, new: str | None) -> None:
