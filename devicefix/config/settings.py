@@ -45,12 +45,14 @@ class RuleOptions:
         torch_version: the oldest torch that the rewritten program must run with; None for the newest.
         enabled: the codes of the rules that are on.
         seen: what runs have shown in the file.
+        unsafe_fixes: whether unsafe fixes are made, too.
     """
 
     target: str = "cuda"
     torch_version: tuple[int, int] | None = None
     enabled: frozenset[str] = frozenset()
     seen: frozenset[Seen] = frozenset()
+    unsafe_fixes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

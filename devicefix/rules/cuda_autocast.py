@@ -20,8 +20,8 @@ _NO_FLOAT32 = (
     " convert the operands to {dtype}"
 )
 _STILL_ON = (
-    "this disables autocast only for CUDA, but the code around it uses autocast for the program's device, or will after"
-    " a fix; pass that device's type"
+    "this disables autocast only for CUDA, but the surrounding code uses autocast for the program's device;"
+    " pass that device's type"
 )
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
 _WIDE = {
@@ -439,11 +439,12 @@ class CudaAutocast(Rule):
     def _is_within_another(self) -> bool:
         """Return whether code around an autocast that is off, or the callers of it, may have one on a CPU.
 
-        This is one for the type of the device, or one for CUDA whose fix makes it that.
+        This is one for the type of the device, or one for CUDA whose unsafe fix makes it that.
         """
         here = autocasts(self.context.source.text.encode())
         on = here | {*self.context.project.autocasts(self.devices.path)}
-        return "device" in on or ("cuda" in on and self._has_low_precision)
+        changed = "cuda" in on and self.context.options.unsafe_fixes
+        return "device" in on or (changed and self._has_low_precision)
 
     # -- the call ------------------------------------------------------------------------------------
 

@@ -311,9 +311,9 @@ def test_a_program_that_fails_without_autocast_runs_with_that_of_the_cpu(name: s
     assert torch.isfinite(torch.tensor(found["result"]))
 
 
-def safety_of(source: str, **others: str) -> list[Safety | None]:
+def safety_of(source: str, unsafe_fixes: bool = False, **others: str) -> list[Safety | None]:
     named = {f"{name}.py": text for name, text in others.items()}
-    found = analyze(source, path="train.py", others=named).findings
+    found = analyze(source, path="train.py", others=named, unsafe_fixes=unsafe_fixes).findings
     return [finding.safety for finding in found if finding.code == "DF407"]
 
 
@@ -350,12 +350,13 @@ def test_autocast_that_is_off_names_the_device_of_that_in_another_file(around: s
     assert ("autocast(device.type, enabled=False)" in rewritten(OFF, main=main)) is is_found
 
 
-def test_autocast_that_is_off_changes_with_one_for_cuda_in_another_file() -> None:
+def test_autocast_that_is_off_changes_with_the_unsafe_fix_of_one_for_cuda_in_another_file() -> None:
     main = AROUND.format("torch.autocast('cuda')")
-    assert safety_of(OFF, main=f"{main}\n\nnet = net.half()\n") == [Safety.SAFE]
-    flagged = main.replace("'cuda')", "'cuda', enabled=amp)")
-    assert safety_of(OFF, main=f"{flagged}\n\nnet = net.half()\n") == [Safety.SAFE]
-    assert safety_of(OFF, main=main) == []
+    low = f"{main}\n\nnet = net.half()\n"
+    assert safety_of(OFF, unsafe_fixes=True, main=low) == [Safety.SAFE]
+    flagged = low.replace("'cuda')", "'cuda', enabled=amp)")
+    assert safety_of(OFF, unsafe_fixes=True, main=flagged) == [Safety.SAFE]
+    assert safety_of(OFF, main=low) == safety_of(OFF, unsafe_fixes=True, main=main) == []
 
 
 @pytest.mark.filterwarnings("ignore")
