@@ -636,11 +636,10 @@ class CudaFunction(Rule):
             yield self.finding(node, f"{message}; use the CPU's state", fix, unless=why)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
-            value = "because not all of its uses are known to be those of a device"
-            why = value if short == "current_device" else ""
-            guard = "call it only if CUDA is available"
-            advice = guard if fix or why else "put it under a guard, and add a CPU path"
-            yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, why)
+            advice = (
+                "call it only if CUDA is available" if fix else "put it under a guard, and add a CPU path"
+            )
+            yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
         if self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):

@@ -59,6 +59,11 @@ def test_what_is_reported_fails_on_a_cpu_and_what_is_not_runs() -> None:
         ("for dtype in (torch.float16, torch.float32): net.to(dtype)", True),
         ("dtype = torch.bfloat16\nscope = torch.autocast(device.type, dtype=dtype)", False),
         ("dtype = torch.bfloat16\nscope = torch.autocast(device.type, dtype=dtype)\nnet.to(dtype)", True),
+        (
+            "dtype = options['dtype']\nif dtype == 'half':\n    dtype = torch.half\nprint(f'{dtype}')\n"
+            "scope = torch.autocast(device.type, dtype=dtype)",
+            False,
+        ),
         ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype)", False),
         ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype), dtype", True),
         ("def f(x): return torch.autocast(device.type, dtype=x), x.to(dtype=torch.half)", True),

@@ -49,8 +49,8 @@ def _is_used(data: bytes, line: bytes, calls: bytes) -> bool:
 
 
 def _is_read(data: bytes, name: bytes) -> bool:
-    """Return whether a variable is read anywhere, and not only bound; the name of an argument is not read."""
-    return re.search(rb"(?<![\w.])(?:self\.)?%b\b(?![ \t]*=(?!=))" % re.escape(name), data) is not None
+    """Return whether a variable is read, and not only bound, compared or shown; an argument's name is not."""
+    return re.search(rb"(?<![\w.\"'{])(?:self\.)?%b\b(?![ \t]*!?=)" % re.escape(name), data) is not None
 
 
 @of_bytes(b"autocast(")
