@@ -112,13 +112,23 @@ class Tensors:
         if place not in self._known_changes:
             by_hand = {
                 point: change.node
-                for point, change in reversed(self._changes_by_path.get(place.path, ()))
+                for point, change in reversed(list(self._touching(place)))
                 if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
             }
             found = self._trained.get(place.path, {}) if place.parameters else by_hand
             of_any = self._trained.get("", {}) if place.parameters or place.trained else {}
             self._known_changes[place] = {**found, **of_any}
         return self._known_changes[place]
+
+    def _touching(self, place: Place) -> Iterator[tuple[Point, Change]]:
+        """Yield the changes of a tensor, of the elements of a collection, or of any element of that around it."""
+        yield from self._changes_by_path.get(place.path, ())
+        for path in self._changes_by_path if place.indexed else ():
+            if path.startswith(f"{place.path}["):
+                yield from self._changes_by_path[path]
+        for point, change in self._changes_by_path.get(place.path.rpartition("[")[0], ()):
+            if change.place.indexed and not change.item:
+                yield point, change
 
     @cached_property
     def changes_at(self) -> dict[Point, list[Change]]:
@@ -205,7 +215,7 @@ class Tensors:
     def outlives_call(self, name: Name) -> bool:
         """Return whether what has a name in a function may be used after the function has returned."""
         path = name.place.path
-        if isinstance(self.flow.owner, ast.ClassDef):
+        if isinstance(self.flow.owner, ast.ClassDef) or path.endswith("()"):  # of a thread, or a generator
             return name.kept
         if isinstance(self.flow.owner, ast.Module) or (not name.kept and path in self.flow.binders):
             return False  # the next call binds it anew

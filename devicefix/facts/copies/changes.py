@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from devicefix.facts.copies.moves import moves
-from devicefix.facts.copies.views import Place, given_for, place_of, views
+from devicefix.facts.copies.views import Place, element_of, given_for, place_of, views
+from devicefix.facts.flow.binding import elements_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import arguments_of
 from devicefix.facts.flow.points import Point, path_of
@@ -45,6 +46,8 @@ def changes_at(facts: Facts, point: Point) -> Iterator[Change]:
         for target, item in (*targets(facts, node), *_by_function(facts, node)):
             if (place := place_of(facts, target)) is not None:
                 yield Change(place, item, node, target)
+            if (whole := element_of(facts, target)) is not None:
+                yield Change(whole, False, node, target)
 
 
 def _by_function(facts: Facts, call: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
@@ -66,7 +69,7 @@ def targets(facts: Facts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """Yield the expressions that a node changes in place, and whether only an item of it is set."""
     match node:
         case ast.AugAssign(target=target, value=value):
-            if not isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)):
+            if elements_of(value) is None and not isinstance(value, ast.JoinedStr):
                 yield _whole(target), False
         case ast.Subscript(ctx=ast.Store(), slice=index):
             if path_of(node) is None:

@@ -10,7 +10,7 @@ from itertools import chain
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import is_parameter, is_typed
-from devicefix.facts.copies.views import Copy, Place, copy_of, is_copied, is_parameter_at, passed
+from devicefix.facts.copies.views import Copy, Place, copies_of, copy_of, is_copied, is_parameter_at, passed
 from devicefix.facts.flow.binding import collects, kept_at
 from devicefix.facts.flow.order import Body
 from devicefix.facts.flow.points import Point, starts_of
@@ -101,10 +101,10 @@ class _Search:
 
     def _kept(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that a point keeps, and that clash."""
-        for path, expression, contained in chain(kept_at(self._facts, point), self._yielded(body, point)):
-            copy = copy_of(self._facts, expression)
-            if copy is None:
-                continue
+        keeping = chain(kept_at(self._facts, point), self._yielded(body, point))
+        for path, expression, contained, copy in (
+            (*kept, copy) for kept in keeping for copy in copies_of(self._facts, kept[1])
+        ):
             kept = Name(Place(path, contained, trained=is_parameter(expression)), point, kept=True)
             source = Name(copy.source, point)
             # After `x = x.cuda()`, nothing here names what was copied.

@@ -15,7 +15,7 @@ from devicefix.facts.copies.moves import (
     moves,
     values_of,
 )
-from devicefix.facts.flow.binding import contents, element_pairs, elements_of
+from devicefix.facts.flow.binding import all_collections, contents, element_pairs, elements_of
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.kind import NUMBERS
@@ -91,6 +91,14 @@ def copy_of(facts: Facts, outer: ast.expr, calls: bool = True) -> Copy | None:
     return Copy(moving[0], outer, replace(place, trained=trained), chain[-1], len(moving) > 1)
 
 
+def copies_of(facts: Facts, outer: ast.expr) -> Iterator[Copy]:
+    """Yield the copy that an expression is, also as one of an element of the collection that a loop is over."""
+    if (copy := copy_of(facts, outer)) is not None:
+        yield copy
+        if (whole := element_of(facts, copy.base)) is not None:
+            yield replace(copy, source=whole)
+
+
 def is_copied(facts: Facts, copy: Copy) -> bool:
     """Return whether a copy that the syntax shows is made, and only on a GPU, as far as the module shows."""
     scope, _ = _start(facts, copy.base)
@@ -161,14 +169,16 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     ]
     if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
-    model = _model_of(facts, base)
-    if model is not None:
+    for model in filter(None, (_model_of(facts, each) for each in reversed(chain))):
         return _parameters_of(model)
     path = path_of(base)
     if path is None or _LIBRARY.match(facts.resolve(base) or ""):
         return None
-    indexed = any(isinstance(each, ast.Subscript) and not isinstance(each.slice, (ast.Slice, ast.Tuple))
-                  for each in chain[:-1])  # fmt: skip
+    indexed = any(
+        isinstance(each, ast.Name)
+        or (isinstance(each, ast.Subscript) and not isinstance(each.slice, (ast.Slice, ast.Tuple)))
+        for each in chain[:-1]
+    )
     # An item of a tensor is a view of it.
     indexed = indexed and not facts.kinds.of(base).are({Kind.TENSOR})
     buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)  # type: ignore[attr-defined]
@@ -220,21 +230,47 @@ def _whole(facts: Facts, node: ast.Name | ast.Subscript | ast.Call) -> ast.expr 
     match node:
         case ast.Name():
             loop = _loop_of(facts, node)
-            collection = loop.iter if isinstance(loop, ast.comprehension) else None
+            collection = _iterated_by(loop, node) if isinstance(loop, ast.comprehension) else None
         case ast.Subscript(value=collection):
             pass
         case ast.Call(args=[ast.Call(func=ast.Name(id="iter"), args=[collection])]):
             pass
-    elements = elements_of(collection) if collection is not None else None
-    if elements is not None:
-        return elements[0] if len(elements) == 1 else None
-    is_view = isinstance(node, ast.Subscript) and _chooses_a_view(facts, node.slice)
-    return collection if is_view else None
+    if collection is None or (elements := elements_of(collection)) is not None:
+        return elements[0] if collection is not None and len(elements) == 1 else None
+    if isinstance(node, ast.Subscript):
+        is_part = _chooses_a_view(facts, node.slice) or _is_collection(facts, node.value)
+    else:
+        is_part = isinstance(node, ast.Name) and path_of(collection) is not None
+    return collection if is_part else None
+
+
+def _is_collection(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a name is shown to be a dict or list."""
+    return facts.once(all_collections, facts.bindings(node))
+
+
+def element_of(facts: Facts, node: ast.expr) -> Place | None:
+    """Return the dict or list of which a tensor is each element in turn, by the loop that binds its name."""
+    *_, base = views(facts, node)
+    loop = _loop_of(facts, base) if isinstance(base, ast.Name) else None
+    if not isinstance(loop, ast.For):
+        return None
+    whole = _iterated_by(loop, base)  # type: ignore[arg-type]
+    is_dict = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) in ("items", "values")
+    path = path_of(whole) if whole is not None and (is_dict or _is_collection(facts, whole)) else None
+    return Place(path, indexed=True) if path is not None else None
+
+
+def _iterated_by(loop: ast.For | ast.comprehension, name: ast.Name) -> ast.expr | None:
+    """Return what a loop's variable is each element of."""
+    pairs = element_pairs(loop.target, loop.iter)
+    return next((of for each, of in pairs if isinstance(each, ast.Name) and each.id == name.id), None)
 
 
 def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
-    """Return the loop that binds a name, which nothing else binds."""
-    bindings = facts.bindings(name)
+    """Return the loop that binds a name where it is read, which nothing else binds there."""
+    found = facts.tree.scope(name).lookup(name.id)
+    bindings = reaching(facts.tree, name, found[1]) if found is not None else ()
     loop = bindings[0].node if len(bindings) == 1 else None
     return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
 
