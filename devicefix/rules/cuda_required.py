@@ -919,8 +919,8 @@ class CudaRequired(Rule):
         match own and own.body:
             case [*before, ast.If(test=ast.UnaryOp(op=ast.Not(), operand=test), body=body, orelse=[])]:
                 given, last = given_for(self.facts, call, own, last_name(test)), self._ends.last(body)  # type: ignore[arg-type]
-                if given is not None and last is not None and self._guards.settled(given):
-                    verdict = self._refusals.verdict(node, (given, False), self._ends.error_of(last))
+                if given and last is not None and self._guards.settled(given[0]):
+                    verdict = self._refusals.verdict(node, (given[0], False), self._ends.error_of(last))
                     does_more = any(has_effects(self.facts, each) for each in ast.iter_child_nodes(call))
                     alone = not (before or own.decorator_list or does_more)  # type: ignore[union-attr]
                     yield from self._judged(node, verdict, (remove(self.facts, node),) if alone else ())

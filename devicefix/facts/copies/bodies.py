@@ -121,7 +121,7 @@ class Tensors:
         return self._known_changes[place]
 
     def _touching(self, place: Place) -> Iterator[tuple[Point, Change]]:
-        """Yield the changes of a tensor, of the elements of a collection, or of any element of that around it."""
+        """Yield the changes of a tensor, of the elements of a collection, or of any of those around it."""
         yield from self._changes_by_path.get(place.path, ())
         for path in self._changes_by_path if place.indexed else ():
             if path.startswith(f"{place.path}["):

@@ -20,7 +20,7 @@ from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.kind import NUMBERS
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.parameters import Function, described
+from devicefix.facts.flow.parameters import Function, described, positional
 from devicefix.facts.flow.points import is_view, path_of, root
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.flow.sources import How, Sources
@@ -89,14 +89,6 @@ def copy_of(facts: Facts, outer: ast.expr, calls: bool = True) -> Copy | None:
         return None
     trained = any(is_parameter(value) for value in _calls(facts, chain[-1]))
     return Copy(moving[0], outer, replace(place, trained=trained), chain[-1], len(moving) > 1)
-
-
-def copies_of(facts: Facts, outer: ast.expr) -> Iterator[Copy]:
-    """Yield the copy that an expression is, also as one of an element of the collection that a loop is over."""
-    if (copy := copy_of(facts, outer)) is not None:
-        yield copy
-        if (whole := element_of(facts, copy.base)) is not None:
-            yield replace(copy, source=whole)
 
 
 def is_copied(facts: Facts, copy: Copy) -> bool:
@@ -214,7 +206,7 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
         case ast.Name() | ast.Subscript() | ast.Call(func=ast.Name(id="next")):
             return _whole(facts, node)
         case ast.Call(func=ast.Lambda(body=ast.Name(id=name)) as function):  # `(lambda t: t)(x)`
-            return given_for(facts, node, function, name)
+            return next(iter(given_for(facts, node, function, name)), None)
         case ast.Call() if moves(facts, node):
             return moved(node)
         case ast.Call(args=[first, *_]) if facts.call(node, *FUNCTIONS["make"], *FUNCTIONS["view"]):
@@ -229,42 +221,33 @@ def _whole(facts: Facts, node: ast.Name | ast.Subscript | ast.Call) -> ast.expr 
     collection: ast.expr | None = None
     match node:
         case ast.Name():
-            loop = _loop_of(facts, node)
-            collection = _iterated_by(loop, node) if isinstance(loop, ast.comprehension) else None
+            collection = _iterated_by(facts, node, ast.comprehension)
         case ast.Subscript(value=collection):
             pass
         case ast.Call(args=[ast.Call(func=ast.Name(id="iter"), args=[collection])]):
             pass
-    if collection is None or (elements := elements_of(collection)) is not None:
-        return elements[0] if collection is not None and len(elements) == 1 else None
+    elements = elements_of(collection) if collection is not None else None
+    if elements is not None:
+        return elements[0] if len(elements) == 1 else None
     if isinstance(node, ast.Subscript):
-        is_part = _chooses_a_view(facts, node.slice) or _is_collection(facts, node.value)
-    else:
-        is_part = isinstance(node, ast.Name) and path_of(collection) is not None
-    return collection if is_part else None
-
-
-def _is_collection(facts: Facts, node: ast.expr) -> bool:
-    """Return whether a name is shown to be a dict or list."""
-    return facts.once(all_collections, facts.bindings(node))
+        known = facts.once(all_collections, facts.bindings(node.value))
+        return collection if known or _chooses_a_view(facts, node.slice) else None
+    return collection if collection is not None and path_of(collection) is not None else None
 
 
 def element_of(facts: Facts, node: ast.expr) -> Place | None:
-    """Return the dict or list of which a tensor is each element in turn, by the loop that binds its name."""
+    """Return what a tensor is each element of, by the loop that binds its name."""
     *_, base = views(facts, node)
-    loop = _loop_of(facts, base) if isinstance(base, ast.Name) else None
-    if not isinstance(loop, ast.For):
-        return None
-    whole = _iterated_by(loop, base)  # type: ignore[arg-type]
-    is_dict = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) in ("items", "values")
-    path = path_of(whole) if whole is not None and (is_dict or _is_collection(facts, whole)) else None
+    whole = _iterated_by(facts, base, ast.For)
+    path = path_of(whole) if whole is not None else None
     return Place(path, indexed=True) if path is not None else None
 
 
-def _iterated_by(loop: ast.For | ast.comprehension, name: ast.Name) -> ast.expr | None:
-    """Return what a loop's variable is each element of."""
-    pairs = element_pairs(loop.target, loop.iter)
-    return next((of for each, of in pairs if isinstance(each, ast.Name) and each.id == name.id), None)
+def _iterated_by(facts: Facts, node: ast.expr, kind: type[ast.AST]) -> ast.expr | None:
+    """Return what the variable of a loop of some kind is each element of."""
+    loop = _loop_of(facts, node) if isinstance(node, ast.Name) else None
+    pairs = element_pairs(loop.target, loop.iter) if loop is not None and isinstance(loop, kind) else ()
+    return next((of for each, of in pairs if path_of(each) == path_of(node)), None)
 
 
 def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
@@ -340,24 +323,31 @@ def _returned(facts: Facts, call: ast.expr) -> Copy | None:
     for value in facts.once(results, facts.tree.scopes[own])[0]:
         for each, _ in contents(facts, value):
             copy = copy_of(facts, each, calls=False)
-            if copy is not None and (place := passed(facts, call, own, copy.source)) is not None:
-                return replace(copy, source=place)
+            if copy is not None and (places := list(passed(facts, call, own, copy.source))):
+                return replace(copy, source=places[0])
     return None
 
 
-def passed(facts: Facts, call: ast.Call, function: Function, inner: Place) -> Place | None:
-    """Return the tensor of a caller that is a parameter of a function, or a part of one."""
+def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner: Place) -> Iterator[Place]:
+    """Yield the tensors of a caller that a parameter of a function, or a part of one, or a variable is."""
     name = root(inner.path)
     found = facts.tree.scope(call).lookup(name)
     if found is not None and found == facts.tree.scopes[function].lookup(name):
-        return inner  # it is a variable of the caller
-    given = given_for(facts, call, function, name)
-    place = place_of(facts, given) if given is not None else None
-    if place is None:
-        return None
-    return replace(inner, path=place.path + inner.path.removeprefix(name))
+        yield inner  # it is a variable of the caller
+    for given in given_for(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
+        if (place := place_of(facts, given)) is not None:
+            yield replace(inner, path=place.path + inner.path.removeprefix(name))
 
 
-def given_for(facts: Facts, call: ast.Call, function: Function, name: str) -> ast.expr | None:
-    """Return what a call passes for a parameter of a function of the module."""
-    return argument_of(call, *described(facts.tree, function, name)[1])
+def given_for(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:
+    """Return what a call passes for a parameter of a function of the module, also for `self` or `**kw`."""
+    names = [each.arg for each in positional(facts.tree, function)]
+    match function.args:
+        case ast.arguments(kwarg=ast.arg(arg=rest)) if rest == name:
+            return [given.value for given in call.keywords if given.arg not in names]
+        case ast.arguments(vararg=ast.arg(arg=rest)) if rest == name:
+            return call.args[len(names) :]
+        case ast.arguments(args=[ast.arg(arg=first), *_]) if first == name and name not in names:
+            return [getattr(call.func, "value", call.func)]
+    given = argument_of(call, *described(facts.tree, function, name)[1])
+    return [given] if given is not None else []

@@ -20,6 +20,8 @@ _COLLECTIONS = {
     "SimpleNamespace",
 }  # fmt: skip
 
+_KEEPING = {*METHODS["offer"], *METHODS["start"], *FUNCTIONS["add"]}
+
 Pair = tuple[ast.expr, ast.expr]  # a target, and the expression whose value it gets
 
 
@@ -240,9 +242,8 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
             if path and facts.once(all_collections, facts.bindings(without_index(target))):
                 yield path, True, value
             continue
-        if isinstance(target, ast.Attribute) and is_view(target):  # `y.data = x.cpu()`
-            target = target.value
-        if (path := dotted(target)) and not path.endswith(".grad"):
+        named = target.value if isinstance(target, ast.Attribute) and is_view(target) else target
+        if (path := dotted(named)) and not path.endswith(".grad"):
             yield path, False, value
     given: list[ast.expr]
     match point.node:
@@ -263,18 +264,11 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
 
 def _offered(point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
     """Yield the same of what takes values to other code: a queue, a cache, a heap, a thread."""
-    for call in point.nodes:
-        match call:
-            case ast.Call(func=ast.Attribute(attr=attr, value=holder) as function) if attr in METHODS["start"]:
-                path = f"{dotted(function) or attr}()"
-            case ast.Call(func=ast.Attribute(attr=attr, value=holder)) if attr in METHODS["offer"]:
-                path = dotted(holder)
-            case ast.Call(func=function, args=[holder, *_]) if last_name(function) in FUNCTIONS["add"]:
-                path = dotted(holder)
-            case _:
-                continue
-        given = (*call.args, *(keyword.value for keyword in call.keywords))
-        yield from ((path, True, each) for each in given if path)
+    for call in (node for node in point.nodes if isinstance(node, ast.Call)):
+        name, given = last_name(call.func), [*call.args, *(keyword.value for keyword in call.keywords)]
+        holder = given[0] if given and name in FUNCTIONS["add"] else getattr(call.func, "value", None)
+        if holder is not None and (path := dotted(holder)) and name in _KEEPING:
+            yield from ((path + f".{name}()" * (name in METHODS["start"]), True, each) for each in given)
 
 
 def all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
