@@ -270,12 +270,8 @@ class MovedParameter(Rule):
         if not self._moves(node) or self.facts.is_guarded(node):
             return
         yield from self._leaf(node)
-        if not isinstance(made, ast.Call):
-            return
         moved = self.context.source.code(node.func).rpartition(".")[2]
-        if self._there(made):
-            return
-        if self.facts.call(made, *_PARAMETER):
+        if isinstance(made, ast.Call) and not self._there(made) and self.facts.call(made, *_PARAMETER):
             message = (
                 f"`Parameter(...).{moved}(...)` is a parameter only on a CPU, because a move to a GPU returns a plain"
                 " tensor; move the tensor before it becomes a parameter, or use a plain tensor"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from devicefix.facts.copies.moves import moves
-from devicefix.facts.copies.views import Place, element_of, given_for, passed, place_of, views
+from devicefix.facts.copies.views import Place, given_to, passed, place_of, views, whole_of
 from devicefix.facts.flow.binding import elements_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Function, arguments_of
@@ -46,7 +46,7 @@ def changes_at(facts: Facts, point: Point) -> Iterator[Change]:
         for target, item in targets(facts, node):
             if (place := place_of(facts, target)) is not None:
                 yield Change(place, item, node, target)
-            if (whole := element_of(facts, target)) is not None:
+            if (whole := whole_of(facts, target)) is not None:
                 yield Change(whole, False, node, target)
         if isinstance(node, ast.Call) and (own := Steps(facts).reached(node)) is not None:
             yield from _by_function(facts, node, own)
@@ -55,7 +55,7 @@ def changes_at(facts: Facts, point: Point) -> Iterator[Change]:
 def _by_function(facts: Facts, call: ast.Call, own: Function) -> Iterator[Change]:
     """Yield what a function of the module changes of the arguments of a call, or of other variables."""
     for inner, item in facts.once(changed_in, Steps(facts).scope_of(own)).items():
-        given = [*given_for(facts, call, own, root(inner.path)), call.func][0]
+        given = [*given_to(facts, call, own, root(inner.path)), call.func][0]
         # What a function does to a copy that nothing keeps is lost on a GPU: it is sent, or received.
         if not (isinstance(given, ast.Call) and moves(facts, given)):
             for place in passed(facts, call, own, inner):

@@ -11,7 +11,7 @@ from typing import Any
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import is_parameter, is_typed
-from devicefix.facts.copies.views import Copy, Place, copy_of, element_of, is_copied, is_parameter_at, passed
+from devicefix.facts.copies.views import Copy, Place, copy_of, given_to, is_copied, is_given, passed, whole_of
 from devicefix.facts.flow.binding import collects, kept_at
 from devicefix.facts.flow.order import Body
 from devicefix.facts.flow.parameters import called
@@ -68,6 +68,7 @@ class _Search:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self._steps = Steps(facts)
         self._body: Callable[[Body], Tensors] = cache(partial(Tensors, facts))
         self._pending: dict[tuple[Owner, Place], tuple[Copy, ast.AST]] = {}
         self._named: dict[str, list[ast.Call]] = {}
@@ -102,7 +103,8 @@ class _Search:
 
     def _kept(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that a point keeps, and that clash."""
-        for path, expression, contained in chain(kept_at(self._facts, point), self._yielded(body, point)):
+        more = (*self._yielded(body, point), *self._kept_by_calls(point))
+        for path, expression, contained in chain(kept_at(self._facts, point), more):
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue
@@ -111,7 +113,7 @@ class _Search:
             # After `x = x.cuda()`, nothing here names what was copied.
             anew = not point.bound.isdisjoint(starts_of(copy.source.path))
             clash = None if anew else body.changed_beside(source, kept, copy.call) or body.clash(source, kept)
-            whole = element_of(self._facts, copy.base) or copy.source
+            whole = whole_of(self._facts, copy.base) or copy.source
             clash = clash or (None if whole is copy.source else body.clash(Name(whole, point), kept))
             if found := clash or body.trained_later(copy.source, path) or self._later(body, source, kept):
                 yield self._held(body, copy, path, found)
@@ -119,7 +121,7 @@ class _Search:
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
                 self._pend(body, copy, change)
-            elif body.outlives_call(kept) and isinstance(body.flow.owner, Owner):
+            elif body.outlives(kept) and isinstance(body.flow.owner, Owner):
                 self._outliving.setdefault((body.flow.owner, whole), (copy, kept))
 
     def _later(self, body: Tensors, source: Name, kept: Name) -> Clash | None:
@@ -142,6 +144,17 @@ class _Search:
             parents = (tree.parents.get(call) for call in tree.calls_with_name(owner.name))
             if any(map(_keeps_all, parents)):
                 yield from ((f"{owner.name}()", value, True) for value in values)
+
+    def _kept_by_calls(self, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
+        """Yield what the functions of the module that a point calls keep: `memory.push(x.cpu())`."""
+        for call in (node for node in point.nodes if isinstance(node, ast.Call)):
+            own = self._steps.reached(call)
+            if isinstance(own, Function):
+                for path, name in self._body(own).keeping:
+                    for holder in passed(self._facts, call, own, Place(root(path))):
+                        yield from (
+                            (holder.path, each, True) for each in given_to(self._facts, call, own, name)
+                        )
 
     def _changed_at_once(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that are changed where they are made, as `x.cuda().mul_(2)`: on a CPU, `x` is."""
@@ -166,7 +179,7 @@ class _Search:
     def _pend(self, body: Tensors, copy: Copy, change: ast.AST) -> None:
         """Keep in mind that a function changes its parameter on a CPU, for its calls."""
         owner = body.flow.owner
-        if isinstance(owner, Function) and is_parameter_at(self._facts, copy.base):
+        if isinstance(owner, Function) and is_given(self._facts, copy.base, change):
             self._pending.setdefault((owner, copy.source), (copy, change))
 
     def _passed(self) -> Iterator[Held]:
@@ -187,17 +200,17 @@ class _Search:
 
     def _calls(self, function: Owner) -> Iterator[tuple[Tensors, Point, ast.AST]]:
         """Yield the calls of a function, or of a method of its name, and the statement that runs a class."""
-        tree, steps, name = self._facts.tree, Steps(self._facts), called(self._facts.tree, function)
+        tree, name = self._facts.tree, called(self._facts.tree, function)
         is_method = isinstance(tree.parents.get(function), ast.ClassDef) and name == function.name
         if name not in self._named:  # many classes may have a method of one name
             every = (node for node in tree.nodes if isinstance(node, ast.Call)) if name in CALLED else ()
-            self._named[name] = [*steps.calls(name), *every]  # `net(x)` is one of `forward`
+            self._named[name] = [*self._steps.calls(name), *every]  # `net(x)` is one of `forward`
         calls: list[Any] = [function] if isinstance(function, ast.ClassDef) else self._named[name]
         for call in calls:
             of, statement = getattr(call, "func", None), tree.statement(call)
             by_name = of is None or (last_name(of) == name and isinstance(of, ast.Attribute) is is_method)
             if tree.scope(call) is tree.scope(statement):  # and not of a comprehension
-                found = self._points(statement) if by_name or steps.reached(call) is function else ()
+                found = self._points(statement) if by_name or self._steps.reached(call) is function else ()
                 yield from ((body, point, call) for body, point in found if call in point.nodes)
 
 

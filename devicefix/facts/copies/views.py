@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from devicefix.facts.copies.moves import (
     already_there,
+    goes_to_cpu,
+    is_moved,
     is_parameter,
     is_typed,
     moved,
@@ -26,6 +28,7 @@ from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, in_place
 from devicefix.facts.module import Facts
+from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.scopes import Binding, Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
@@ -100,6 +103,10 @@ def is_copied(facts: Facts, copy: Copy) -> bool:
         return False
     if not copy.twice and already_there(facts, copy.call, copy.base):
         return False
+    if copy.source.parameters and not goes_to_cpu(facts, copy.call):  # of a model that is on the GPU already
+        reads = facts.tree.reads(copy.source.path)
+        calls = (facts.tree.parents.get(facts.tree.parents.get(read)) for read in reads)
+        return not any(isinstance(each, ast.expr) and is_moved(facts, each) for each in (*reads, *calls))
     return copy.source.parameters or not _is_module(facts, copy)  # it moves itself
 
 
@@ -114,20 +121,23 @@ def _is_replaced(facts: Facts, copy: Copy) -> bool:
 
 def _is_module(facts: Facts, copy: Copy) -> bool:
     """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
-    for node in facts.tree.nodes_with(*METHODS["module"]):
-        if isinstance(node, ast.Attribute) and node.attr in METHODS["module"]:
-            if (
-                path_of(node.value) == copy.source.path
-                and _start(facts, node)[0] is _start(facts, copy.base)[0]
-            ):
-                return True
+    start = _start(facts, copy.base)[0]
+    reads = (each for each in facts.tree.reads(copy.source.path) if _start(facts, each)[0] is start)
+    if any(getattr(facts.tree.parents.get(read), "attr", "") in METHODS["module"] for read in reads):
+        return True
     return facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
 
 
-def is_parameter_at(facts: Facts, node: ast.expr) -> bool:
-    """Return whether a tensor may be a parameter of the function around it, or a part of one."""
-    _, bindings = _start(facts, node)
-    return any(binding.parameter for binding in reaching(facts.tree, node, bindings))
+def is_given(facts: Facts, node: ast.expr, change: ast.AST) -> bool:
+    """Return whether a tensor may be a parameter of the function around it, or a part of one, if changed."""
+    found, own = reaching(facts.tree, node, _start(facts, node)[1]), facts.tree.statement(node)
+    others = [each.node for each in found if each.node is not own and not each.parameter]
+    anew = any(set() < _conditions(facts, each) <= _conditions(facts, change) for each in others)
+    return any(each.parameter for each in found) and not anew
+
+
+def _conditions(facts: Facts, node: ast.AST) -> set[tuple[str, bool]]:
+    return {(ast.unparse(test), way) for test, way in conditions_around(facts.tree, node)}
 
 
 def _start(facts: Facts, node: ast.expr) -> tuple[Scope | None, Sequence[Binding]]:
@@ -166,11 +176,8 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     path = path_of(base)
     if path is None or _LIBRARY.match(facts.resolve(base) or ""):
         return None
-    indexed = any(
-        isinstance(each, ast.Name)
-        or (isinstance(each, ast.Subscript) and not isinstance(each.slice, (ast.Slice, ast.Tuple)))
-        for each in chain[:-1]
-    )
+    parts = (each for each in chain[:-1] if isinstance(each, (ast.Name, ast.Subscript)))
+    indexed = any(not isinstance(getattr(each, "slice", None), (ast.Slice, ast.Tuple)) for each in parts)
     # An item of a tensor is a view of it.
     indexed = indexed and not facts.kinds.of(base).are({Kind.TENSOR})
     buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)  # type: ignore[attr-defined]
@@ -206,7 +213,7 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
         case ast.Name() | ast.Subscript() | ast.Call(func=ast.Name(id="next")):
             return _whole(facts, node)
         case ast.Call(func=ast.Lambda(body=ast.Name(id=name)) as function):  # `(lambda t: t)(x)`
-            return next(iter(given_for(facts, node, function, name)), None)
+            return next(iter(given_to(facts, node, function, name)), None)
         case ast.Call() if moves(facts, node):
             return moved(node)
         case ast.Call(args=[first, *_]) if facts.call(node, *FUNCTIONS["make"], *FUNCTIONS["view"]):
@@ -235,7 +242,7 @@ def _whole(facts: Facts, node: ast.Name | ast.Subscript | ast.Call) -> ast.expr 
     return collection if collection is not None and path_of(collection) is not None else None
 
 
-def element_of(facts: Facts, node: ast.expr) -> Place | None:
+def whole_of(facts: Facts, node: ast.expr) -> Place | None:
     """Return what a tensor is each element of, by the loop that binds its name."""
     *_, base = views(facts, node)
     whole = _iterated_by(facts, base, ast.For)
@@ -334,12 +341,12 @@ def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner
     found = facts.tree.scope(call).lookup(name)
     if found is not None and found == facts.tree.scopes[function].lookup(name):
         yield inner  # it is a variable of the caller
-    for given in given_for(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
+    for given in given_to(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
         if (place := place_of(facts, given)) is not None:
             yield replace(inner, path=place.path + inner.path.removeprefix(name))
 
 
-def given_for(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:
+def given_to(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:
     """Return what a call passes for a parameter of a function of the module, also for `self` or `**kw`."""
     names = [each.arg for each in positional(facts.tree, function)]
     match function.args:
@@ -349,5 +356,4 @@ def given_for(facts: Facts, call: ast.Call, function: Function, name: str) -> Se
             return call.args[len(names) :]
         case ast.arguments(args=[ast.arg(arg=first), *_]) if first == name and name not in names:
             return [getattr(call.func, "value", call.func)]
-    given = argument_of(call, *described(facts.tree, function, name)[1])
-    return [given] if given is not None else []
+    return list(filter(None, [argument_of(call, *described(facts.tree, function, name)[1])]))

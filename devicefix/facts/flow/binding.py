@@ -306,6 +306,8 @@ def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
                 todo += [(kept, True) for kept in (*arguments.defaults, *filter(None, arguments.kw_defaults))]
             case ast.GeneratorExp():
                 continue  # it has not run yet
+            case ast.Starred(value=value):
+                todo.append((value, True))
             case ast.Attribute(attr=attr, value=ast.Call() as made) if (
                 kept := argument_of(made, attr, -1)
             ) is not None:  # `SimpleNamespace(x=tensor).x`
