@@ -294,7 +294,7 @@ def _makes_object(facts: Facts, function: ast.expr) -> bool:
     )
 
 
-def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
+def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:  # noqa: C901 (one case a kind)
     """Yield the expressions whose values are kept where `value` is kept, and whether in a collection."""
     todo = [(value, False)]
     while todo:
@@ -308,6 +308,8 @@ def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
                 continue  # it has not run yet
             case ast.Starred(value=value):
                 todo.append((value, True))
+            case ast.Call(func=ast.Lambda(body=inner), args=[]) | ast.Subscript(value=ast.List(elts=[inner])):
+                todo.append((inner, contained))
             case ast.Attribute(attr=attr, value=ast.Call() as made) if (
                 kept := argument_of(made, attr, -1)
             ) is not None:  # `SimpleNamespace(x=tensor).x`
