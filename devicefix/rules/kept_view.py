@@ -345,8 +345,7 @@ def copied(context: Context, held: Held) -> Fix | None:
 def _array(held: Held) -> ast.Call | None:
     """Return the call of `.numpy()` around the call that copies, or None."""
     around = takewhile(lambda node: node is not held.copy.call, ast.walk(held.copy.outer))
-    calls = (node for node in around if isinstance(node, ast.Call))
-    return next((call for call in calls if last_name(call.func) == "numpy"), None)
+    return next((one for one in around if isinstance(one, ast.Call) and last_name(one.func) == "numpy"), None)
 
 
 def _given(call: ast.Call) -> ast.expr | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from itertools import chain
-from typing import Any
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import is_parameter, is_typed
@@ -70,6 +69,7 @@ class _Search:
         self._facts = facts
         self._steps = Steps(facts)
         self._body: Callable[[Body], Tensors] = cache(partial(Tensors, facts))
+        self._changing = cache(self._methods)
         self._pending: dict[tuple[Owner, Place], tuple[Copy, ast.AST]] = {}
         self._named: dict[str, list[ast.Call]] = {}
         self._outliving: dict[tuple[Owner, Place], tuple[Copy, Name]] = {}
@@ -128,12 +128,17 @@ class _Search:
         """Return the clash of what an object keeps of its own with what a later call of a method changes."""
         around = self._facts.tree.parents.get(body.flow.owner)
         is_own = {root(source.place.path), root(kept.place.path)} == {"self"}
-        for method in around.body if is_own and isinstance(around, ast.ClassDef) else ():
-            if isinstance(method, Function) and method.name != "__init__":
-                start = (other := self._body(method)).flow.entry
-                if found := other.clash(replace(source, start=start), replace(kept, start=start)):
-                    return found
+        for method in self._changing(around) if is_own and isinstance(around, ast.ClassDef) else ():
+            start = method.flow.entry
+            if found := method.clash(replace(source, start=start), replace(kept, start=start)):
+                return found
         return None
+
+    def _methods(self, owner: ast.ClassDef) -> list[Tensors]:
+        """Return the methods of a class that change a tensor, or take the step of an optimizer."""
+        methods = (each for each in owner.body if isinstance(each, Function) and each.name != "__init__")
+        found, any_model = map(self._body, methods), Place("", parameters=True)
+        return [each for each in found if each.changes(any_model) or any(each.changes_at.values())]
 
     def _yielded(self, body: Tensors, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
         """Yield what a generator yields as an element of a collection that its function's name keeps."""
@@ -186,10 +191,9 @@ class _Search:
         """Yield the copies of parameters that are changed, where the argument is used after a call."""
         for (function, source), (copy, change) in self._pending.items():
             for body, point, call in self._calls(function):
-                places = passed(self._facts, call, function, source)
-                uses = (body.use_behind(Name(place, point), point, call) for place in places)
-                for use in filter(None, uses):
-                    yield self._held(body, copy, source.path, (change, use), reverse=True)
+                for place in passed(self._facts, call, function, source):
+                    if use := body.use_behind(Name(place, point), point, call):
+                        yield self._held(body, copy, source.path, (change, use), reverse=True)
         for (function, source), (copy, kept) in self._outliving.items():
             for body, point, call in self._calls(function):
                 for name in (Name(place, point) for place in passed(self._facts, call, function, source)):
@@ -205,12 +209,11 @@ class _Search:
         if name not in self._named:  # many classes may have a method of one name
             every = (node for node in tree.nodes if isinstance(node, ast.Call)) if name in CALLED else ()
             self._named[name] = [*self._steps.calls(name), *every]  # `net(x)` is one of `forward`
-        calls: list[Any] = [function] if isinstance(function, ast.ClassDef) else self._named[name]
-        for call in calls:
+        for call in [function] if isinstance(function, ast.ClassDef) else self._named[name]:
             of, statement = getattr(call, "func", None), tree.statement(call)
             by_name = of is None or (last_name(of) == name and isinstance(of, ast.Attribute) is is_method)
             if tree.scope(call) is tree.scope(statement):  # and not of a comprehension
-                found = self._points(statement) if by_name or self._steps.reached(call) is function else ()
+                found = self._points(statement) if by_name or self._steps.reached(call) is function else ()  # type: ignore[arg-type]
                 yield from ((body, point, call) for body, point in found if call in point.nodes)
 
 

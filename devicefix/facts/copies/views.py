@@ -121,11 +121,11 @@ def _is_replaced(facts: Facts, copy: Copy) -> bool:
 
 def _is_module(facts: Facts, copy: Copy) -> bool:
     """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
-    start = _start(facts, copy.base)[0]
-    reads = (each for each in facts.tree.reads(copy.source.path) if _start(facts, each)[0] is start)
-    if any(getattr(facts.tree.parents.get(read), "attr", "") in METHODS["module"] for read in reads):
-        return True
-    return facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
+    methods, start = METHODS["module"], _start(facts, copy.base)[0]
+    named = (node for node in facts.tree.nodes_with(*methods) if getattr(node, "attr", "") in methods)
+    owners = (node for node in named if path_of(node.value) == copy.source.path)  # type: ignore[attr-defined]
+    shown = any(_start(facts, node)[0] is start for node in owners)  # type: ignore[arg-type]
+    return shown or facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
 
 
 def is_given(facts: Facts, node: ast.expr, change: ast.AST) -> bool:
