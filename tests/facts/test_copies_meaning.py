@@ -539,6 +539,15 @@ DIFFERENT = {
             fast["weight"].sub_(0.5)
         print(net.weight.tolist())
         """,
+    "a change under another test": """
+        def mean(x, y):
+            x = x.to(device)
+            if y:
+                x /= 2
+            return x
+        z = torch.ones(1)
+        print(mean(z, True).tolist(), z)
+        """,
     "a heap": """
         import heapq
         seen, w = [], torch.zeros(1).cuda()
@@ -866,6 +875,21 @@ SAME = {
         h = State(torch.ones(1).cuda())
         print(h.step(), h.step())
         """,
+    "an attribute that is moved": """
+        class Ema:
+            def __init__(self):
+                self.w, self.y = [torch.zeros(1)], torch.zeros(1)
+            def step(self):
+                for t in self.w:
+                    t.add_(1)
+                self.y.add_(1)
+            def move(self):
+                self.w = [t.to(device) for t in self.w]
+                self.y.data = self.y.data.to(device)
+        h = Ema()
+        h.step(), h.move(), h.step()
+        print(h.w[0].tolist(), h.y.tolist())
+        """,
     "vectors that are frozen": """
         x = torch.ones(3, 2)
         net = nn.Embedding.from_pretrained(x.cuda())
@@ -896,7 +920,7 @@ FAST = frozenset((
     "a fresh tensor", "a list as a tensor", "another capture", "a list that gets one more", "a thread",
     "a list of an object, from call to call", "elements of a list of copies", "a module that is called",
     "a parameter that a constructor makes", "a method that keeps what it is given",
-    "a change under the test under which the tensor is made anew",
+    "a change under the test under which the tensor is made anew", "an attribute that is moved",
 ))  # fmt: skip
 
 # Each program in a namespace of its own, and all in one process: starting torch takes most of the time.

@@ -126,8 +126,8 @@ class _Search:
 
     def _later(self, body: Tensors, source: Name, kept: Name) -> Clash | None:
         """Return the clash of what an object keeps of its own with what a later call of a method changes."""
-        around = self._facts.tree.parents.get(body.flow.owner)
-        is_own = {root(source.place.path), root(kept.place.path)} == {"self"}
+        around, paths = self._facts.tree.parents.get(body.flow.owner), {source.place.path, kept.place.path}
+        is_own = len(paths) > 1 and set(map(root, paths)) == {"self"}  # and not `self.x = self.x.cuda()`
         for method in self._changing(around) if is_own and isinstance(around, ast.ClassDef) else ():
             start = method.flow.entry
             if found := method.clash(replace(source, start=start), replace(kept, start=start)):

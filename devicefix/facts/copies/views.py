@@ -24,7 +24,7 @@ from devicefix.facts.flow.kinds.kind import NUMBERS
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Function, described, positional
 from devicefix.facts.flow.points import is_view, path_of, root
-from devicefix.facts.flow.reaching import reaching
+from devicefix.facts.flow.reaching import position, reaching
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, in_place
 from devicefix.facts.module import Facts
@@ -131,7 +131,7 @@ def _is_module(facts: Facts, copy: Copy) -> bool:
 def is_given(facts: Facts, node: ast.expr, change: ast.AST) -> bool:
     """Return whether a tensor may be a parameter of the function around it, or a part of one, if changed."""
     found, own = reaching(facts.tree, node, _start(facts, node)[1]), facts.tree.statement(node)
-    others = [each.node for each in found if each.node is not own and not each.parameter]
+    others = [each.node for each in found if not each.parameter and position(each.node) < position(own)]
     anew = any(set() < _conditions(facts, each) <= _conditions(facts, change) for each in others)
     return any(each.parameter for each in found) and not anew
 
