@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.copies.views import given_for
+from devicefix.facts.copies.views import given_to
 from devicefix.facts.effects import has_effects
 from devicefix.facts.refused_devices import missing_device
 from devicefix.facts.values import last_name
@@ -918,9 +918,9 @@ class CudaRequired(Rule):
         own = self._ends.own_function(call.func) if isinstance(call, ast.Call) else None
         match own and own.body:
             case [*before, ast.If(test=ast.UnaryOp(op=ast.Not(), operand=test), body=body, orelse=[])]:
-                given, last = given_for(self.facts, call, own, last_name(test)), self._ends.last(body)  # type: ignore[arg-type]
-                if given is not None and last is not None and self._guards.settled(given):
-                    verdict = self._refusals.verdict(node, (given, False), self._ends.error_of(last))
+                given, last = given_to(self.facts, call, own, last_name(test)), self._ends.last(body)  # type: ignore[arg-type]
+                if given and last is not None and self._guards.settled(given[0]):
+                    verdict = self._refusals.verdict(node, (given[0], False), self._ends.error_of(last))
                     does_more = any(has_effects(self.facts, each) for each in ast.iter_child_nodes(call))
                     alone = not (before or own.decorator_list or does_more)  # type: ignore[union-attr]
                     yield from self._judged(node, verdict, (remove(self.facts, node),) if alone else ())

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from devicefix.devices.context import Context
 from devicefix.facts.copies import Held, held_copies
@@ -317,9 +318,13 @@ def changed_and_used(held: Held) -> str:
 
 def remedy(held: Held) -> str:
     """Return the code that makes a copy on every device, in backticks."""
-    if isinstance(held.copy.outer, ast.Call) and last_name(held.copy.outer.func) == "state_dict":
+    if _is_state(held.copy.outer):
         return "`copy.deepcopy(...)` around the call"
     return "`.clone()`" if held.copy.source.buffer is False and _array(held) is None else "`.copy()`"
+
+
+def _is_state(outer: ast.expr) -> bool:
+    return isinstance(outer, ast.Call) and last_name(outer.func) == "state_dict"
 
 
 def copied(context: Context, held: Held) -> Fix | None:
@@ -330,11 +335,7 @@ def copied(context: Context, held: Held) -> Fix | None:
             return None
         end = context.source.span(array)[1]
         return Fix((Edit(end, end, ".copy()"),), _COSTS)
-    if (
-        held.copy.source.parameters
-        and isinstance(held.copy.outer, ast.Call)
-        and last_name(held.copy.outer.func) == "state_dict"
-    ):
+    if _is_state(held.copy.outer):
         return None
     array = _array(held)
     end = context.source.span(array or held.copy.call)[1]
@@ -343,24 +344,14 @@ def copied(context: Context, held: Held) -> Fix | None:
 
 def _array(held: Held) -> ast.Call | None:
     """Return the call of `.numpy()` around the call that copies, or None."""
-    for node in ast.walk(held.copy.outer):
-        if node is held.copy.call:
-            return None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy":
-            return node
-    return None
+    around = takewhile(lambda node: node is not held.copy.call, ast.walk(held.copy.outer))
+    return next((one for one in around if isinstance(one, ast.Call) and last_name(one.func) == "numpy"), None)
 
 
 def _given(call: ast.Call) -> ast.expr | None:
     """Return the array of which a call makes a tensor, maybe in the receiver of a move."""
-    node: ast.expr = call
-    while isinstance(node, (ast.Call, ast.Attribute)):
-        if isinstance(node, ast.Attribute):
-            node = node.value
-        elif node.args and (
-            isinstance(node.func, ast.IfExp) or _MAKES_TENSOR.fullmatch(last_name(node.func))
-        ):
-            return node.args[0]
-        else:
-            node = node.func
+    for node in (call, *ast.walk(call.func)):
+        if isinstance(node, ast.Call) and node.args:
+            if isinstance(node.func, ast.IfExp) or _MAKES_TENSOR.fullmatch(last_name(node.func)):
+                return node.args[0]
     return None

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.copies.buffers import changed_buffer, is_changed, is_only_counted
-from devicefix.facts.copies.moves import is_parameter, may_be_device, values_of
+from devicefix.facts.copies.moves import goes_to_cpu, is_parameter, moves, values_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -270,12 +270,8 @@ class MovedParameter(Rule):
         if not self._moves(node) or self.facts.is_guarded(node):
             return
         yield from self._leaf(node)
-        if not isinstance(made, ast.Call):
-            return
         moved = self.context.source.code(node.func).rpartition(".")[2]
-        if self._there(made):
-            return
-        if self.facts.call(made, *_PARAMETER):
+        if isinstance(made, ast.Call) and not self._there(made) and self.facts.call(made, *_PARAMETER):
             message = (
                 f"`Parameter(...).{moved}(...)` is a parameter only on a CPU, because a move to a GPU returns a plain"
                 " tensor; move the tensor before it becomes a parameter, or use a plain tensor"
@@ -368,13 +364,5 @@ class MovedParameter(Rule):
         )
 
     def _moves(self, node: ast.Call) -> bool:
-        if not isinstance(node.func, ast.Attribute):
-            return False
-        if node.func.attr == "cuda":
-            return True
-        if node.func.attr != "to":
-            return False
-        target = (
-            node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "device"), None)
-        )
-        return target is not None and may_be_device(self.facts, target)
+        is_method = isinstance(node.func, ast.Attribute)
+        return is_method and moves(self.facts, node) and not goes_to_cpu(self.facts, node)

@@ -108,8 +108,8 @@ class SharedMemory(Rule):
         last = self._last_view(node)
         if self._is_copied(last):
             return
-        method = "copy" if self._makes_array(node, last) else "clone"
-        end = self.context.source.span(last)[1]
+        start, end = (self.context.source.span(each)[1] for each in (node, last))
+        method = "copy" if "numpy" in self.context.source.text[start:end] else "clone"
         yield self.finding(
             node,
             f"`{self.context.source.code(node)}` makes no copy on a CPU, and a run showed that the shared memory"
@@ -131,12 +131,3 @@ class SharedMemory(Rule):
     def _is_copied(self, node: ast.expr) -> bool:
         outer = self._called_on(node)
         return outer is not None and outer.func.attr in ("clone", "copy")  # type: ignore[attr-defined]
-
-    def _makes_array(self, inner: ast.expr, outer: ast.expr) -> bool:
-        while outer is not inner:
-            assert isinstance(outer, ast.Call)
-            assert isinstance(outer.func, ast.Attribute)
-            if outer.func.attr == "numpy":
-                return True
-            outer = outer.func.value
-        return False

@@ -462,6 +462,242 @@ DIFFERENT = {
         optimizer.step()
         print(old.tolist())
         """,
+    "a list that gets one more": """
+        w, labels, seen, old = torch.ones(1).cuda(), [], (), {}
+        for i in range(3):
+            w.mul_(0.5)
+            labels = [*labels, w.cpu()]
+            seen = seen + (w.to("cpu"),)
+            old |= {i: w.detach().cpu()}
+        print(labels, seen, old)
+        """,
+    "a list of an object, from call to call": """
+        class History:
+            def __init__(self, w):
+                self.w, self.seen = w, []
+            def step(self):
+                self.w.mul_(0.5)
+                self.seen.append(self.w.cpu())
+        h = History(torch.ones(1).cuda())
+        h.step(), h.step()
+        print(h.seen)
+        """,
+    "another method that changes what an object has": """
+        class State:
+            def __init__(self, w):
+                self.w = w
+            def change(self):
+                self.w.mul_(0.5)
+            def keep(self):
+                self.best = self.w.cpu()
+        h = State(torch.ones(1).cuda())
+        h.keep(), h.change()
+        print(h.best)
+        """,
+    "parameters that an object keeps of its own model": """
+        class Trainer:
+            def __init__(self):
+                self.net = nn.Linear(1, 1).cuda()
+                nn.init.zeros_(self.net.bias)
+                self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+            def keep(self):
+                self.best = {k: v.cpu() for k, v in self.net.state_dict().items()}
+            def train(self):
+                self.net(torch.ones(1, 1).cuda()).sum().backward()
+                self.optimizer.step()
+        trainer = Trainer()
+        trainer.keep(), trainer.train()
+        print(trainer.best["bias"].tolist(), trainer.net.bias.tolist())
+        """,
+    "an element that a loop over the keys changes": """
+        old, w = {}, {"mean": torch.zeros(1).cuda()}
+        old.update(before=w["mean"].cpu())
+        for k in w:
+            w[k].add_(2)
+        print(old)
+        """,
+    "elements that a loop over the items changes": """
+        old, w = {}, {"mean": torch.zeros(1).cuda()}
+        for k, v in w.items():
+            old[k] = v.cpu()
+        for k, v in w.items():
+            v += 1
+        print(old)
+        """,
+    "elements of a list of copies": """
+        w = [torch.zeros(1), torch.ones(1)]
+        z = [t.cuda() for t in w]
+        for t, v in zip(z, (3, 4)):
+            t += v
+        print(w)
+        """,
+    "a parameter in a dict of copies": """
+        net = nn.Linear(2, 1, bias=False)
+        nn.init.ones_(net.weight)
+        fast = {name: p.cuda() for name, p in net.named_parameters()}
+        with torch.no_grad():
+            fast["weight"].sub_(0.5)
+        print(net.weight.tolist())
+        """,
+    "a change under another test": """
+        def mean(x, y):
+            x = x.to(device)
+            if y:
+                x /= 2
+            return x
+        z = torch.ones(1)
+        print(mean(z, True).tolist(), z)
+        """,
+    "a heap": """
+        import heapq
+        seen, w = [], torch.zeros(1).cuda()
+        for loss in (3.0, 1.0, 2.0):
+            w += 1
+            heapq.heappush(seen, (loss, w.cpu()))
+        print(seen)
+        """,
+    "a thread": """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+        go, w = threading.Event(), torch.ones(2).cuda()
+        def write(t):
+            go.wait(5)
+            return t.tolist()
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(write, w.detach().cpu())
+            w.zero_()
+            go.set()
+            print(job.result())
+        """,
+    "setattr with any keywords": """
+        class Cache:
+            def keep(self, **kw):
+                for k, v in kw.items():
+                    setattr(self, k, v.cuda())
+        x, cache = torch.zeros(2), Cache()
+        cache.keep(key=x)
+        x.fill_(4)
+        print(cache.key.tolist())
+        """,
+    "objects of libraries": """
+        x, net = torch.zeros(1), nn.Module()
+        net.register_buffer("b", x.cuda())
+        seen = torch.utils.data.TensorDataset(x.cuda())
+        x.add_(1)
+        print(net.b.tolist(), seen[0][0].tolist())
+        """,
+    "the data of a tensor": """
+        x, y = torch.zeros(1).cuda(), torch.ones(1)
+        y.data = x.cpu()
+        x.add_(1)
+        print(y)
+        """,
+    "a parameter that a constructor makes": """
+        x = torch.zeros(2)
+        class Prompt(nn.Module):
+            def __init__(self, init):
+                super().__init__()
+                self.p = nn.Parameter(init.cuda())
+        net = Prompt(x)
+        q7 = torch.optim.SGD(net.parameters(), lr=1.0)
+        net.p.sum().backward()
+        q7.step()
+        print(x.tolist())
+        """,
+    "pretrained vectors": """
+        x = torch.ones(3, 2)
+        net = nn.Embedding.from_pretrained(x.cuda(), freeze=False)
+        q7 = torch.optim.SGD(net.parameters(), lr=0.5)
+        net(torch.tensor([1]).cuda()).sum().backward()
+        q7.step()
+        print(x.tolist())
+        """,
+    "a module that is called": """
+        class Block(nn.Module):
+            def forward(self, x):
+                return F.relu(x.to("cuda"), inplace=True)
+        class Outer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.block = Block()
+            def forward(self, x):
+                return self.block(x) + x.cuda()
+        x, net = -torch.ones(2), Block().cuda().eval()
+        y = net(x)
+        print(x.tolist(), Outer()(-torch.ones(2)).tolist())
+        """,
+    "a method that keeps what it is given": """
+        from collections import namedtuple
+        Row = namedtuple("Row", "state reward")
+        class Memory:
+            def __init__(self):
+                self.rows = []
+            def push(self, *args):
+                self.rows.append(Row(*args))
+        w, memory = torch.zeros(1).cuda(), Memory()
+        for i in range(3):
+            w += 1
+            memory.push(w.cpu(), i)
+        print(memory.rows)
+        """,
+    "a copy that keeps its name, and is put into a list": """
+        class Agent:
+            def __init__(self):
+                self.seen = []
+            def observe(self, state):
+                state = state.cuda()
+                self.seen.append(state)
+        x, agent = torch.zeros(1), Agent()
+        for _ in range(3):
+            agent.observe(x)
+            x += 1
+        print(list(map(float, agent.seen)))
+        """,
+    "methods of other objects that change them": """
+        class World:
+            def __init__(self):
+                self.state = torch.zeros(1)
+            def step(self):
+                self.state += 1
+        world, seen = World(), []
+        for _ in range(3):
+            world.step()
+            seen.append(world.state.cuda())
+        print(list(map(float, seen)))
+        """,
+    "a variable that a function changes": """
+        w, seen = torch.zeros(1).cuda(), []
+        def tick():
+            w.add_(1)
+        for _ in range(3):
+            tick()
+            seen.append(w.cpu())
+        print(seen)
+        """,
+    "a class body": """
+        x = torch.zeros(2).cuda()
+        class Kept:
+            y = x.cpu()
+        x += 1
+        print(Kept.y.tolist())
+        """,
+    "a closure": """
+        x = torch.zeros(2).cuda()
+        def keep(w):
+            y = w.cpu()
+            return lambda: y
+        get = keep(x)
+        x += 1
+        print(get().tolist())
+        """,
+    "parameters in a list in a list, and by a lambda": """
+        net = nn.Linear(1, 1).cuda()
+        nn.init.ones_(net.weight)
+        old = [[p.detach().cpu() for p in net.parameters()]][0]
+        seen = (lambda: [p.detach().cpu() for p in net.parameters()])()
+        nn.init.zeros_(net.weight)
+        print(old[0], seen[0])
+        """,
 }
 
 SAME = {
@@ -609,13 +845,82 @@ SAME = {
         change(ys)
         print(x.tolist())
         """,
+    "a change under the test under which the tensor is made anew": """
+        def scaled(x, y):
+            if y:
+                x = torch.ones(1)
+            x = x.to(device)
+            if y:
+                x /= 4
+            return x
+        z = torch.ones(1)
+        print(scaled(z, False).tolist(), scaled(z, True).tolist(), z)
+        """,
+    "parameters that are on the GPU": """
+        net = nn.Linear(1, 1, bias=False).cuda()
+        nn.init.ones_(net.weight)
+        w = [p.cuda() for p in net.parameters()]
+        with torch.no_grad():
+            w[0].sub_(1)
+        print(net.weight.tolist())
+        """,
+    "an attribute that each call binds anew": """
+        class State:
+            def __init__(self, w):
+                self.w = w
+            def step(self):
+                self.w.mul_(0.5)
+                self.y = self.w.cpu()
+                return self.y.tolist()
+        h = State(torch.ones(1).cuda())
+        print(h.step(), h.step())
+        """,
+    "an attribute that is moved": """
+        class Ema:
+            def __init__(self):
+                self.w, self.y = [torch.zeros(1)], torch.zeros(1)
+            def step(self):
+                for t in self.w:
+                    t.add_(1)
+                self.y.add_(1)
+            def move(self):
+                self.w = [t.to(device) for t in self.w]
+                self.y.data = self.y.data.to(device)
+        h = Ema()
+        h.step(), h.move(), h.step()
+        print(h.w[0].tolist(), h.y.tolist())
+        """,
+    "vectors that are frozen": """
+        x = torch.ones(3, 2)
+        net = nn.Embedding.from_pretrained(x.cuda())
+        q7 = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.5)
+        q7.step()
+        print(x.tolist())
+        """,
+    "a function that only shows what it is given": """
+        w = torch.zeros(1).cuda()
+        def show(name, t):
+            print(name, t.tolist())
+        for i in range(3):
+            w += 1
+            show("w", w.cpu())
+        """,
+    "elements that are replaced": """
+        w = [torch.zeros(1), torch.ones(1)]
+        z = [t.cuda() for t in w]
+        z[0] = z[0] + 1
+        print(w)
+        """,
 }
 
 # These always run; the others are slow.
 FAST = frozenset((
     "an attack", "an attribute from call to call", "a walrus in a test", "an array on a device",
     "a slice by its name", "the first parameter", "a function that moves", "a change by a keyword", "clone",
-    "a fresh tensor", "a list as a tensor", "another capture",
+    "a fresh tensor", "a list as a tensor", "another capture", "a list that gets one more", "a thread",
+    "a list of an object, from call to call", "elements of a list of copies", "a module that is called",
+    "a parameter that a constructor makes", "a method that keeps what it is given",
+    "a change under the test under which the tensor is made anew", "an attribute that is moved",
 ))  # fmt: skip
 
 # Each program in a namespace of its own, and all in one process: starting torch takes most of the time.

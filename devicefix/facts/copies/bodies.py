@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 
 from devicefix.facts.copies.changes import Change, changes_at, everything, trained_by
@@ -15,6 +15,7 @@ from devicefix.facts.flow.order import Body, Flow
 from devicefix.facts.flow.points import Point, is_view, path_of, root
 from devicefix.facts.flow.tensors import METHODS
 from devicefix.facts.module import Facts
+from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
 
 _NAMES = 16  # of one tensor
@@ -48,7 +49,7 @@ class Tensors:
     def __init__(self, facts: Facts, owner: Body) -> None:
         self._facts = facts
         self.flow = Flow(owner)
-        self._known_changes: dict[Place, Mapping[Point, ast.AST]] = {}
+        self.changes = cache(self._changes)
         self._known_uses: dict[tuple[Place, bool], dict[Point, Point]] = {}
 
     def clash(self, changed: Name, used: Name) -> Clash | None:
@@ -105,20 +106,36 @@ class Tensors:
                     found.setdefault(place.path, []).append((point, path, contained))
         return found
 
+    @cached_property
+    def keeping(self) -> list[tuple[str, str]]:
+        """What keeps tensors after the function has returned, each with the name of such a tensor."""
+        kept = [(point, *each) for point in self.flow.points for each in kept_at(self._facts, point)]
+        held = [
+            each for each in kept if self.outlives_call(Name(Place(each[1], each[3]), each[0], kept=True))
+        ]
+        return [(path, place.path) for _, path, value, _ in held if (place := place_of(self._facts, value))]
+
     # -- changes ----------------------------------------------------------------------------------------
 
-    def changes(self, place: Place) -> Mapping[Point, ast.AST]:
+    def _changes(self, place: Place) -> Mapping[Point, ast.AST]:
         """Return the points that change a tensor, each with what changes it."""
-        if place not in self._known_changes:
-            by_hand = {
-                point: change.node
-                for point, change in reversed(self._changes_by_path.get(place.path, ()))
-                if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
-            }
-            found = self._trained.get(place.path, {}) if place.parameters else by_hand
-            of_any = self._trained.get("", {}) if place.parameters or place.trained else {}
-            self._known_changes[place] = {**found, **of_any}
-        return self._known_changes[place]
+        by_hand = {
+            point: change.node
+            for point, change in reversed(list(self._touching(place)))
+            if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
+        }
+        found = self._trained.get(place.path, {}) if place.parameters else by_hand
+        return {**found, **(self._trained.get("", {}) if place.parameters or place.trained else {})}
+
+    def _touching(self, place: Place) -> Iterator[tuple[Point, Change]]:
+        """Yield the changes of a tensor, of the elements of a collection, or of any of those around it."""
+        yield from self._changes_by_path.get(place.path, ())
+        for path in self._changes_by_path if place.indexed else ():
+            if path.startswith(f"{place.path}["):
+                yield from self._changes_by_path[path]
+        for point, change in self._changes_by_path.get(place.path.rpartition("[")[0], ()):
+            if change.place.indexed and not change.item:
+                yield point, change
 
     @cached_property
     def changes_at(self) -> dict[Point, list[Change]]:
@@ -202,35 +219,31 @@ class Tensors:
                 found.setdefault(path, set()).add(point)
         return found
 
+    def outlives(self, name: Name) -> bool:
+        """Return whether what has a name, and maybe later ones, may be used after the function returns."""
+        return any(map(self.outlives_call, [name, *self._later_names(name, {name.place.path})]))
+
     def outlives_call(self, name: Name) -> bool:
         """Return whether what has a name in a function may be used after the function has returned."""
         path = name.place.path
-        if isinstance(self.flow.owner, ast.ClassDef):
+        if isinstance(self.flow.owner, ast.ClassDef) or path.endswith("()"):  # of a thread, or a generator
             return name.kept
         if isinstance(self.flow.owner, ast.Module) or (not name.kept and path in self.flow.binders):
             return False  # the next call binds it anew
         if not self._is_given(path):
-            return not self._facts.tree.scopes[self.flow.owner].bindings.get(root(path))
+            own = self._facts.tree.scopes[self.flow.owner]
+            reads = self._facts.reads_in(own, path) if name.kept else ()
+            inner = {self._facts.tree.scope(each).node for each in reads} - {own.node}  # such as a closure
+            return not own.bindings.get(root(path)) or any(isinstance(each, FUNCTIONS) for each in inner)
         inside = root(path) != path
-        return (name.place.indexed or inside) if name.kept else (inside and root(path) == self._receiver)
+        return (name.place.indexed or inside) if name.kept else (inside and root(path) == "self")
 
     def trained_later(self, source: Place, holder: str) -> Clash | None:
         """Return the clash of parameters that an object keeps of a model which it is given."""
-        kept = self._receiver is not None and holder.startswith(f"{self._receiver}.")
-        return (None, self.flow.exit) if kept and source.parameters and self._is_given(source.path) else None
+        kept = holder.startswith("self.") and source.parameters and self._is_given(source.path)
+        return (None, self.flow.exit) if kept else None
 
     def _is_given(self, path: str) -> bool:
         """Return whether a path starts with a parameter of the function, which nothing binds again."""
         bindings = self._facts.tree.scopes[self.flow.owner].bindings.get(root(path), ())
         return bool(bindings) and all(binding.parameter for binding in bindings)
-
-    @cached_property
-    def _receiver(self) -> str | None:
-        """The name that a method gives to its object."""
-        match self.flow.owner:
-            case (
-                ast.FunctionDef(args=ast.arguments(args=[first, *_]))
-                | ast.AsyncFunctionDef(args=ast.arguments(args=[first, *_]))
-            ) if isinstance(self._facts.tree.parents.get(self.flow.owner), ast.ClassDef):
-                return first.arg
-        return None

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from devicefix.facts.copies.moves import moves
-from devicefix.facts.copies.views import Place, given_for, place_of, views
+from devicefix.facts.copies.views import Place, given_to, passed, place_of, views, whole_of
+from devicefix.facts.flow.binding import elements_of
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.parameters import arguments_of
-from devicefix.facts.flow.points import Point, path_of
+from devicefix.facts.flow.parameters import Function, arguments_of
+from devicefix.facts.flow.points import Point, path_of, root
 from devicefix.facts.flow.steps import Steps
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, changes_numbers
 from devicefix.facts.module import Facts
@@ -42,31 +43,30 @@ class Change(NamedTuple):
 def changes_at(facts: Facts, point: Point) -> Iterator[Change]:
     """Yield what is changed at a point, also by the functions of the module that it calls."""
     for node in point.nodes:
-        for target, item in (*targets(facts, node), *_by_function(facts, node)):
+        for target, item in targets(facts, node):
             if (place := place_of(facts, target)) is not None:
                 yield Change(place, item, node, target)
+            if (whole := whole_of(facts, target)) is not None:
+                yield Change(whole, False, node, target)
+        if isinstance(node, ast.Call) and (own := Steps(facts).reached(node)) is not None:
+            yield from _by_function(facts, node, own)
 
 
-def _by_function(facts: Facts, call: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
-    """Yield the arguments that the function of the module changes which a call reaches."""
-    if not isinstance(call, ast.Call):
-        return
-    steps = Steps(facts)
-    own = call.func if isinstance(call.func, ast.Lambda) else steps.function(call.func)
-    if own is None:
-        return
-    for name, item in facts.once(_changed_parameters, steps.scope_of(own)).items():
-        given = given_for(facts, call, own, name)
+def _by_function(facts: Facts, call: ast.Call, own: Function) -> Iterator[Change]:
+    """Yield what a function of the module changes of the arguments of a call, or of other variables."""
+    for inner, item in facts.once(changed_in, Steps(facts).scope_of(own)).items():
+        given = [*given_to(facts, call, own, root(inner.path)), call.func][0]
         # What a function does to a copy that nothing keeps is lost on a GPU: it is sent, or received.
-        if given is not None and not (isinstance(given, ast.Call) and moves(facts, given)):
-            yield given, item
+        if not (isinstance(given, ast.Call) and moves(facts, given)):
+            for place in passed(facts, call, own, inner):
+                yield Change(place, item, call, given)
 
 
 def targets(facts: Facts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """Yield the expressions that a node changes in place, and whether only an item of it is set."""
     match node:
         case ast.AugAssign(target=target, value=value):
-            if not isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)):
+            if elements_of(value) is None and not isinstance(value, ast.JoinedStr):
                 yield _whole(target), False
         case ast.Subscript(ctx=ast.Store(), slice=index):
             if path_of(node) is None:
@@ -114,17 +114,19 @@ def everything(index: ast.expr) -> bool:
     return isinstance(index, ast.Constant) and index.value is Ellipsis
 
 
-def _changed_parameters(facts: Facts, function: Scope) -> dict[str, bool]:
-    """Return the parameters of a function that it changes, each with whether it only sets an item."""
+def changed_in(facts: Facts, function: Scope) -> dict[Place, bool]:
+    """Return what a function changes of its parameters, and of variables around it: whether only an item."""
     changes = (
         (place_of(facts, target), item)
         for node in walk(function.node)
         for target, item in targets(facts, node)
     )
     return {
-        place.path: item
+        place: item
         for place, item in changes
-        if place is not None and len(function.bindings.get(place.path, ())) == 1
+        if place is not None
+        and not place.parameters
+        and all(each.parameter for each in function.bindings.get(root(place.path), ()))
     }
 
 

@@ -147,6 +147,9 @@ def is_parameter(node: ast.expr) -> bool:
         if last_name(node.func) == "Parameter":
             required = argument_of(node, "requires_grad", 1)
             return not (isinstance(required, ast.Constant) and required.value is False)
+        if last_name(node.func) == "from_pretrained":
+            frozen = argument_of(node, "freeze", 1)
+            return isinstance(frozen, ast.Constant) and frozen.value is False
         if not isinstance(node.func, ast.Attribute):
             return False
         node = node.func.value

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
 from itertools import chain
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import is_parameter, is_typed
-from devicefix.facts.copies.views import Copy, Place, copy_of, is_copied, is_parameter_at, passed
+from devicefix.facts.copies.views import Copy, Place, copy_of, given_to, is_copied, is_given, passed, whole_of
 from devicefix.facts.flow.binding import collects, kept_at
 from devicefix.facts.flow.order import Body
-from devicefix.facts.flow.points import Point, starts_of
-from devicefix.facts.flow.steps import Steps
+from devicefix.facts.flow.parameters import called
+from devicefix.facts.flow.points import Point, root, starts_of
+from devicefix.facts.flow.steps import CALLED, Steps
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
@@ -23,6 +24,7 @@ _MOVES = (*METHODS["move"], *(name.rpartition(".")[2] for name in FUNCTIONS["mak
 _WORDS = ("cuda", "device", "cpu", "pin_memory")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Owner = Function | ast.ClassDef
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +67,12 @@ class _Search:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._bodies: dict[Body, Tensors] = {}
-        self._pending: dict[tuple[Function, Place], tuple[Copy, ast.AST]] = {}
+        self._steps = Steps(facts)
+        self._body: Callable[[Body], Tensors] = cache(partial(Tensors, facts))
+        self._changing = cache(self._methods)
+        self._pending: dict[tuple[Owner, Place], tuple[Copy, ast.AST]] = {}
         self._named: dict[str, list[ast.Call]] = {}
-        self._outliving: dict[tuple[Function, Place], tuple[Copy, str]] = {}
+        self._outliving: dict[tuple[Owner, Place], tuple[Copy, Name]] = {}
 
     def all(self) -> Iterator[Held]:
         """Yield the copies that are kept or changed in place, and share memory that is in use on a CPU."""
@@ -94,14 +98,13 @@ class _Search:
         """Yield the points of a statement, or of a case of one, with the tensors of the body around it."""
         owner = self._facts.tree.scope(statement).node
         if isinstance(owner, Body):
-            if owner not in self._bodies:
-                self._bodies[owner] = Tensors(self._facts, owner)
-            body = self._bodies[owner]
+            body = self._body(owner)
             yield from ((body, point) for point in body.flow.by_node.get(statement, ()))
 
     def _kept(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that a point keeps, and that clash."""
-        for path, expression, contained in chain(kept_at(self._facts, point), self._yielded(body, point)):
+        more = (*self._yielded(body, point), *self._kept_by_calls(point))
+        for path, expression, contained in chain(kept_at(self._facts, point), more):
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue
@@ -110,14 +113,32 @@ class _Search:
             # After `x = x.cuda()`, nothing here names what was copied.
             anew = not point.bound.isdisjoint(starts_of(copy.source.path))
             clash = None if anew else body.changed_beside(source, kept, copy.call) or body.clash(source, kept)
-            if found := clash or body.trained_later(copy.source, path):
+            whole = whole_of(self._facts, copy.base) or copy.source
+            clash = clash or (None if whole is copy.source else body.clash(Name(whole, point), kept))
+            if found := clash or body.trained_later(copy.source, path) or self._later(body, source, kept):
                 yield self._held(body, copy, path, found)
             elif not anew and (found := body.clash(kept, source)):
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
                 self._pend(body, copy, change)
-            elif body.outlives_call(kept) and isinstance(body.flow.owner, Function):
-                self._outliving.setdefault((body.flow.owner, copy.source), (copy, path))
+            elif body.outlives(kept) and isinstance(body.flow.owner, Owner):
+                self._outliving.setdefault((body.flow.owner, whole), (copy, kept))
+
+    def _later(self, body: Tensors, source: Name, kept: Name) -> Clash | None:
+        """Return the clash of what an object keeps of its own with what a later call of a method changes."""
+        around, paths = self._facts.tree.parents.get(body.flow.owner), {source.place.path, kept.place.path}
+        is_own = len(paths) > 1 and set(map(root, paths)) == {"self"}  # and not `self.x = self.x.cuda()`
+        for method in self._changing(around) if is_own and isinstance(around, ast.ClassDef) else ():
+            start = method.flow.entry
+            if found := method.clash(replace(source, start=start), replace(kept, start=start)):
+                return found
+        return None
+
+    def _methods(self, owner: ast.ClassDef) -> list[Tensors]:
+        """Return the methods of a class that change a tensor, or take the step of an optimizer."""
+        methods = (each for each in owner.body if isinstance(each, Function) and each.name != "__init__")
+        found, any_model = map(self._body, methods), Place("", parameters=True)
+        return [each for each in found if each.changes(any_model) or any(each.changes_at.values())]
 
     def _yielded(self, body: Tensors, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
         """Yield what a generator yields as an element of a collection that its function's name keeps."""
@@ -128,6 +149,17 @@ class _Search:
             parents = (tree.parents.get(call) for call in tree.calls_with_name(owner.name))
             if any(map(_keeps_all, parents)):
                 yield from ((f"{owner.name}()", value, True) for value in values)
+
+    def _kept_by_calls(self, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
+        """Yield what the functions of the module that a point calls keep: `memory.push(x.cpu())`."""
+        for call in (node for node in point.nodes if isinstance(node, ast.Call)):
+            own = self._steps.reached(call)
+            if isinstance(own, Function):
+                for path, name in self._body(own).keeping:
+                    for holder in passed(self._facts, call, own, Place(root(path))):
+                        yield from (
+                            (holder.path, each, True) for each in given_to(self._facts, call, own, name)
+                        )
 
     def _changed_at_once(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that are changed where they are made, as `x.cuda().mul_(2)`: on a CPU, `x` is."""
@@ -152,36 +184,36 @@ class _Search:
     def _pend(self, body: Tensors, copy: Copy, change: ast.AST) -> None:
         """Keep in mind that a function changes its parameter on a CPU, for its calls."""
         owner = body.flow.owner
-        if isinstance(owner, Function) and is_parameter_at(self._facts, copy.base):
+        if isinstance(owner, Function) and is_given(self._facts, copy.base, change):
             self._pending.setdefault((owner, copy.source), (copy, change))
 
     def _passed(self) -> Iterator[Held]:
         """Yield the copies of parameters that are changed, where the argument is used after a call."""
         for (function, source), (copy, change) in self._pending.items():
             for body, point, call in self._calls(function):
-                place = passed(self._facts, call, function, source)
-                use = body.use_behind(Name(place, point), point, call) if place is not None else None
-                if use is not None:
-                    yield self._held(body, copy, source.path, (change, use), reverse=True)
-                    break
-        for (function, source), (copy, holder) in self._outliving.items():
+                for place in passed(self._facts, call, function, source):
+                    if use := body.use_behind(Name(place, point), point, call):
+                        yield self._held(body, copy, source.path, (change, use), reverse=True)
+        for (function, source), (copy, kept) in self._outliving.items():
             for body, point, call in self._calls(function):
-                place = passed(self._facts, call, function, source)
-                if place is not None and (changing := body.changed_after(Name(place, point))) is not None:
-                    yield Held(copy, holder, changing, None)
-                    break
+                for name in (Name(place, point) for place in passed(self._facts, call, function, source)):
+                    if (changing := body.changed_after(name)) is not None:
+                        yield Held(copy, kept.place.path, changing, None)
+                    elif found := body.clash(Name(Place("()", trained=kept.place.trained), point), name):
+                        yield self._held(body, copy, kept.place.path, found, reverse=True)
 
-    def _calls(self, function: Function) -> Iterator[tuple[Tensors, Point, ast.Call]]:
-        """Yield the calls of a function, or of a method of its name."""
-        tree = self._facts.tree
-        is_method = isinstance(tree.parents.get(function), ast.ClassDef)
-        if function.name not in self._named:  # many classes may have a method of one name
-            self._named[function.name] = list(Steps(self._facts).calls(function.name))
-        for call in self._named[function.name]:
-            statement = tree.statement(call)
-            is_own = tree.scope(call) is tree.scope(statement)  # and not of a comprehension
-            if is_own and isinstance(call.func, ast.Attribute) is is_method:
-                found = self._points(statement)
+    def _calls(self, function: Owner) -> Iterator[tuple[Tensors, Point, ast.AST]]:
+        """Yield the calls of a function, or of a method of its name, and the statement that runs a class."""
+        tree, name = self._facts.tree, called(self._facts.tree, function)
+        is_method = isinstance(tree.parents.get(function), ast.ClassDef) and name == function.name
+        if name not in self._named:  # many classes may have a method of one name
+            every = (node for node in tree.nodes if isinstance(node, ast.Call)) if name in CALLED else ()
+            self._named[name] = [*self._steps.calls(name), *every]  # `net(x)` is one of `forward`
+        for call in [function] if isinstance(function, ast.ClassDef) else self._named[name]:
+            of, statement = getattr(call, "func", None), tree.statement(call)
+            by_name = of is None or (last_name(of) == name and isinstance(of, ast.Attribute) is is_method)
+            if tree.scope(call) is tree.scope(statement):  # and not of a comprehension
+                found = self._points(statement) if by_name or self._steps.reached(call) is function else ()  # type: ignore[arg-type]
                 yield from ((body, point, call) for body, point in found if call in point.nodes)
 
 

@@ -9,23 +9,26 @@ from dataclasses import dataclass, replace
 
 from devicefix.facts.copies.moves import (
     already_there,
+    goes_to_cpu,
+    is_moved,
     is_parameter,
     is_typed,
     moved,
     moves,
     values_of,
 )
-from devicefix.facts.flow.binding import contents, element_pairs, elements_of
+from devicefix.facts.flow.binding import all_collections, contents, element_pairs, elements_of
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.kind import NUMBERS
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.parameters import Function, described
+from devicefix.facts.flow.parameters import Function, described, positional
 from devicefix.facts.flow.points import is_view, path_of, root
-from devicefix.facts.flow.reaching import reaching
+from devicefix.facts.flow.reaching import position, reaching
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, in_place
 from devicefix.facts.module import Facts
+from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.scopes import Binding, Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
@@ -100,6 +103,10 @@ def is_copied(facts: Facts, copy: Copy) -> bool:
         return False
     if not copy.twice and already_there(facts, copy.call, copy.base):
         return False
+    if copy.source.parameters and not goes_to_cpu(facts, copy.call):  # of a model that is on the GPU already
+        reads = facts.tree.reads(copy.source.path)
+        calls = (facts.tree.parents.get(facts.tree.parents.get(read)) for read in reads)
+        return not any(isinstance(each, ast.expr) and is_moved(facts, each) for each in (*reads, *calls))
     return copy.source.parameters or not _is_module(facts, copy)  # it moves itself
 
 
@@ -114,20 +121,23 @@ def _is_replaced(facts: Facts, copy: Copy) -> bool:
 
 def _is_module(facts: Facts, copy: Copy) -> bool:
     """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
-    for node in facts.tree.nodes_with(*METHODS["module"]):
-        if isinstance(node, ast.Attribute) and node.attr in METHODS["module"]:
-            if (
-                path_of(node.value) == copy.source.path
-                and _start(facts, node)[0] is _start(facts, copy.base)[0]
-            ):
-                return True
-    return facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
+    methods, start = METHODS["module"], _start(facts, copy.base)[0]
+    named = (node for node in facts.tree.nodes_with(*methods) if getattr(node, "attr", "") in methods)
+    owners = (node for node in named if path_of(node.value) == copy.source.path)  # type: ignore[attr-defined]
+    shown = any(_start(facts, node)[0] is start for node in owners)  # type: ignore[arg-type]
+    return shown or facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
 
 
-def is_parameter_at(facts: Facts, node: ast.expr) -> bool:
-    """Return whether a tensor may be a parameter of the function around it, or a part of one."""
-    _, bindings = _start(facts, node)
-    return any(binding.parameter for binding in reaching(facts.tree, node, bindings))
+def is_given(facts: Facts, node: ast.expr, change: ast.AST) -> bool:
+    """Return whether a tensor may be a parameter of the function around it, or a part of one, if changed."""
+    found, own = reaching(facts.tree, node, _start(facts, node)[1]), facts.tree.statement(node)
+    others = [each.node for each in found if not each.parameter and position(each.node) < position(own)]
+    anew = any(set() < _conditions(facts, each) <= _conditions(facts, change) for each in others)
+    return any(each.parameter for each in found) and not anew
+
+
+def _conditions(facts: Facts, node: ast.AST) -> set[tuple[str, bool]]:
+    return {(ast.unparse(test), way) for test, way in conditions_around(facts.tree, node)}
 
 
 def _start(facts: Facts, node: ast.expr) -> tuple[Scope | None, Sequence[Binding]]:
@@ -161,14 +171,13 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     ]
     if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
-    model = _model_of(facts, base)
-    if model is not None:
+    for model in filter(None, (_model_of(facts, each) for each in reversed(chain))):
         return _parameters_of(model)
     path = path_of(base)
     if path is None or _LIBRARY.match(facts.resolve(base) or ""):
         return None
-    indexed = any(isinstance(each, ast.Subscript) and not isinstance(each.slice, (ast.Slice, ast.Tuple))
-                  for each in chain[:-1])  # fmt: skip
+    parts = (each for each in chain[:-1] if isinstance(each, (ast.Name, ast.Subscript)))
+    indexed = any(not isinstance(getattr(each, "slice", None), (ast.Slice, ast.Tuple)) for each in parts)
     # An item of a tensor is a view of it.
     indexed = indexed and not facts.kinds.of(base).are({Kind.TENSOR})
     buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)  # type: ignore[attr-defined]
@@ -204,7 +213,7 @@ def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
         case ast.Name() | ast.Subscript() | ast.Call(func=ast.Name(id="next")):
             return _whole(facts, node)
         case ast.Call(func=ast.Lambda(body=ast.Name(id=name)) as function):  # `(lambda t: t)(x)`
-            return given_for(facts, node, function, name)
+            return next(iter(given_to(facts, node, function, name)), None)
         case ast.Call() if moves(facts, node):
             return moved(node)
         case ast.Call(args=[first, *_]) if facts.call(node, *FUNCTIONS["make"], *FUNCTIONS["view"]):
@@ -219,8 +228,7 @@ def _whole(facts: Facts, node: ast.Name | ast.Subscript | ast.Call) -> ast.expr 
     collection: ast.expr | None = None
     match node:
         case ast.Name():
-            loop = _loop_of(facts, node)
-            collection = loop.iter if isinstance(loop, ast.comprehension) else None
+            collection = _iterated_by(facts, node, ast.comprehension)
         case ast.Subscript(value=collection):
             pass
         case ast.Call(args=[ast.Call(func=ast.Name(id="iter"), args=[collection])]):
@@ -228,13 +236,31 @@ def _whole(facts: Facts, node: ast.Name | ast.Subscript | ast.Call) -> ast.expr 
     elements = elements_of(collection) if collection is not None else None
     if elements is not None:
         return elements[0] if len(elements) == 1 else None
-    is_view = isinstance(node, ast.Subscript) and _chooses_a_view(facts, node.slice)
-    return collection if is_view else None
+    if isinstance(node, ast.Subscript):
+        known = facts.once(all_collections, facts.bindings(node.value))
+        return collection if known or _chooses_a_view(facts, node.slice) else None
+    return collection if collection is not None and path_of(collection) is not None else None
+
+
+def whole_of(facts: Facts, node: ast.expr) -> Place | None:
+    """Return what a tensor is each element of, by the loop that binds its name."""
+    *_, base = views(facts, node)
+    whole = _iterated_by(facts, base, ast.For)
+    path = path_of(whole) if whole is not None else None
+    return Place(path, indexed=True) if path is not None else None
+
+
+def _iterated_by(facts: Facts, node: ast.expr, kind: type[ast.AST]) -> ast.expr | None:
+    """Return what the variable of a loop of some kind is each element of."""
+    loop = _loop_of(facts, node) if isinstance(node, ast.Name) else None
+    pairs = element_pairs(loop.target, loop.iter) if loop is not None and isinstance(loop, kind) else ()
+    return next((of for each, of in pairs if path_of(each) == path_of(node)), None)
 
 
 def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
-    """Return the loop that binds a name, which nothing else binds."""
-    bindings = facts.bindings(name)
+    """Return the loop that binds a name where it is read, which nothing else binds there."""
+    found = facts.tree.scope(name).lookup(name.id)
+    bindings = reaching(facts.tree, name, found[1]) if found is not None else ()
     loop = bindings[0].node if len(bindings) == 1 else None
     return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
 
@@ -304,24 +330,30 @@ def _returned(facts: Facts, call: ast.expr) -> Copy | None:
     for value in facts.once(results, facts.tree.scopes[own])[0]:
         for each, _ in contents(facts, value):
             copy = copy_of(facts, each, calls=False)
-            if copy is not None and (place := passed(facts, call, own, copy.source)) is not None:
-                return replace(copy, source=place)
+            if copy is not None and (places := list(passed(facts, call, own, copy.source))):
+                return replace(copy, source=places[0])
     return None
 
 
-def passed(facts: Facts, call: ast.Call, function: Function, inner: Place) -> Place | None:
-    """Return the tensor of a caller that is a parameter of a function, or a part of one."""
+def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner: Place) -> Iterator[Place]:
+    """Yield the tensors of a caller that a parameter of a function, or a part of one, or a variable is."""
     name = root(inner.path)
     found = facts.tree.scope(call).lookup(name)
     if found is not None and found == facts.tree.scopes[function].lookup(name):
-        return inner  # it is a variable of the caller
-    given = given_for(facts, call, function, name)
-    place = place_of(facts, given) if given is not None else None
-    if place is None:
-        return None
-    return replace(inner, path=place.path + inner.path.removeprefix(name))
+        yield inner  # it is a variable of the caller
+    for given in given_to(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
+        if (place := place_of(facts, given)) is not None:
+            yield replace(inner, path=place.path + inner.path.removeprefix(name))
 
 
-def given_for(facts: Facts, call: ast.Call, function: Function, name: str) -> ast.expr | None:
-    """Return what a call passes for a parameter of a function of the module."""
-    return argument_of(call, *described(facts.tree, function, name)[1])
+def given_to(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:
+    """Return what a call passes for a parameter of a function of the module, also for `self` or `**kw`."""
+    names = [each.arg for each in positional(facts.tree, function)]
+    match function.args:
+        case ast.arguments(kwarg=ast.arg(arg=rest)) if rest == name:
+            return [given.value for given in call.keywords if given.arg not in names]
+        case ast.arguments(vararg=ast.arg(arg=rest)) if rest == name:
+            return call.args[len(names) :]
+        case ast.arguments(args=[ast.arg(arg=first), *_]) if first == name and name not in names:
+            return [getattr(call.func, "value", call.func)]
+    return list(filter(None, [argument_of(call, *described(facts.tree, function, name)[1])]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.points import Point, is_view, without_index
-from devicefix.facts.flow.tensors import METHODS
+from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
@@ -18,6 +19,8 @@ _COLLECTIONS = {
     "dict", "list", "tuple", "set", "sorted", "OrderedDict", "defaultdict", "deque", "partial",
     "SimpleNamespace",
 }  # fmt: skip
+
+_KEEPING = {*METHODS["offer"], *METHODS["start"], *FUNCTIONS["add"]}
 
 Pair = tuple[ast.expr, ast.expr]  # a target, and the expression whose value it gets
 
@@ -185,6 +188,9 @@ def elements_of(node: ast.expr) -> list[ast.expr] | None:
             return [element]
         case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
             return [given.value for given in keywords]
+        case ast.BinOp(op=ast.Add() | ast.BitOr(), left=left, right=right):
+            sides = elements_of(left), elements_of(right)
+            return None if sides == (None, None) else [each for side in sides for each in side or ()]
         case ast.Call(func=ast.Attribute(attr="values", value=value), args=[]):
             return elements_of(value)
         case ast.Call(func=function, args=[argument]) if (
@@ -201,6 +207,8 @@ def element_pairs(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.ex
             yield from element_pairs(inner, argument)
         case ast.Tuple(elts=[_, inner]), ast.Call(func=ast.Attribute(attr="items", value=value), args=[]):
             yield from element_pairs(inner, value)
+        case _, ast.Call(func=ast.Attribute(attr="values", value=value), args=[]):
+            yield from element_pairs(target, value)
         case ast.Tuple(elts=inners), ast.Call(func=ast.Name(id="zip"), args=arguments):
             for inner, argument in zip(inners, arguments, strict=False):
                 yield from element_pairs(inner, argument)
@@ -231,15 +239,15 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
     for target, value in bound_at(facts, point):
         if isinstance(target, ast.Subscript):
             path = dotted(without_index(target))
-            if path and facts.once(_all_collections, facts.bindings(without_index(target))):
+            if path and facts.once(all_collections, facts.bindings(without_index(target))):
                 yield path, True, value
-        elif (path := dotted(target)) and not (
-            isinstance(target, ast.Attribute) and (target.attr == "grad" or is_view(target))
-        ):
+            continue
+        named = target.value if isinstance(target, ast.Attribute) and is_view(target) else target
+        if (path := dotted(named)) and not path.endswith(".grad"):
             yield path, False, value
     given: list[ast.expr]
     match point.node:
-        case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
+        case ast.AugAssign(target=target, value=value) if elements_of(value) is not None:
             given = [value]
         case ast.FunctionDef(name=name, args=arguments):
             target = ast.Name(name)
@@ -255,15 +263,15 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
 
 
 def _offered(point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
-    """Yield the same of what takes values to other code: a queue, a cache."""
-    for call in point.nodes:
-        if isinstance(call, ast.Call) and last_name(call.func) in METHODS["offer"]:
-            path = dotted(call.func.value) if isinstance(call.func, ast.Attribute) else None
-            given = (*call.args, *(keyword.value for keyword in call.keywords))
-            yield from ((path, True, each) for each in given if path)
+    """Yield the same of what takes values to other code: a queue, a cache, a heap, a thread."""
+    for call in (node for node in point.nodes if isinstance(node, ast.Call)):
+        name, given = last_name(call.func), [*call.args, *(keyword.value for keyword in call.keywords)]
+        holder = given[0] if given and name in FUNCTIONS["add"] else getattr(call.func, "value", None)
+        if holder is not None and (path := dotted(holder)) and name in _KEEPING:
+            yield from ((path + f".{name}()" * (name in METHODS["start"]), True, each) for each in given)
 
 
-def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
+def all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
     """Return whether a name is bound to dicts or lists, whose items are kept and not copied into."""
     values = [binding.value for binding in bindings]
     return bool(values) and all(
@@ -274,7 +282,10 @@ def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
 
 
 def _makes_object(facts: Facts, function: ast.expr) -> bool:
-    """Return whether a call makes an object of a class of the module, which may keep what it is given."""
+    """Return whether a call makes an object of a class, which may keep what it is given."""
+    name = facts.resolve(function)
+    if name is not None:
+        return name not in FUNCTIONS["view"] and re.search(r"\.[A-Z]\w*(?<!Tensor)\Z", name) is not None
     found = facts.tree.scope(function).lookup(function.id) if isinstance(function, ast.Name) else None
     return found is not None and all(
         isinstance(each.node, ast.ClassDef)
@@ -283,7 +294,7 @@ def _makes_object(facts: Facts, function: ast.expr) -> bool:
     )
 
 
-def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
+def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:  # noqa: C901 (one case a kind)
     """Yield the expressions whose values are kept where `value` is kept, and whether in a collection."""
     todo = [(value, False)]
     while todo:
@@ -295,6 +306,10 @@ def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
                 todo += [(kept, True) for kept in (*arguments.defaults, *filter(None, arguments.kw_defaults))]
             case ast.GeneratorExp():
                 continue  # it has not run yet
+            case ast.Starred(value=value):
+                todo.append((value, True))
+            case ast.Call(func=ast.Lambda(body=inner), args=[]) | ast.Subscript(value=ast.List(elts=[inner])):
+                todo.append((inner, contained))
             case ast.Attribute(attr=attr, value=ast.Call() as made) if (
                 kept := argument_of(made, attr, -1)
             ) is not None:  # `SimpleNamespace(x=tensor).x`

@@ -116,7 +116,7 @@ class Point:
                 case ast.AugAssign(target=target, value=value):
                     todo.append(value)
                     path = dotted(target)
-                    if path and not isinstance(value, (ast.List, ast.Tuple)):
+                    if path and not isinstance(value, (ast.List, ast.Tuple, ast.Dict)):
                         found.add(path)
                     continue
                 case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):

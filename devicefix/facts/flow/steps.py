@@ -8,10 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
-from devicefix.facts.flow.kinds.objects import fields_of, names_of_fields
+from devicefix.facts.flow.kinds.objects import fields_of, methods_of, names_of_fields
 from devicefix.facts.flow.parameters import Function, Place, positional
 from devicefix.facts.flow.sinks import is_of_tensor
 from devicefix.facts.module import Facts
@@ -20,6 +19,7 @@ from devicefix.facts.values import last_name
 
 # The containers around a value, the outer one first: each by the value's key or position, empty if any.
 Layers = tuple[str, ...]
+CALLED = ("forward", "__call__")  # the methods that a call of an object reaches
 _HOPS = 4  # how many names of a function to follow from one to the next
 
 
@@ -140,6 +140,18 @@ class Steps:
             node = self.constructor(node)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
+    def reached(self, call: ast.Call) -> Function | None:
+        """Return the function of this module that a call reaches, also by an object of a class of it."""
+        methods, function = self.facts.once(methods_of, self.tree.root), call.func
+        asked = [(function, name) for name in CALLED]  # `net(x)`
+        asked += [(function.value, function.attr)] if isinstance(function, ast.Attribute) else []
+        for receiver, (owner, method) in (
+            (each, found) for each, name in asked for found in methods.get(name, ())
+        ):
+            if owner in self.facts.kinds.of(receiver).classes:
+                return method
+        return function if isinstance(function, ast.Lambda) else self.function(function)
+
     def constructor(self, node: ast.ClassDef) -> ast.FunctionDef | None:
         """Return the `__init__` that a class defines, None if it has none."""
         created = self._bindings_in(node, "__init__")
@@ -169,17 +181,8 @@ class Steps:
             case ast.Attribute(value=owner, attr=name) if name not in ("to", "cuda"):
                 is_super = isinstance(owner, ast.Call) and last_name(owner.func) == "super"
                 own = self.tree.scope(called).node if is_super else None
-                yield from (each for each in self._methods.get(name, ()) if each is not own)
-
-    @cached_property
-    def _methods(self) -> dict[str, list[Function]]:
-        """The methods of the module's classes, by name."""
-        found: dict[str, list[Function]] = {}
-        for node in self.tree.scopes:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if isinstance(self.tree.parents.get(node), ast.ClassDef):
-                    found.setdefault(node.name, []).append(node)
-        return found
+                methods = self.facts.once(methods_of, self.tree.root).get(name, ())
+                yield from (each for _, each in methods if each is not own)
 
     def parameter(self, function: Function, place: Place) -> tuple[Scope, str, Layers] | None:
         """Return the parameter that gets an argument: its scope, its name, and what it puts around it."""

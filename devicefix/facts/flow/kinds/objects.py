@@ -64,13 +64,13 @@ class Objects(Annotations):
 
     def _of_method(self, receiver: ast.expr, name: str, depth: int) -> Kinds:
         """Return the kinds of what a special method returns, if the receiver is of a class that has it."""
-        methods = self._facts.once(_methods, self._facts.tree.root).get(name, ())
+        methods = self._facts.once(methods_of, self._facts.tree.root).get(name, ())
         classes = self.of(receiver, depth - 1).classes if methods else ()
         return union(self.returned(method, depth - 1) for owner, method in methods if owner in classes)
 
     def _called_method(self, name: str, depth: int) -> Kinds:
         """Return the kinds of what the methods of a name return, of any class of the module."""
-        methods = self._facts.once(_methods, self._facts.tree.root).get(name, ())
+        methods = self._facts.once(methods_of, self._facts.tree.root).get(name, ())
         return union(self.returned(method, depth - 1) for _, method in methods[:BINDINGS])
 
     def _entry(self, table: ast.expr, key: ast.expr, depth: int) -> Kinds:
@@ -110,7 +110,7 @@ def _put_at(facts: Names, read: ast.expr) -> Iterator[ast.expr]:
                 yield from (keyword.value for keyword in outer.keywords)
 
 
-def _methods(facts: Names, _: Scope) -> dict[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]]:
+def methods_of(facts: Names, _: Scope) -> dict[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]]:
     """Return the methods of the module's classes by name, each with the name of the class."""
     found: dict[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]] = {}
     for node in facts.tree.scopes:
