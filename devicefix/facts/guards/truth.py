@@ -27,6 +27,12 @@ def truth(test: ast.expr, of_part: Callable[[ast.expr], bool | None]) -> bool | 
             return None if inner is None else not inner
         case ast.BoolOp(op=op, values=values):
             return of_several((truth(value, of_part) for value in values), isinstance(op, ast.Or))
+        case ast.NamedExpr(value=value) | ast.Call(func=ast.Name(id="bool"), args=[value]):
+            return truth(value, of_part)
+        case ast.Compare(
+            left=ast.Constant(value=int(left)), ops=[op], comparators=[ast.Constant(value=int(right))]
+        ) if type(op) in ORDERS:
+            return ORDERS[type(op)](left, right)
     return of_part(test)
 
 
