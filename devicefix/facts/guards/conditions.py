@@ -61,6 +61,8 @@ class Conditions(ABC):
     def _of_part(self, test: ast.expr) -> bool | None:
         """Return the value of a part of a test where CUDA is not available."""
         match test:
+            case ast.NamedExpr(value=value):
+                return self.without_cuda(value)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._compared(left, op, right)
             case ast.Call(func=ast.Name(id="all" | "any" as name), args=[values]):

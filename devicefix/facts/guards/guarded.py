@@ -93,7 +93,7 @@ class Guards(Conditions):
         `if torch.cuda.is_available(): return x.cuda()` and then `raise RuntimeError`.
         """
         answer = self.settled(node.test)
-        if answer is None:
+        if answer is None or answer is self.without_cuda(node.test):
             return None
         branch = self.otherwise(node) if answer else node.body
         last = self.refusals.last(branch)

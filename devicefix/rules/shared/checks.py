@@ -25,11 +25,9 @@ class Checks:
                 args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)],
             ) if truth is (name == "all"):
                 return self.is_false_on_a_cpu(test, truth)
-        if not truth and self._wants_more(test):
-            return True
         if truth and isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
             return self._guards.implies(test) or self.facts.kinds.of(test).can_be(Kind.FLAG) is True
-        return self._guards.implies(test, truth)
+        return self._guards.implies(test, truth) or (not truth and self._wants_more(test))
 
     def parts(self, test: ast.expr) -> tuple[ast.expr, list[ast.expr]] | None:
         """Return the part of `available and a` that is always true with CUDA, and the rest.
