@@ -837,9 +837,9 @@ def test_a_refusal_that_another_file_catches_is_not_safe_to_remove(
 
 @pytest.mark.parametrize("answer", ["torch.cuda.is_available()", "bool(torch.cuda.device_count())"])
 def test_a_refusal_that_asks_a_flag_of_another_file_is_reported(answer: str) -> None:
-    code = "import torch\nfrom flags import has_gpu\nif not has_gpu:\n    raise OSError\nx = torch.ones(1).cuda()\n"
+    code = "import torch\nfrom flags import has_gpu\nassert has_gpu\nx = torch.ones(1).cuda()\n"
     found = analyze(code, others={"flags.py": f"import torch\nhas_gpu = {answer}\n"}).findings
-    assert [(each.code, each.line) for each in found] == [("DF704", 3), ("DF101", 5)]
+    assert [(each.code, each.line) for each in found] == [("DF704", 3), ("DF101", 4)]
 
 
 @pytest.mark.parametrize(
