@@ -168,7 +168,8 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         line = stops.before(node) if sound.fix else None
         if line is not None and any(starmap(_asks_more, _changes(context, sound.fix))):
             sound = sound.unfixed(f"because line {line} stops the program without CUDA")
-        fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
+        more = ["TypeError"] if finding.code[2] == "3" else []  # of torch's types, in builds without CUDA
+        fallback = fallbacks.of(node, None, *more) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
             if fallback.certain:
                 continue

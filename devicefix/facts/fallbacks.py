@@ -62,16 +62,17 @@ class Fallbacks:
         )
         self._known: dict[tuple[ast.AST, tuple[str, ...]], Fallback | None] = {}
 
-    def of(self, node: ast.AST, error: str | None = None) -> Fallback | None:
+    def of(self, node: ast.AST, error: str | None = None, *more: str) -> Fallback | None:
         """Return the handler that serves a machine without CUDA if a node fails there, None if there is none.
 
         Args:
             node: the node.
             error: the name of the class of its error; one of torch's if it is not given.
+            more: errors besides torch's.
         """
         if not self._any or isinstance(node, ast.Module):  # rules that search the whole module ask themselves
             return None
-        errors = (error,) if error else _ERRORS
+        errors = (error,) if error else (*_ERRORS, *more)
         around = (self._of_parent(child, parent, errors) for child, parent in self._refusals.around(node))
         return next((found for found in around if found is not None), None)
 
@@ -105,7 +106,7 @@ class Fallbacks:
 
     def _of_with(self, node: ast.With | ast.AsyncWith) -> Fallback | None:
         suppressed = any(map(suppresses, node.items))
-        probes = suppressed and _Block(self._facts, node.body).is_probe(continues=False)
+        probes = suppressed and _Block(self._facts, node.body, continues=False).is_probe()
         return Fallback(node.lineno, certain=False) if probes else None
 
     def _of_try(self, node: ast.Try, errors: Sequence[str]) -> Fallback | None:
@@ -113,7 +114,7 @@ class Fallbacks:
         for handler in node.handlers:
             catches = [may_catch(handler, error) for error in errors]
             if any(catches) and not self._fails(handler):
-                if _Block(self._facts, block).is_probe(continues=continues(handler.body)):
+                if _Block(self._facts, block, continues(handler.body)).is_probe():
                     return Fallback(handler.lineno, all(catches))
         return None
 
@@ -129,21 +130,19 @@ class _Block:
     Args:
         facts: the names of the module.
         statements: those of the block.
+        continues: whether its handler does more than print the error.
     """
 
-    def __init__(self, facts: Names, statements: Sequence[ast.stmt]) -> None:
+    def __init__(self, facts: Names, statements: Sequence[ast.stmt], continues: bool) -> None:
         self._facts = facts
         self._statements = statements
+        self._continues = continues
         self._made: set[str] = set()  # the names that it binds to what torch made
         self._shows = False  # whether it sets or returns what only says that nothing failed
 
-    def is_probe(self, *, continues: bool) -> bool:
-        """Return whether that nothing failed is all that the block shows.
-
-        Args:
-            continues: whether its handler does more than print the error.
-        """
-        return all(map(self._is_neutral, self._statements)) and (self._shows or continues)
+    def is_probe(self) -> bool:
+        """Return whether that nothing failed is all that the block shows."""
+        return all(map(self._is_neutral, self._statements)) and (self._shows or self._continues)
 
     def _is_neutral(self, node: ast.AST) -> bool:
         """Return whether a statement, or a part of one, does no work.
@@ -159,6 +158,8 @@ class _Block:
             case ast.FunctionDef() | ast.ClassDef():
                 self._shows = True
                 return True
+            case ast.AugAssign(op=op) if not isinstance(op, ast.Add):
+                return False  # a size that grows, and is no number of GPUs that are found
             case (
                 ast.Assign(value=value)
                 | ast.AugAssign(value=value)
@@ -215,7 +216,8 @@ class _Block:
         constant = list(map(self._is_constant, arguments))
         if (self._facts.resolve(call.func) or "").partition(".")[0] in _PURE:
             return all(constant)
-        return any(made) and all(a or b for a, b in zip(made, constant, strict=True))
+        # A message alone is no path without the result of a function of the program.
+        return self._continues and any(made) and all(a or b for a, b in zip(made, constant, strict=True))
 
     def _is_made(self, node: ast.AST) -> bool:
         """Return whether torch makes a value, from nothing that the program has."""

@@ -117,7 +117,8 @@ def missing_device(facts: Facts, test: ast.expr, truth: bool) -> str:
     sides, equal = _compared(test, truth)
     if not equal or (isinstance(sides[0], ast.Call) and last_name(sides[0].func) != "str"):
         return ""
-    names = {device_type(facts, side) or backend_name(facts, side) for side in sides[1:]}
+    named = (device_type(facts, side) or backend_name(facts, side) or "" for side in sides[1:])
+    names = {name.partition(":")[0] for name in named}
     if "cuda" in names and names <= _DEVICES:
         return "the CPU as a device"
     return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""

@@ -49,7 +49,7 @@ def is_replaced(facts: Facts, value: ast.expr) -> bool:
 
 def _following(facts: Facts, statement: ast.stmt) -> Iterator[ast.stmt]:
     """Yield the statements below one in its block, and below the conditions around it."""
-    yield from facts.tree.block(statement)[facts.tree.position(statement) + 1 :]
+    yield from facts.tree.after(statement)
     around = facts.tree.parents.get(statement)
     if isinstance(around, ast.If):
         yield from _following(facts, around)

@@ -260,6 +260,10 @@ class Tree:
                     self._positions.update((each, place) for place, each in enumerate(block))
         return self._blocks.get(statement, [statement])
 
+    def after(self, statement: ast.stmt) -> list[ast.stmt]:
+        """Return the statements that follow one in its block."""
+        return self.block(statement)[self.position(statement) + 1 :]
+
     def position(self, statement: ast.stmt) -> int:
         """Return the index of a statement in its block."""
         self.block(statement)

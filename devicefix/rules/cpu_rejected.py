@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.refused_devices import missing_device
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -319,31 +320,51 @@ class CpuRejected(Rule):
             return
         if missing := missing_device(self.facts, test, True):
             yield from self._asked(node, node, f"does not allow {missing}; add it")
-        elif self._checks.is_false_on_a_cpu(test, True) or self._checks.counts(test):
-            if self._checks.parts(test) is None:
+        elif self._checks.parts(test) is None:
+            if self._checks.is_false_on_a_cpu(test, True) or self._checks.counts(test):
                 yield from self._asked(node, node, self._needed(test))
+
+    def visit_For(self, node: ast.For | ast.While) -> Iterator[Finding]:
+        """Check a loop that only a GPU leaves, before an error."""
+        leaving = (ast.Return, ast.Break) if node.orelse else ast.Return
+        ways = [way for way in ast.walk(node) if isinstance(way, leaving)]
+        if ways and all(map(self._guards.is_guarded, ways)):
+            last = self._ends.last(node.orelse or self.facts.tree.after(node))
+            if last is not None:
+                yield from self._asked(node, last, f"{MESSAGE}; add a CPU path", last)
+
+    visit_While = visit_For
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         if self._guards.refusal(node) is not None or self._ends.both(node):
             return
         for branch, truth in ((node.body, False), (self._guards.otherwise(node), True)):
-            last = self._ends.last(branch)
+            last = self._ends.last(branch) or self._follows(branch)
             if last is not None:
                 missing = missing_device(self.facts, node.test, truth)
-                if (
-                    missing
-                    or self._checks.is_false_on_a_cpu(node.test, truth)
-                    or (not truth and self._checks.wants_more(node.test))
-                ):
+                if missing or self._checks.is_false_on_a_cpu(node.test, truth):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
-                    if not self._ends.is_handled(node, self._ends.error_of(last)):
-                        yield from self._asked(node, node.test, message)
+                    yield from self._asked(node, node.test, message, last)
             elif (
                 self._may_ask_tensors
                 and asks_tensor(node.test)
                 and self._checks.is_false_on_a_cpu(node.test, truth)
             ):
                 yield from self._rejected(node, branch)
+
+    def _follows(self, branch: list[ast.stmt]) -> ast.stmt | None:
+        """Return the statement that refuses what a branch returns, or adds to a list, where that is true."""
+        tree, names = self.facts.tree, list[ast.expr]()
+        match branch[-1:]:
+            case [ast.Return(value=ast.Call() | ast.JoinedStr() | ast.Constant(value=str()))]:
+                uses = (tree.statement(read) for read in reads_of(tree, tree.scope(branch[-1]).node))
+                names = [target for use in uses for target in getattr(use, "targets", ())]
+            case [ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as name, attr="append")))]:
+                names = [name]
+        held = (name for name in names if isinstance(name, ast.Name))
+        reads = (read for name in held for read in self.facts.reads_in(tree.scope(name), name.id))
+        checks = (check for read in reads if isinstance(check := tree.parents[read], ast.If))
+        return next((last for check in checks if (last := self._ends.last(check.body))), None)
 
     def _rejected(self, node: ast.If, branch: list[ast.stmt]) -> Iterator[Finding]:
         """Yield the finding of what the branch for the CPU does not implement, under a condition of its own."""
@@ -359,9 +380,12 @@ class CpuRejected(Rule):
                 yield from self._asked(node, node.test, message)
                 return
 
-    def _asked(self, node: ast.stmt, place: ast.stmt | ast.expr, message: str) -> Iterator[Finding]:
+    def _asked(
+        self, node: ast.stmt, place: ast.stmt | ast.expr, message: str, last: ast.stmt | None = None
+    ) -> Iterator[Finding]:
         """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""
-        if self.facts.is_guarded(node) or self._refusals.is_requested(node):
+        handled = last is not None and self._ends.is_handled(last, self._ends.error_of(last))
+        if handled or self.facts.is_guarded(node) or self._refusals.is_requested(node):
             return
         in_test = self._refusals.in_test(node)
         yield self.finding(place, f"{message}, or skip this test" if in_test else message)

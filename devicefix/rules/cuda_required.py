@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from devicefix.devices.context import Context
 from devicefix.facts.copies.views import given_to
@@ -893,7 +893,7 @@ class CudaRequired(Rule):
         if self._guards.settled(test):
             self.context.mark_handled(node)
             verdict = self._refusals.verdict(node, (test, False), "AssertionError")
-            yield from self._judged(node, verdict, (remove(self.facts, node),))
+            yield from self._judged(node, verdict, (remove(self.facts, node),), self.facts.tree.after(node))
         elif not missing_device(self.facts, test, True) and (parts := self._checks.parts(test)):
             gone, kept = parts
             assert isinstance(test, ast.BoolOp)
@@ -905,12 +905,14 @@ class CudaRequired(Rule):
         if refusal is not None:
             condition = node.test, refusal is node.body
             verdict = self._refusals.verdict(node, condition, self._ends.error_of(self._ends.last(refusal)))
-            yield from self._judged(node.test, verdict, self._without(node, refusal))
+            other = node.orelse or self.facts.tree.after(node) if refusal is node.body else node.body
+            yield from self._judged(node.test, verdict, self._without(node, refusal), other)
 
     def visit_While(self, node: ast.While) -> Iterator[Finding]:
-        leaves = any(isinstance(inner, (ast.Break, ast.Return, ast.Raise)) for inner in ast.walk(node))
+        leaves = any(isinstance(inner, (ast.Break, ast.Return)) for inner in ast.walk(node))
         if self._guards.settled(node.test) is False and not (leaves or node.orelse):
-            verdict = self._refusals.verdict(node, (node.test, True), None)
+            raised = next((inner for inner in ast.walk(node) if isinstance(inner, ast.Raise)), None)
+            verdict = self._refusals.verdict(node, (node.test, True), self._ends.error_of(raised))
             yield from self._judged(node.test, verdict, (remove(self.facts, node),))
 
     def visit_Expr(self, node: ast.Expr) -> Iterator[Finding]:
@@ -944,15 +946,22 @@ class CudaRequired(Rule):
         if answer is None:
             return
         for case in node.cases:
-            never = isinstance(case.pattern, ast.MatchSingleton) and case.pattern.value is not answer
+            parts = (part for part in ast.walk(case.pattern) if hasattr(part, "value"))
+            values = [getattr(part.value, "value", part.value) for part in parts]
+            is_wildcard = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
+            never = values and not any(bool(value) is answer for value in values)
             last = self._ends.last(case.body)
-            if (never or _is_wildcard(case.pattern)) and last is not None:
+            if (never or is_wildcard) and last is not None:
                 error = self._ends.error_of(last)
                 verdict = self._refusals.verdict(node, (node.subject, not answer), error)
                 yield from self._judged(node.subject, verdict, ())
 
     def _judged(
-        self, place: ast.expr | ast.stmt, verdict: Verdict | None, edits: tuple[Edit, ...]
+        self,
+        place: ast.expr | ast.stmt,
+        verdict: Verdict | None,
+        edits: tuple[Edit, ...],
+        other: Sequence[ast.stmt] = (),
     ) -> Iterator[Finding]:
         """Yield the finding of a refusal that only a machine without CUDA reaches.
 
@@ -960,8 +969,10 @@ class CudaRequired(Rule):
             place: where to report it.
             verdict: what to do with it; None where it is right.
             edits: what takes it away; nothing where a person has to do it.
+            other: what runs where it does not refuse, and so only with CUDA if it stays.
         """
         if verdict is None:
+            self.context.mark_handled(*(part for each in other for part in ast.walk(each)))
             return
         if not verdict.removable:
             yield self.finding(place, verdict.message)
@@ -1010,7 +1021,3 @@ class CudaRequired(Rule):
     def _code(self, node: ast.expr) -> str:
         code = self.context.source.code(node)
         return f"({code})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda)) else code
-
-
-def _is_wildcard(pattern: ast.pattern) -> bool:
-    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None

@@ -301,6 +301,216 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         print(1)
         """,
     ),
+    "an exit in the case of a number": (
+        "reported",
+        """
+        match torch.cuda.device_count():
+            case 0 | False:
+                raise SystemExit("no GPU")
+            case _:
+                print(1)
+        """,
+    ),
+    "parts of a test that are literal": (
+        "runs",
+        """
+        if (not torch.cuda.device_count() > 0 and 1 < 2) or 1 > 2:
+            raise RuntimeError("no GPU")
+        print(1)
+        """,
+    ),
+    "an exit where the default is not the CPU": (
+        "reported",
+        """
+        def pick(mode="auto"):
+            if mode == "cpu":
+                where = "cpu"
+            elif mode == "no" or not bool(torch.cuda.is_available()):
+                raise SystemExit("no GPU")
+            else:
+                where = "cuda"
+            return torch.ones(1).to(where).item()
+        print(pick())
+        """,
+    ),
+    "an exit where the user could ask for the CPU": (
+        "right",
+        """
+        def pick(*where):
+            if where == ("cpu",):
+                return "cpu"
+            if where[0] == "cpu":
+                found = torch.device("cpu")
+            elif torch.cuda.is_available():
+                found = torch.device("cuda")
+            else:
+                raise SystemExit("no GPU")
+            return found
+        print(pick("cpu"))
+        """,
+    ),
+    "a test that binds a name": (
+        "reported",
+        """
+        assert (count := torch.cuda.device_count())
+        print(count)
+        """,
+    ),
+    "a loop that refuses at once": (
+        "runs",
+        """
+        while not torch.cuda.device_count() > 0:
+            raise NotImplementedError
+        print(1)
+        """,
+    ),
+    "a loop that only a GPU leaves": (
+        "reported",
+        """
+        for _ in range(2):
+            if torch.cuda.is_available():
+                break
+        else:
+            raise TimeoutError("no GPU")
+        print(1)
+        """,
+    ),
+    "a loop that only a GPU leaves, by a return": (
+        "reported",
+        """
+        def wait(tries):
+            while tries:
+                if torch.cuda.device_count() >= 1:
+                    return "cuda"
+                tries -= 1
+            raise TimeoutError("no GPU")
+        print(wait(2))
+        """,
+    ),
+    "a loop that something else leaves, too": (
+        "path",
+        """
+        def wait(tries):
+            while tries:
+                if torch.cuda.device_count() >= 1:
+                    return 1
+                if tries == 1:
+                    return 2
+                tries -= 1
+            raise TimeoutError("no GPU")
+        print(wait(2))
+        """,
+    ),
+    "a loop over all GPUs, and an assert": (
+        "reported",
+        """
+        def first():
+            for number in range(torch.cuda.device_count()):
+                return number
+            assert False, "no GPU"
+        print(first())
+        """,
+    ),
+    "an error that a function returns": (
+        "reported",
+        """
+        def ensure(count):
+            if torch.cuda.device_count() < count:
+                return RuntimeError(f"{count} GPUs needed")
+            return None
+        problem = ensure(1)
+        if problem:
+            raise problem
+        print(1)
+        """,
+    ),
+    "errors that are collected": (
+        "reported",
+        """
+        def check():
+            errors = []
+            if not torch.cuda.is_available():
+                errors.append("no GPU")
+            if errors:
+                raise SystemExit(errors)
+        check()
+        print(1)
+        """,
+    ),
+    "errors that are only printed": (
+        "path",
+        """
+        def check():
+            errors = []
+            if not torch.cuda.is_available():
+                errors.append("no GPU")
+            return errors
+        errors = check()
+        if len(errors) > 3:
+            raise SystemExit(errors)
+        print(1)
+        """,
+    ),
+    "a dictionary of answers": (
+        "reported",
+        """
+        checks = {"cuda": torch.cuda.is_available(), "torch": torch.__version__ > "1"}
+        assert all(checks.values())
+        print(1)
+        """,
+    ),
+    "a dictionary of answers, of which one is enough": (
+        "path",
+        """
+        checks = {"cuda": torch.cuda.is_available(), "mps": False}
+        checks["cpu"] = True
+        assert any(checks.values())
+        print(1)
+        """,
+    ),
+    "the memory of no GPU": (
+        "reported",
+        """
+        def size(least):
+            total = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
+            if total < least:
+                raise MemoryError(total)
+            return 4
+        print(size(10))
+        """,
+    ),
+    "the capability of no GPU": (
+        "reported",
+        """
+        if torch.cuda.get_device_capability()[0] < 1:
+            raise RuntimeError("too old")
+        print(1)
+        """,
+    ),
+    "a list of some of the GPUs": (
+        "reported",
+        """
+        def pick(limit):
+            found = [torch.device("cuda", i) for i in range(min(limit, torch.cuda.device_count()))]
+            if not found:
+                raise ValueError("no devices")
+            return found
+        print(torch.ones(1).to(pick(1)[0]).item())
+        """,
+    ),
+    "a list of all GPUs in an object": (
+        "reported",
+        """
+        import dataclasses
+        @dataclasses.dataclass
+        class Cluster:
+            names: list
+            @classmethod
+            def detect(cls):
+                return cls([f"cuda:{i}" for i in range(torch.cuda.device_count())])
+        print(torch.ones(1).to(Cluster.detect().names[0]).item())
+        """,
+    ),
     "an exit in a choice": (
         "reported",
         """
@@ -550,6 +760,9 @@ def test_names_decide_nothing(name: str) -> None:
         "q.device.type == 'cuda'",
         "q.device.type in ('cuda',)",
         "'cuda' in str(q.device)",
+        "'cpu' not in str(q.device)",
+        "str(q.device) in ('cuda:0', 'cuda:1')",
+        "all([q.dim(), torch.cuda.is_available()])",
         "str(q.device).startswith('cuda')",
         "q.device == torch.device('cuda:0')",
         "q.device != torch.device('cpu')",
@@ -620,6 +833,29 @@ def test_a_refusal_that_another_file_catches_is_not_safe_to_remove(
 ) -> None:
     (found,) = analyze(module, others={"other.py": other}).findings
     assert (found.safety is Safety.SAFE) is safe
+
+
+@pytest.mark.parametrize("answer", ["torch.cuda.is_available()", "bool(torch.cuda.device_count())"])
+def test_a_refusal_that_asks_a_flag_of_another_file_is_reported(answer: str) -> None:
+    code = "import torch\nfrom flags import has_gpu\nassert has_gpu\nx = torch.ones(1).cuda()\n"
+    found = analyze(code, others={"flags.py": f"import torch\nhas_gpu = {answer}\n"}).findings
+    assert [(each.code, each.line) for each in found] == [("DF704", 3), ("DF101", 4)]
+
+
+@pytest.mark.parametrize(
+    "check",
+    ["if not torch.cuda.is_available():\n            raise OSError", "assert torch.cuda.is_available()"],
+)
+def test_nothing_is_found_below_a_check_that_is_right(check: str) -> None:
+    code = f"""
+import torch
+def move(net, where):
+    if where == "cuda":
+        {check}
+        net.to("cuda").cuda()
+    return net.cuda()
+"""
+    assert [(each.code, each.line) for each in analyze(code).findings] == [("DF101", len(code.splitlines()))]
 
 
 def test_no_guard_is_written_below_a_check_that_stays() -> None:

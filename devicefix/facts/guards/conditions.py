@@ -29,7 +29,7 @@ _BACKENDS_IN_USE = tuple(
 )
 _PROPERTIES = ("property", "cached_property")
 _EQUALITIES = (ast.Eq, ast.NotEq)
-_DEVICE_LIKE = re.compile(r"dev(ice)?s?$|device_?(type|name)$", re.I)
+_DEVICE_LIKE = re.compile(r"dev(ice)?s?$|device_?(type|name|kind|platform)$", re.I)
 
 
 class Conditions(ABC):
@@ -62,24 +62,25 @@ class Conditions(ABC):
     def _of_part(self, test: ast.expr) -> bool | None:
         """Return the value of a part of a test where CUDA is not available."""
         match test:
-            case ast.NamedExpr(value=value) | ast.Call(func=ast.Name(id="bool"), args=[value]):
+            case ast.NamedExpr(value=value):
                 return self.without_cuda(value)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._compared(left, op, right)
-            case ast.Call(
-                func=ast.Name(id="all" | "any" as name),
-                args=[ast.GeneratorExp(elt=element) | ast.ListComp(elt=element)],
-            ):
-                answer = self.without_cuda(element)
-                return answer if answer is (name == "all") else None  # there may be none
-            case ast.Call(
-                func=ast.Name(id="all" | "any" as name),
-                args=[ast.List(elts=elements) | ast.Tuple(elts=elements)],
-            ):
-                return of_several(map(self.without_cuda, elements), decisive=name == "any")
+            case ast.Call(func=ast.Name(id="all" | "any" as name), args=[values]):
+                each = isinstance(values, (ast.GeneratorExp, ast.ListComp))  # of none, perhaps
+                parts = [values.elt] if each else self._elements(values)  # type: ignore[attr-defined]
+                answer = of_several(map(self.without_cuda, parts), decisive=name == "any")
+                is_whole = isinstance(values, (ast.List, ast.Tuple))  # else there may be more
+                return answer if is_whole or (answer is (name == "any")) is not each else None
             case ast.Attribute(attr="is_cuda" | "is_cpu" as name) if not self.facts.bindings(test):
                 return name == "is_cpu"
         return False if self._is_false(test) else None
+
+    def _elements(self, node: ast.expr) -> list[ast.expr]:
+        """Return the elements of a list, or the values of a dictionary whose `values()` are asked for."""
+        whole = node.func.value if isinstance(node, ast.Call) and last_name(node.func) == "values" else node  # type: ignore[attr-defined]
+        display = self.facts.value(whole) or whole
+        return display.values if isinstance(display, ast.Dict) else getattr(display, "elts", [])
 
     def is_named(self, name: str) -> bool:
         """Return whether a text of the module, or another file, holds the name of a function or class."""
@@ -100,14 +101,12 @@ class Conditions(ABC):
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
                 name = self.facts.resolve(kind) or ""
                 return name.startswith("torch.cuda.") and name.endswith("Tensor")
+            case ast.Call() | ast.ListComp() if self.lists_gpus(test):
+                return True
             case ast.Call(func=function):
-                return (
-                    self.facts.resolve(function) in IMPLYING
-                    or self._own_function(function)
-                    or self.lists_gpus(test)
-                )
-            case ast.ListComp():
-                return self.lists_gpus(test)
+                own = self.refusals.own_function(function)
+                is_false = own is not None and not own.decorator_list and self._never_true(own)
+                return is_false or self.facts.resolve(function) in IMPLYING
             case ast.Name() | ast.Attribute():
                 return self._flag(test)
         return False
@@ -140,11 +139,6 @@ class Conditions(ABC):
         if answer or not self._guessed:
             self._known.update(dict.fromkeys(questions, answer))
         return answer
-
-    def _own_function(self, function: ast.expr) -> bool:
-        """Return whether a function of the module never returns a true value without CUDA."""
-        own = self.refusals.own_function(function)
-        return own is not None and not own.decorator_list and self._never_true(own)
 
     def _own_property(self, node: ast.Attribute) -> bool:
         """Return whether a property of the class around a place is never true without CUDA."""
@@ -234,13 +228,14 @@ class Conditions(ABC):
         if isinstance(op, _EQUALITIES):
             equal = self._is_equal(left, right)
             return equal if equal is None or isinstance(op, ast.Eq) else not equal
-        if isinstance(op, (ast.In, ast.NotIn)) and text_of(left) == "cuda":
-            return isinstance(op, ast.NotIn) if self._may_be_device(right) else None
+        if isinstance(op, (ast.In, ast.NotIn)) and (text := text_of(left)) in ("cuda", "cpu"):
+            named = self._may_be_device(right) if text == "cuda" else self._type_of_device(right)
+            return (text == "cpu") is isinstance(op, ast.In) if named else None
         return None
 
     def chosen(self, node: ast.expr, value_of: Callable[[ast.expr], bool | None]) -> ast.expr | None:
         """Return the value that a test chooses for a name, also in a function; None if none does."""
-        value = self.facts.value(node)
+        value: ast.expr | None = self.facts.value(node) or node
         own = self.refusals.own_function(value.func) if isinstance(value, ast.Call) else None
         if own is not None and isinstance(own.body[-1], ast.Return) and len(own.body) == 1:
             value = own.body[-1].value
@@ -309,6 +304,10 @@ class Conditions(ABC):
     def number(self, node: ast.expr, depth: int = _DEPTH) -> int | None:
         """Return what a number of GPUs is where there are none: 0 or 1, None if it is no such number."""
         match node:
+            case ast.IfExp() | ast.Subscript(value=ast.IfExp(), slice=ast.Constant(value=int())):
+                return self._chosen_number(node)
+            case ast.Call(func=ast.Name(id="min"), args=[*numbers]):
+                return 0 if 0 in [self.number(each, depth) for each in numbers] else None
             case ast.Call(func=ast.Name(id="len"), args=[listed]):
                 return self.length(listed, depth)
             case ast.Call(
@@ -321,6 +320,13 @@ class Conditions(ABC):
             case ast.Call():
                 return 0 if self.facts.resolve(node.func) in COUNTS else None
         return self._common(node, self.number, depth)
+
+    def _chosen_number(self, node: ast.IfExp | ast.Subscript) -> int | None:
+        """Return the literal number that a test chooses without CUDA, or one in the tuple that it chooses."""
+        chosen = self.chosen(node.value if isinstance(node, ast.Subscript) else node, self.without_cuda)
+        if isinstance(node, ast.Subscript) and isinstance(chosen, ast.Tuple):
+            chosen = next(iter(chosen.elts[node.slice.value :]), None)  # type: ignore[attr-defined]
+        return chosen.value if isinstance(chosen, ast.Constant) and type(chosen.value) is int else None
 
     def length(self, node: ast.expr, depth: int = _DEPTH) -> int | None:
         """Return the length of a list of GPUs where there are none, None if it is no such list."""

@@ -93,7 +93,7 @@ class Guards(Conditions):
         `if torch.cuda.is_available(): return x.cuda()` and then `raise RuntimeError`.
         """
         answer = self.settled(node.test)
-        if answer is None:
+        if answer is None or answer is self.without_cuda(node.test):
             return None
         branch = self.otherwise(node) if answer else node.body
         last = self.refusals.last(branch)
@@ -105,8 +105,7 @@ class Guards(Conditions):
         """Return what runs where a test is false: the `else` branch, or what follows a body that leaves."""
         if node.orelse or not returns(node.body):
             return node.orelse
-        block = self.facts.tree.block(node)
-        return block[block.index(node) + 1 :]
+        return self.facts.tree.after(node)
 
     @cached_property
     def lines(self) -> frozenset[int]:
@@ -119,7 +118,7 @@ class Guards(Conditions):
         found: set[int] = set()
         seen: set[str] = set()
         while lines:
-            names = set(map(_last, self._answered(sorted(lines)))) - seen - {""}
+            names = {path.rpartition(".")[2] for path in self._answered(sorted(lines))} - seen - {""}
             seen |= names
             lines = {line for name in names for line in words.lines_with_name(name)} - found
             found |= lines
@@ -150,9 +149,8 @@ class Guards(Conditions):
         return self._answers(value) or any(map(self._answers, parts))
 
     def _answers(self, value: ast.expr) -> bool:
-        if isinstance(value, ast.Attribute) and self.facts.resolve(value) == VERSION:
-            return True
-        return self.implies(value) or self.implies(value, False) or self.counts_gpus(value)
+        is_version = isinstance(value, ast.Attribute) and self.facts.resolve(value) == VERSION
+        return is_version or self.without_cuda(value) is not None or self.counts_gpus(value)
 
     def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
         """Return whether a node is evaluated only where CUDA is available, judged by its parent alone."""
@@ -311,7 +309,3 @@ class Built(Guards):
             case ast.Name() | ast.Attribute() if self.facts.resolve(test) == VERSION:
                 return False
         return super()._of_part(test)
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]

@@ -26,8 +26,20 @@ def truth(test: ast.expr, of_part: Callable[[ast.expr], bool | None]) -> bool | 
             inner = truth(operand, of_part)
             return None if inner is None else not inner
         case ast.BoolOp(op=op, values=values):
-            return of_several((truth(value, of_part) for value in values), isinstance(op, ast.Or))
+            return of_several((_of_value(value, of_part) for value in values), isinstance(op, ast.Or))
+        case ast.Call(func=ast.Name(id="bool"), args=[value]):
+            return truth(value, of_part)
     return of_part(test)
+
+
+def _of_value(test: ast.expr, of_part: Callable[[ast.expr], bool | None]) -> bool | None:
+    """Return the value of one side of an `and` or `or`, which may compare literals: `1 < 2`."""
+    match test:
+        case ast.Compare(
+            left=ast.Constant(value=int(left)), ops=[op], comparators=[ast.Constant(value=int(right))]
+        ) if type(op) in ORDERS:
+            return ORDERS[type(op)](left, right)
+    return truth(test, of_part)
 
 
 def of_several(values: Iterable[bool | None], decisive: bool) -> bool | None:

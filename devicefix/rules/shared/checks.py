@@ -21,16 +21,13 @@ class Checks:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self.is_false_on_a_cpu(operand, not truth)
             case ast.Call(
-                func=ast.Name(id="all"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
-            ) if truth:
-                return self.is_false_on_a_cpu(test, True)
-            case ast.Call(
-                func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
-            ) if not truth:
-                return self.is_false_on_a_cpu(test, False)
+                func=ast.Name(id="all" | "any" as name),
+                args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)],
+            ) if truth is (name == "all"):
+                return self.is_false_on_a_cpu(test, truth)
         if truth and isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
             return self._guards.implies(test) or self.facts.kinds.of(test).can_be(Kind.FLAG) is True
-        return self._guards.implies(test, truth)
+        return self._guards.implies(test, truth) or (not truth and self._wants_more(test))
 
     def parts(self, test: ast.expr) -> tuple[ast.expr, list[ast.expr]] | None:
         """Return the part of `available and a` that is always true with CUDA, and the rest.
@@ -51,7 +48,7 @@ class Checks:
             map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
         )
 
-    def wants_more(self, test: ast.expr) -> bool:
+    def _wants_more(self, test: ast.expr) -> bool:
         """Return whether a test is true where there are fewer GPUs than a variable says."""
         match test:
             case (

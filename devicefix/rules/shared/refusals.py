@@ -116,7 +116,8 @@ class Refusals:
         """Return whether a condition around a place names a device."""
         return any(
             _REQUEST.search(self.context.source.code(part))
-            for test, _ in self._path(site)
+            for test, truth in self._path(site)
+            if self._defaults.truth(test) is not truth
             for part in self._open(test)
         )
 

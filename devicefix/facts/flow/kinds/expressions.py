@@ -30,6 +30,10 @@ class KindsOf(Calls, Bindings):
         match node:
             case ast.Constant():
                 return of_constant(node)
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")) if (
+                self._guards.implies(node)
+            ):
+                return Kinds({Kind.FLAG: node})
             case ast.Call():
                 return self._call(node, depth)
             case ast.Name() | ast.Attribute():
@@ -53,8 +57,6 @@ class KindsOf(Calls, Bindings):
                 return Kinds({Kind.COLLECTION: node})
             case ast.JoinedStr():
                 return Kinds({Kind.STRING: node})
-            case ast.Compare() | ast.UnaryOp(op=ast.Not()) if self._guards.implies(node):
-                return Kinds({Kind.FLAG: node})
             case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(op, _NO_TENSOR):
                 sides = (self.of(left, depth), self.of(right, depth))
                 return next((side for side in sides if side.are({Kind.TENSOR})), Kinds({Kind.OTHER: node}))

@@ -74,7 +74,7 @@ class Counts:
                 case ast.Call(func=function) if child is not function:
                     if isinstance(function, ast.Lambda) or is_needed(self.facts.tree, parent):
                         return True
-                    if last_name(function) == "next":
+                    if last_name(function) in ("next", "cls"):
                         return True
                     if last_name(function) not in ("iter", "nullcontext", "len", "int"):
                         return False
@@ -115,8 +115,7 @@ class Counts:
 
     def is_checked(self, node: ast.expr) -> bool:
         """Return whether a number of GPUs makes a list, and the program checks whether that is empty."""
-        uses = self._uses_of_list(node)
-        return any(self.differs(use) or self.differs(self._length(use)) for use in uses)
+        return any(self.differs(use) or self.differs(self._length(use)) for use in self._uses_of_list(node))
 
     def _uses_of_list(self, node: ast.expr) -> Sequence[ast.expr]:
         """Return the uses of the list that is made of a range up to a number."""

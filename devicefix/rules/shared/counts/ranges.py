@@ -39,11 +39,9 @@ def is_needed(tree: Tree, call: ast.Call) -> bool:
     loop = tree.parents.get(call)
     if last_name(call.func) != "range" or not isinstance(loop, ast.For):
         return False
-    block = tree.block(loop)
-    after = [*loop.orelse, *block[block.index(loop) + 1 :]][:1]
-    return (
-        isinstance(loop.body[-1], (ast.Return, ast.Break)) and bool(after) and isinstance(after[0], ast.Raise)
-    )
+    after = [*loop.orelse, *tree.after(loop)][:1]
+    leaves = isinstance(loop.body[-1], (ast.Return, ast.Break))
+    return leaves and bool(after) and isinstance(after[0], (ast.Raise, ast.Assert))
 
 
 def is_zero(node: ast.AST) -> bool:
