@@ -15,11 +15,11 @@ from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import Binding
-from devicefix.facts.values import last_name
+from devicefix.facts.values import cuda_device, last_name
 
 _CALLS = 20  # of one function
 _BUDGET = 500  # expressions that one question looks at
-_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _OF_ITEMS = ("items", "values", "keys")
 _OF_ELEMENTS = ("enumerate", "zip", "list", "tuple", "sorted", "reversed", "next", "iter")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -36,6 +36,7 @@ class How(Flag):
     CHOICE = auto()  # it is one of several values
     PART = auto()  # it holds the value: in an attribute, or under a key
     ELEMENT = auto()  # it holds the value among others
+    ITEM = auto()  # it is such a value, of a display or a comprehension
     ARGUMENT = auto()  # a call makes the value of it
     NAMED = auto()  # it is the device of which the value is the type or the name
 
@@ -144,6 +145,8 @@ class Sources:
                     yield whole
             case ast.Call():
                 yield from self._of_call(node)
+            case _ if How.ITEM in self._how:
+                yield from getattr(node, "elts", ()) or filter(None, [getattr(node, "elt", None)])
 
     def _of_path(self, node: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
         parameter = self.parameter(node)
@@ -191,7 +194,7 @@ class Sources:
         name = last_name(call.func)
         own = self._facts.guards.refusals.own_function(call.func)
         is_device = self._facts.call(call, "torch.device")
-        if How.NAMED in self._how and (is_device or name == "str"):
+        if How.NAMED in self._how and (name == "str" or (is_device and not cuda_device(self._facts, call))):
             yield from call.args[:1]
         if (owner is not None and name == "get" and How.PART in self._how) or (
             owner is not None and name in _OF_ITEMS and How.ELEMENT in self._how

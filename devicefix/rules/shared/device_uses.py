@@ -9,15 +9,12 @@ from devicefix.facts import Facts
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.needs import need_of
 from devicefix.facts.flow.parameters import argument_at
-from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.steps import Variable
 from devicefix.facts.flow.taken_numbers import number_taken, uses_of
 from devicefix.facts.names import Names
 from devicefix.facts.refused_devices import is_refused
-from devicefix.facts.values import cpu, cuda_device, last_name
+from devicefix.facts.values import cpu, last_name
 from devicefix.model import Finding
-
-_HOPS = 3  # from a device that is compared to where it is written
 
 
 def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Finding:
@@ -59,7 +56,6 @@ def merges(facts: Facts, device: ast.expr) -> str:
         device: a device or its name, or a variable that holds it.
     """
     parent = facts.tree.parents.get(device)
-    owner = facts.tree.scope(device).node
     match parent:
         case ast.Set() | ast.SetComp():
             return "without CUDA, this element may equal the CPU, so the set has one element fewer"
@@ -67,27 +63,11 @@ def merges(facts: Facts, device: ast.expr) -> str:
             return "without CUDA, this key may equal another one, and then replaces its entry"
         case ast.List(elts=elements) | ast.Tuple(elts=elements) if facts.once(_holds_cpu, elements):
             return "the list already contains the CPU"
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
-            other = right if left is device else left
-            if not isinstance(other, ast.Constant) and _is_another(facts, device, other):
-                return f"without CUDA, it equals the device that line {parent.lineno} compares it with"
-    if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
-        return "without CUDA, this member may equal the CPU, and then becomes its alias"
     return ""
 
 
 def _holds_cpu(facts: Names, elements: list[ast.expr]) -> bool:
     return any(cpu(facts, each) for each in elements)
-
-
-def _is_another(facts: Facts, device: ast.expr, other: ast.expr) -> bool:
-    """Return whether two expressions may be different CUDA devices, as they are written."""
-    sources = Sources(facts, How.BOUND | How.PASSED, _HOPS)
-    one, two = (
-        {ast.dump(each.node) for each in sources.of(side) if cuda_device(facts, each.node)}
-        for side in (device, other)
-    )
-    return bool(one and two) and len(one | two) > 1
 
 
 def _taking_function(context: Context, uses: list[ast.expr], need: Use) -> str | None:
