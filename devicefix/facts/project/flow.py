@@ -23,7 +23,7 @@ from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.needs import use_of_parameter
+from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
@@ -44,7 +44,6 @@ _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
 # The arguments of a call, and what shows that a number may be among them.
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")
-_TAKING = (b"split", b"int(", b"index", b"cuda:", b"strip", b"[")
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -235,26 +234,33 @@ class Flow(SharedNames, Values):
         return use.value
 
     @remembered
-    def use_of_result(self, path: str, function: str) -> int:
-        """Return the value of the `Use` that other files make of the result of a function of `path`."""
+    def use_of_result(self, path: str, name: str) -> int:
+        """Return the `Use` that files that import `path` make of a name, an attribute or a result."""
         here = os.path.normpath(path)
-        own = self.file(path)
-        facts = own.facts if own is not None else None
-        if facts is None or function not in facts.tree.root.bindings:  # nobody imports a method
-            return Use.NOTHING.value
-        files = [
-            file
-            for file in self.mentioning(function)
-            if file.normal != here and function in file.imported_names
-        ]
+        importing = self._importing(here)
+        files = [file for file in self.mentioning(name) if file.normal in importing and file.normal != here]
         if len(files) > _FILES:
             return Use.UNKNOWN.value
-        use = Use.NOTHING
-        for facts, call in self._calls(files, function, here):
-            use |= Forwards(facts).use_of(call)
-            if Use.DEVICE in use:
-                break
+        own, use = self.file(path), Use.NOTHING
+        is_global = own is not None and own.facts is not None and name in own.facts.tree.root.bindings
+        for facts, read in self._reads(files, name, here):
+            values = Forwards(facts)
+            if is_global and isinstance(read, ast.Call):  # nobody imports a method
+                use |= values.use_of(read)
+            use |= needs_of(values, of_number(values, read))
         return use.value
+
+    def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
+        """Yield the reads and the calls in some files of a name of the file at a path, or of an attribute."""
+        for facts in (facts for facts in map(self.informed, files) if facts is not None):
+            for node in facts.tree.nodes_with_name(name):
+                if not isinstance(node, (ast.Name, ast.Attribute)) or last_name(node) != name:
+                    continue
+                full, parent = facts.resolve(node), facts.tree.parents.get(node)
+                found = self.definition(facts.others.path, full) if full is not None else None
+                is_own = found[0].normal == path if found is not None else isinstance(node, ast.Attribute)
+                if is_own and isinstance(node.ctx, ast.Load):
+                    yield facts, parent if isinstance(parent, ast.Call) and parent.func is node else node
 
     def _bound(self, found: Definition | None) -> tuple[Facts | None, Sequence[Binding]]:
         """Return the facts of a definition's file, and the bindings of the name there."""

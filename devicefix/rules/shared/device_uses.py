@@ -7,9 +7,8 @@ import ast
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
 from devicefix.facts.flow.forwards import Use
-from devicefix.facts.flow.needs import need_of
+from devicefix.facts.flow.needs import need_of, needs_of
 from devicefix.facts.flow.parameters import argument_at
-from devicefix.facts.flow.steps import Variable
 from devicefix.facts.flow.taken_numbers import number_taken, uses_of
 from devicefix.facts.names import Names
 from devicefix.facts.refused_devices import is_refused
@@ -41,7 +40,7 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         why = f"`{function}` does not allow the CPU"
     elif (function := _taking_function(context, uses, Use.INDEXED)) is not None:
         why = f"`{function}` needs the device index"
-    elif any(_is_number_taken(context, variable) for variable in context.forwards.of(device).variables):
+    elif Use.INDEXED in needs_of(context.forwards, context.forwards.of(device)):
         why = "another file needs the device index"
     else:
         return finding
@@ -75,9 +74,3 @@ def _taking_function(context: Context, uses: list[ast.expr], need: Use) -> str |
     needing = (use for use in uses if need in need_of(context.forwards, use))
     calls = (argument_at(context.facts.tree, use) for use in needing)
     return next((last_name(found[0].func) for found in calls if found is not None), None)
-
-
-def _is_number_taken(context: Context, variable: Variable) -> bool:
-    """Return whether another file takes the number of a device that a variable holds."""
-    takes = context.project.takes_number(context.devices.path, variable.name) if variable.elsewhere else False
-    return takes and context.is_read_elsewhere(variable)
