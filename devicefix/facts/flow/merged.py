@@ -13,12 +13,13 @@ from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import cpu, cuda_device, last_name
 
-_HOW = How.BOUND | How.PASSED | How.DEFAULT | How.RETURNED | How.CHOICE | How.PART | How.ELEMENT | How.ITEM
+_HOW = ~(How.OPTION | How.ARGUMENT)
 _STEPS = 6
 _HOPS = 3  # from a tensor to the device that it is on
 _KEYED = ("add", "count", "fromkeys", "index", "setdefault", "Counter", "groupby", "set", "frozenset")
 _CACHES = {"cache", "lru_cache"}
 _WORDS = ("==", "!=", "{", "] =", "] +=", "device(", "Enum", *_KEYED, *_CACHES)
+_Shown = tuple[str, ast.AST]  # a device as it is written, with what shows it
 _STORES = 4  # by a key in one dictionary, one after another
 
 
@@ -26,7 +27,8 @@ def merged_devices(facts: Facts, _module: Scope) -> dict[ast.AST, int]:
     """Return what shows the devices that must not become one, each with the line that tells them apart."""
     found: dict[ast.AST, int] = {}
     for place, values in _told_apart(facts):
-        sides = [list(_devices(facts, value)) for value in values]
+        by_tensor = isinstance(place, ast.Call) and ".device" in ast.unparse(place)
+        sides = [list(_devices(facts, value, by_tensor)) for value in values]
         several = len({name for side in sides for name, _ in side}) > 1
         if several and (all(sides) or not isinstance(place, ast.Compare)):
             found |= {node: place.lineno for side in sides for _, node in side}
@@ -67,18 +69,21 @@ def _is_harmless(facts: Facts, test: ast.Compare) -> bool:
     return isinstance(test.left, ast.Constant) or isinstance(test.comparators[0], ast.Constant)
 
 
-def _devices(facts: Facts, value: ast.expr, hops: int = _HOPS) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the devices that a value may be, or be on: each as it is written, with what shows it."""
-    for node in (source.node for source in Sources(facts, _HOW | How.NAMED, _STEPS).of(value)):
-        shown: list[tuple[str, ast.AST]] = []
-        if cpu(facts, node) or cuda_device(facts, node):
+def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = _HOPS) -> Iterator[_Shown]:
+    """Yield the devices that a value may be, or those that tensors are on of which it may be the device."""
+    for source in Sources(facts, _HOW, _STEPS).of(value):
+        node, shown = source.node, list[_Shown]()
+        is_default = isinstance(facts.tree.parents.get(node), ast.arguments)
+        if cuda_device(facts, node) or (cpu(facts, node) and not is_default):
             parts = [part for _, part in arguments_of(node)] if isinstance(node, ast.Call) else [node]
             name = ":".join(ast.unparse(part).strip("'") for part in parts).removeprefix("cuda:")
             shown = [(name, part) for part in parts]
         elif hops and isinstance(node, ast.Call):
+            if not of_tensor and all(getattr(step.node, "attr", "") != "device" for step in source.way()):
+                continue
             for place, each in arguments_of(node):
                 if takes_device(facts, node.func, place):
-                    shown += list(_devices(facts, each, hops - 1)) or [(ast.unparse(each), each)]
+                    shown += list(_devices(facts, each, False, hops - 1)) or [(ast.unparse(each), each)]
             shown += [("cuda", node)] if last_name(node.func) == "cuda" and not shown else []
         yield from ((name, each) for name, part in shown for each in (part, node))
         if shown and any(_is_looped(facts, part) for part in ast.walk(node)):

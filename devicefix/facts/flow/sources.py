@@ -15,7 +15,7 @@ from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import Binding
-from devicefix.facts.values import cuda_device, last_name
+from devicefix.facts.values import cpu, cuda_device, last_name
 
 _CALLS = 20  # of one function
 _BUDGET = 500  # expressions that one question looks at
@@ -194,7 +194,8 @@ class Sources:
         name = last_name(call.func)
         own = self._facts.guards.refusals.own_function(call.func)
         is_device = self._facts.call(call, "torch.device")
-        if How.NAMED in self._how and (name == "str" or (is_device and not cuda_device(self._facts, call))):
+        is_known = cpu(self._facts, call) or cuda_device(self._facts, call)
+        if How.NAMED in self._how and (name == "str" or (is_device and not is_known)):
             yield from call.args[:1]
         if (owner is not None and name == "get" and How.PART in self._how) or (
             owner is not None and name in _OF_ITEMS and How.ELEMENT in self._how

@@ -33,7 +33,7 @@ from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.names import SharedNames
 from devicefix.facts.project.questions import remembered
 from devicefix.facts.project.values import Values
-from devicefix.facts.scopes import Binding
+from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
 _HOPS = 3  # packages that pass on a name that they import
@@ -47,7 +47,6 @@ _NUMBER = re.compile(rb"rank|gpu|device|\d")
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Definition = tuple[ProjectFile, str]
 
 
@@ -133,8 +132,8 @@ class Flow(SharedNames, Values):
         files = self._calling(path, function)
         if not any(_passes_number(file, function) for file in files):
             return found
-        for facts, call in self._calls(files, function, os.path.normpath(path)):
-            value = argument_of(call, parameter, position)
+        for facts, call in self._reads(files, function, os.path.normpath(path)):
+            value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
             if value is not None:  # all calls of a function are looked at
                 found.update(_names(replace(facts.kinds.of(value), open=False)))
             if UNKNOWN in found:
@@ -148,25 +147,25 @@ class Flow(SharedNames, Values):
         found = list(islice((file for file in others if file.has_number), _FILES + 1))
         return found if len(found) <= _FILES else []
 
-    def _calls(
-        self, files: Sequence[ProjectFile], function: str, path: str
-    ) -> Iterator[tuple[Facts, ast.Call]]:
-        """Yield the calls in some files that may be of a function of the file at a normal path."""
-        for file in files:
-            facts = self.informed(file)
-            for node in facts.tree.nodes_with_name(function) if facts is not None else ():
-                if isinstance(node, ast.Call) and last_name(node.func) == function:
-                    assert facts is not None
-                    if self._may_call(facts, node, path):
-                        yield facts, node
-
-    def _may_call(self, facts: Facts, call: ast.Call, path: str) -> bool:
-        """Return whether a call in a file may be of a function of the file at a normal path."""
-        name = facts.resolve(call.func)
-        if name is None:
-            return not _is_of_the_file(facts, call)
-        found = self.definition(facts.others.path, name)
-        return found is not None and found[0].normal == path
+    def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
+        """Yield what may read or call a name of the file at a normal path, or an attribute, in some files."""
+        for file, facts in ((file, self.informed(file)) for file in files):
+            for node in facts.tree.nodes_with_name(name) if facts is not None else ():
+                if not isinstance(node, (ast.Name, ast.Attribute)) or last_name(node) != name:
+                    continue
+                assert facts is not None
+                full, parent = facts.resolve(node), facts.tree.parents.get(node)
+                is_called = isinstance(parent, ast.Call) and parent.func is node
+                if full is not None:
+                    owner = full.rpartition(".")[0]  # of a class attribute
+                    found = self.definition(file.path, full) or self.definition(file.path, owner)
+                    is_ours = found is not None and found[0].normal == path
+                elif dotted(node) in (name, f"self.{name}") and file.defines(name):
+                    is_ours = False
+                else:
+                    is_ours = is_called or isinstance(node, ast.Attribute)
+                if is_ours and isinstance(node.ctx, ast.Load):
+                    yield facts, parent if is_called else node  # type: ignore[misc]  # an expression
 
     @remembered
     def receives_number(self, path: str) -> bool:
@@ -250,18 +249,6 @@ class Flow(SharedNames, Values):
             use |= needs_of(values, of_number(values, read))
         return use.value
 
-    def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
-        """Yield the reads and the calls in some files of a name of the file at a path, or of an attribute."""
-        for facts in (facts for facts in map(self.informed, files) if facts is not None):
-            for node in facts.tree.nodes_with_name(name):
-                if not isinstance(node, (ast.Name, ast.Attribute)) or last_name(node) != name:
-                    continue
-                full, parent = facts.resolve(node), facts.tree.parents.get(node)
-                found = self.definition(facts.others.path, full) if full is not None else None
-                is_own = found[0].normal == path if found is not None else isinstance(node, ast.Attribute)
-                if is_own and isinstance(node.ctx, ast.Load):
-                    yield facts, parent if isinstance(parent, ast.Call) and parent.func is node else node
-
     def _bound(self, found: Definition | None) -> tuple[Facts | None, Sequence[Binding]]:
         """Return the facts of a definition's file, and the bindings of the name there."""
         facts = self.informed(found[0]) if found is not None else None
@@ -282,20 +269,6 @@ def _passes_number(file: ProjectFile, function: str) -> bool:
         if arguments is not None and _NUMBER.search(arguments[0]):
             return True
         at = data.find(name + b"(", at + 1)
-    return False
-
-
-def _is_of_the_file(facts: Facts, call: ast.Call) -> bool:
-    """Return whether a call in a file, by a plain name or of `self`, is of what the file defines itself."""
-    match call.func:
-        case ast.Name(id=name):
-            found = facts.tree.scope(call).lookup(name)
-            return found is not None and any(isinstance(each.node, _DEFINITIONS) for each in found[1])
-        case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            around = (node for _, node in facts.tree.ancestors(call) if isinstance(node, ast.ClassDef))
-            return any(
-                isinstance(each, Function) and each.name == name for owner in around for each in owner.body
-            )
     return False
 
 

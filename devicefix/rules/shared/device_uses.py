@@ -6,13 +6,12 @@ import ast
 
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
-from devicefix.facts.flow.forwards import Use
-from devicefix.facts.flow.needs import need_of, needs_of
-from devicefix.facts.flow.parameters import argument_at
+from devicefix.facts.flow.forwards import Followed, Use
+from devicefix.facts.flow.needs import needs_of
 from devicefix.facts.flow.taken_numbers import number_taken, uses_of
 from devicefix.facts.names import Names
 from devicefix.facts.refused_devices import is_refused
-from devicefix.facts.values import cpu, last_name
+from devicefix.facts.values import cpu
 from devicefix.model import Finding
 
 
@@ -26,7 +25,9 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     """
     if finding.fix is None:
         return finding
-    uses = list(uses_of(context.forwards, context.forwards.of(device)))
+    followed = context.forwards.of(device)
+    uses = list(uses_of(context.forwards, followed))
+    found = Followed(uses=uses, variables=followed.variables)
     checks = [context.facts.tree.statement(use).lineno for use in uses if is_refused(context.facts, use)]
     taken = number_taken(context.forwards, device)
     merged = next(filter(None, (merges(context.facts, each) for each in (device, *uses))), "")
@@ -36,11 +37,9 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         why = f"line {taken.lineno} needs the device index"
     elif checks:
         why = f"line {min(checks)} does not allow the CPU"
-    elif (function := _taking_function(context, uses, Use.CPU_REFUSED)) is not None:
-        why = f"`{function}` does not allow the CPU"
-    elif (function := _taking_function(context, uses, Use.INDEXED)) is not None:
-        why = f"`{function}` needs the device index"
-    elif Use.INDEXED in needs_of(context.forwards, context.forwards.of(device)):
+    elif Use.CPU_REFUSED in (needs := needs_of(context.forwards, found)):
+        why = "another file does not allow the CPU"
+    elif Use.INDEXED in needs:
         why = "another file needs the device index"
     else:
         return finding
@@ -67,10 +66,3 @@ def merges(facts: Facts, device: ast.expr) -> str:
 
 def _holds_cpu(facts: Names, elements: list[ast.expr]) -> bool:
     return any(cpu(facts, each) for each in elements)
-
-
-def _taking_function(context: Context, uses: list[ast.expr], need: Use) -> str | None:
-    """Return the name of a function of another file that needs a device of some uses to be another than the CPU."""
-    needing = (use for use in uses if need in need_of(context.forwards, use))
-    calls = (argument_at(context.facts.tree, use) for use in needing)
-    return next((last_name(found[0].func) for found in calls if found is not None), None)
