@@ -15,12 +15,9 @@ from devicefix.facts.values import cpu, cuda_device, last_name
 
 _HOW = ~(How.OPTION | How.ARGUMENT)
 _STEPS = 6
-_HOPS = 3  # from a tensor to the device that it is on
 _KEYED = ("add", "count", "fromkeys", "index", "setdefault", "Counter", "groupby", "set", "frozenset")
-_CACHES = {"cache", "lru_cache"}
-_WORDS = ("==", "!=", "{", "] =", "] +=", "device(", "Enum", *_KEYED, *_CACHES)
+_WORDS = ("==", "!=", "{", "] =", "] +=", "device(", "Enum", *_KEYED, "cache")
 _Shown = tuple[str, ast.AST]  # a device as it is written, with what shows it
-_STORES = 4  # by a key in one dictionary, one after another
 
 
 def merged_devices(facts: Facts, _module: Scope) -> dict[ast.AST, int]:
@@ -47,13 +44,15 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
             case ast.Subscript(value=owner, slice=key, ctx=ctx):
                 first = list(filter(None, getattr(facts.value(owner), "keys", ())))
                 stored[ast.unparse(owner)] += [key] if first or isinstance(ctx, ast.Store) else []
-                yield node, [*first, *stored[ast.unparse(owner)][-_STORES:]]
+                yield node, [*first, *stored[ast.unparse(owner)][-4:]]
             case ast.Call(func=function, args=arguments) if last_name(function) in _KEYED:
                 yield node, [getattr(function, "value", function), *arguments]
             case ast.ClassDef(bases=bases) if any("Enum" in last_name(base) for base in bases):
                 yield node, [each.value for each in node.body if isinstance(each, ast.Assign)]
             case ast.FunctionDef(decorator_list=made, args=ast.arguments(args=parameters)):
-                if _CACHES.intersection(last_name(getattr(each, "func", each)) for each in made):
+                if {"cache", "lru_cache"}.intersection(
+                    last_name(getattr(each, "func", each)) for each in made
+                ):
                     scope = facts.tree.scopes[node]
                     yield from ((node, [*facts.reads_in(scope, each.arg)[:1]]) for each in parameters)
 
@@ -69,7 +68,7 @@ def _is_harmless(facts: Facts, test: ast.Compare) -> bool:
     return isinstance(test.left, ast.Constant) or isinstance(test.comparators[0], ast.Constant)
 
 
-def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = _HOPS) -> Iterator[_Shown]:
+def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = 3) -> Iterator[_Shown]:
     """Yield the devices that a value may be, or those that tensors are on of which it may be the device."""
     for source in Sources(facts, _HOW, _STEPS).of(value):
         node, shown = source.node, list[_Shown]()

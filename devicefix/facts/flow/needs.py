@@ -16,7 +16,6 @@ from devicefix.facts.scopes import dotted
 _WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
 # They compare their arguments, and `nan` with anything is false.
 _ORDERS = {"min", "max", "sorted"}
-_DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def need_of(values: Forwards, use: ast.expr) -> Use:
@@ -96,7 +95,7 @@ def of_number(values: Forwards, number: ast.expr) -> Followed:
 
 def used_as_number(values: Forwards, number: ast.expr) -> ast.expr | None:
     """Return a use of the number of a GPU that counts with it, or takes an item by it, if any."""
-    for use in values.of(number).uses:
+    for use in () if values.facts.is_guarded(number) else values.of(number).uses:
         if not values.facts.is_guarded(use) and Use.COUNTED in needs_of(values, Followed(uses=[use])):
             return use
     return None
@@ -106,7 +105,7 @@ def divisor(node: ast.AST | None) -> ast.expr | None:
     """Return what a node divides by, None if it is no division."""
     match node:
         case ast.BinOp(op=op, right=right) | ast.AugAssign(op=op, value=right):
-            return right if isinstance(op, _DIVISIONS) else None
+            return right if isinstance(op, (ast.Div, ast.FloorDiv, ast.Mod)) else None
     return None
 
 

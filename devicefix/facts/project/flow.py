@@ -149,21 +149,21 @@ class Flow(SharedNames, Values):
 
     def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
         """Yield what may read or call a name of the file at a normal path, or an attribute, in some files."""
-        for file, facts in ((file, self.informed(file)) for file in files):
-            for node in facts.tree.nodes_with_name(name) if facts is not None else ():
-                if not isinstance(node, (ast.Name, ast.Attribute)) or last_name(node) != name:
+        for file, facts in ((file, facts) for file in files if (facts := self.informed(file)) is not None):
+            imported = (alias for each in facts.tree.imports for alias in each.names)
+            names = {name, *(alias.asname for alias in imported if alias.name == name and alias.asname)}
+            for node in (node for each in sorted(names) for node in facts.tree.nodes_with_name(each)):
+                if not isinstance(node, (ast.Name, ast.Attribute)) or last_name(node) not in names:
                     continue
-                assert facts is not None
                 full, parent = facts.resolve(node), facts.tree.parents.get(node)
                 is_called = isinstance(parent, ast.Call) and parent.func is node
                 if full is not None:
                     owner = full.rpartition(".")[0]  # of a class attribute
                     found = self.definition(file.path, full) or self.definition(file.path, owner)
                     is_ours = found is not None and found[0].normal == path
-                elif dotted(node) in (name, f"self.{name}") and file.defines(name):
-                    is_ours = False
                 else:
-                    is_ours = is_called or isinstance(node, ast.Attribute)
+                    is_own = dotted(node) in (name, f"self.{name}") and file.defines(name)
+                    is_ours = not is_own and (is_called or isinstance(node, ast.Attribute))
                 if is_ours and isinstance(node.ctx, ast.Load):
                     yield facts, parent if is_called else node  # type: ignore[misc]  # an expression
 

@@ -113,13 +113,19 @@ class Parameters(Annotations):
             parameters = [each for each, _ in with_defaults(owner.args) if each.arg == name]
             if isinstance(owner, ast.Lambda) or not parameters:
                 return UNKNOWN
-            return union(self._arguments(owner, parameters[0], depth - 1, elements=True)) | UNKNOWN
+            return self._limited(self._elements_passed, parameters[0], depth)  # type: ignore[arg-type]  # asked once
         return union(
             self.of(argument, depth - 1)
             for call in self._calls_of(owner)
             for argument in call.args
             if not isinstance(argument, ast.Starred)
         )
+
+    def _elements_passed(self, parameter: ast.arg, depth: int) -> Kinds:
+        """Return the kinds of the elements of what the calls in the module pass for a parameter."""
+        function = self._facts.tree.parents[self._facts.tree.parents[parameter]]
+        assert isinstance(function, Function)
+        return union(self._arguments(function, parameter, depth - 1, elements=True)) | UNKNOWN
 
     def _calls_of(self, function: Function | ast.Lambda) -> Iterator[ast.Call]:
         """Yield the calls of a function by its name, or of a lambda, also by `map`."""
