@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
+from itertools import islice
 
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.parameters import argument_of
@@ -177,9 +178,8 @@ class Sources:
 
     def _passed(self, function: _Function, parameter: ast.arg) -> Iterator[ast.expr]:
         name, (_, place) = described(self._facts.tree, function, parameter.arg)
-        found = self._facts.tree.nodes_with_name(name)
-        calls = [each for each in found if isinstance(each, ast.Call) and last_name(each.func) == name]
-        for call in calls[:_CALLS]:
+        calls = (each for each in self._facts.tree.calls_with_name(name) if last_name(each.func) == name)
+        for call in islice(calls, _CALLS):
             value = argument_of(call, parameter.arg, place)
             if value is not None and self._runs(call):
                 yield value
