@@ -204,9 +204,9 @@ def _in_data(finding: Finding) -> Finding:
 def _unless_refused(finding: Finding) -> Finding:
     """Return a finding without a fix that needs what nothing can give it there, or with an unsafe one."""
     needs = finding.fix.needs if finding.fix else frozenset()
-    for need in needs:
-        if isinstance(need, Refused):
-            return finding.unfixed(need.why)
+    refused = [need.why for need in needs if isinstance(need, Refused)]
+    if refused:
+        return finding.unfixed(min(refused))  # there is no order among them
     doubts = {need.why for need in needs if isinstance(need, Doubt)}
     for why in sorted(doubts):
         if finding.fix is not None and why not in finding.fix.why:

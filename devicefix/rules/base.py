@@ -12,6 +12,7 @@ from devicefix.config.evidence import Seen
 from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
+from devicefix.facts.flow.merged import merged_devices
 from devicefix.facts.scopes import Scope
 from devicefix.model import Finding, Fix
 
@@ -171,6 +172,11 @@ class Rule:
         found = Finding(
             self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
         )
+        merged = self.facts.once(merged_devices, self.facts.tree.root) if fix is not None else {}
+        if node in merged:
+            found = found.unsafe(
+                f"without CUDA, this equals another device, which line {merged[node]} tells apart"
+            )
         return found.unfixed(unless) if unless and fix is None else found
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import may_ask_tensor
 from devicefix.facts.flow.kinds import Kind
-from devicefix.facts.flow.taken_numbers import parsed_device, used_as_number
+from devicefix.facts.flow.needs import used_as_number
+from devicefix.facts.flow.taken_numbers import parsed_device
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 

@@ -308,7 +308,7 @@ def test_every_fact_of_a_file_is_read_back() -> None:
     )
     for export in EXPORTS.values():
         file.export(export)
-    names = ("public_names", "attributes_read", "numbered_names", "scripted")
+    names = ("public_names", "attributes_read", "scripted")
     assert all(file.known[name] for name in names)
     record = Record("digest", None, exports=file.known)
     assert cache._record("x.py", None, json.loads(json.dumps(cache._plain(record)))).exports == file.known

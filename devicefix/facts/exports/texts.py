@@ -21,15 +21,6 @@ _SETATTR = (  # what is no literal may be any name: it is found as an empty one
         b"~", rb"(?:\s|#[^\n]*\n|\\)*"
     )
 )
-# `device.split(":")[1]`, `device.replace("cuda:", "")`, `device[5:]`: each with what is before it
-_NUMBERED = tuple(
-    (re.compile(taken), re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?" + taken_by + rb"\Z"))
-    for taken, taken_by in (
-        (rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])", rb"(?:split|partition)"),
-        (rb"\(\s*[\"']cuda", rb"(?:replace|prefix|strip)"),
-        (rb"\[5:\]", b""),
-    )
-)
 # `"configs/base.yaml"`, and `config_path="configs", config_name="base"` of Hydra
 _END = rb"\.(?:ya?ml|json|toml)[\"']"
 _BEFORE = rb"[\"']([^\"'\n{}%*]+)\Z"
@@ -86,14 +77,3 @@ def moved_imports(data: bytes) -> frozenset[str]:
 def moving_functions(data: bytes) -> frozenset[str]:
     """Return the functions and classes of a module that may pass on a parameter as a device."""
     return frozenset(map(bytes.decode, moved_numbers.moving_functions(data)))
-
-
-@of_bytes()
-def numbered_names(data: bytes) -> frozenset[str]:
-    """Return the names and attributes of which a module takes the number of a device."""
-    names = (
-        taken_of.search(data[max(0, found.start() - 80) : found.start()])
-        for taken, taken_of in _NUMBERED
-        for found in taken.finditer(data)
-    )
-    return frozenset(name[1].decode() for name in names if name is not None)

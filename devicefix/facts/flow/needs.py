@@ -5,10 +5,17 @@ from __future__ import annotations
 import ast
 
 from devicefix.facts.backends import takes_backend
-from devicefix.facts.flow.forwards import Forwards, Use, use_of_import
+from devicefix.facts.flow.forwards import Followed, Forwards, Use, use_of_import
 from devicefix.facts.flow.parameters import Function, Place, argument_at
-from devicefix.facts.flow.taken_numbers import takes_number, uses_of
+from devicefix.facts.flow.taken_numbers import is_number, takes_number, uses_of
+from devicefix.facts.module import Facts
 from devicefix.facts.refused_devices import is_refused
+from devicefix.facts.scopes import dotted
+
+# They raise an error for `nan`, with one argument.
+_WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
+# They compare their arguments, and `nan` with anything is false.
+_ORDERS = {"min", "max", "sorted"}
 
 
 def need_of(values: Forwards, use: ast.expr) -> Use:
@@ -18,7 +25,13 @@ def need_of(values: Forwards, use: ast.expr) -> Use:
         needs |= Use.INDEXED
     if is_refused(facts, use):
         needs |= Use.CPU_REFUSED
+    if is_number(facts, use):
+        needs |= Use.COUNTED
+    if _is_compared(facts, use):
+        needs |= Use.ORDERED
     match facts.tree.parents.get(use):
+        case parent if divisor(parent) is use:
+            needs |= Use.DIVISOR
         case ast.Compare(left=left, comparators=[ast.Constant(value=int())]) if left is use:
             needs |= Use.COMPARED
     call, place = argument_at(facts.tree, use) or (None, None)
@@ -46,3 +59,62 @@ def use_of_parameter(values: Forwards, function: Function | ast.ClassDef, place:
     for use in uses_of(values, values.of_parameter(function, place)):
         found |= need_of(values, use)
     return found
+
+
+def needs_of(values: Forwards, found: Followed) -> Use:
+    """Return what all uses of a value need it to be: also those of what it is returned as, and stored in."""
+    needs = Use.NOTHING
+    names = [variable.name for variable in found.variables if variable.elsewhere]
+    for use in found.uses:
+        needs |= need_of(values, use)
+        parent = values.tree.parents.get(use)
+        function = values.tree.scope(use).node if isinstance(parent, ast.Return) else None
+        names += [function.name] if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
+    for name in dict.fromkeys(names):
+        needs |= Use(values.facts.others.use_of_result(name))
+    return needs
+
+
+def of_number(values: Forwards, number: ast.expr) -> Followed:
+    """Return where the value of a number certainly goes, also after arithmetic."""
+    found, todo, seen = Followed(), [number], set[ast.AST]()
+    while todo:
+        followed = values.of(todo.pop())
+        found.variables += followed.variables
+        for use in followed.uses:
+            parent = values.tree.parents.get(use)
+            found.uses.append(use)
+            if isinstance(parent, (ast.BinOp, ast.UnaryOp)) and parent not in seen:
+                seen.add(parent)
+                todo.append(parent)
+            elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, (ast.Name, ast.Attribute)):
+                todo += {*values.variable(parent.target).reads} - seen
+                seen.update(todo)
+    return found
+
+
+def used_as_number(values: Forwards, number: ast.expr) -> ast.expr | None:
+    """Return a use of the number of a GPU that counts with it, or takes an item by it, if any."""
+    for use in () if values.facts.is_guarded(number) else values.of(number).uses:
+        if not values.facts.is_guarded(use) and Use.COUNTED in needs_of(values, Followed(uses=[use])):
+            return use
+    return None
+
+
+def divisor(node: ast.AST | None) -> ast.expr | None:
+    """Return what a node divides by, None if it is no division."""
+    match node:
+        case ast.BinOp(op=op, right=right) | ast.AugAssign(op=op, value=right):
+            return right if isinstance(op, (ast.Div, ast.FloorDiv, ast.Mod)) else None
+    return None
+
+
+def _is_compared(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a time is compared, or converted to an int, which raises an error for `nan`."""
+    parent = facts.tree.parents.get(node)
+    if isinstance(parent, ast.Compare):
+        return not any(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops)
+    if not isinstance(parent, ast.Call) or node not in parent.args:
+        return False
+    name = facts.resolve(parent.func) or dotted(parent.func)
+    return name in _ORDERS or (name in _WHOLE_NUMBERS and len(parent.args) == 1)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
+from itertools import islice
 
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.parameters import argument_of
@@ -15,11 +16,11 @@ from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import Binding
-from devicefix.facts.values import last_name
+from devicefix.facts.values import cpu, cuda_device, last_name
 
 _CALLS = 20  # of one function
 _BUDGET = 500  # expressions that one question looks at
-_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _OF_ITEMS = ("items", "values", "keys")
 _OF_ELEMENTS = ("enumerate", "zip", "list", "tuple", "sorted", "reversed", "next", "iter")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -36,6 +37,7 @@ class How(Flag):
     CHOICE = auto()  # it is one of several values
     PART = auto()  # it holds the value: in an attribute, or under a key
     ELEMENT = auto()  # it holds the value among others
+    ITEM = auto()  # it is such a value, of a display or a comprehension
     ARGUMENT = auto()  # a call makes the value of it
     NAMED = auto()  # it is the device of which the value is the type or the name
 
@@ -144,6 +146,8 @@ class Sources:
                     yield whole
             case ast.Call():
                 yield from self._of_call(node)
+            case _ if How.ITEM in self._how:
+                yield from getattr(node, "elts", ()) or filter(None, [getattr(node, "elt", None)])
 
     def _of_path(self, node: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
         parameter = self.parameter(node)
@@ -174,9 +178,8 @@ class Sources:
 
     def _passed(self, function: _Function, parameter: ast.arg) -> Iterator[ast.expr]:
         name, (_, place) = described(self._facts.tree, function, parameter.arg)
-        found = self._facts.tree.nodes_with_name(name)
-        calls = [each for each in found if isinstance(each, ast.Call) and last_name(each.func) == name]
-        for call in calls[:_CALLS]:
+        calls = (each for each in self._facts.tree.calls_with_name(name) if last_name(each.func) == name)
+        for call in islice(calls, _CALLS):
             value = argument_of(call, parameter.arg, place)
             if value is not None and self._runs(call):
                 yield value
@@ -191,7 +194,8 @@ class Sources:
         name = last_name(call.func)
         own = self._facts.guards.refusals.own_function(call.func)
         is_device = self._facts.call(call, "torch.device")
-        if How.NAMED in self._how and (is_device or name == "str"):
+        is_known = cpu(self._facts, call) or cuda_device(self._facts, call)
+        if How.NAMED in self._how and (name == "str" or (is_device and not is_known)):
             yield from call.args[:1]
         if (owner is not None and name == "get" and How.PART in self._how) or (
             owner is not None and name in _OF_ITEMS and How.ELEMENT in self._how

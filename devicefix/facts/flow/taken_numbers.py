@@ -104,14 +104,6 @@ def _is_text(facts: Facts, number: ast.expr) -> bool:
     return isinstance(call, ast.Call) and call.args == [number] and dotted(call.func) == "str"
 
 
-def used_as_number(values: Forwards, number: ast.expr) -> ast.expr | None:
-    """Return a use of the number of a GPU that counts with it, or takes an item by it, if any."""
-    found = values.of(number).uses
-    return next(
-        (use for use in found if is_number(values.facts, use) and not values.facts.is_guarded(use)), None
-    )
-
-
 def parsed_device(facts: Facts, node: ast.expr) -> ast.expr | None:
     """Return the name of a device out of which an expression takes the number, and fails if there is none.
 

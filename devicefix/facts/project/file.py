@@ -163,11 +163,6 @@ class ProjectFile:
         """Those of them that it imports everything from."""
         return self._imports[1]
 
-    @cached_property
-    def imported_names(self) -> frozenset[str]:
-        """The last parts of the names of what the file imports."""
-        return frozenset(module.rpartition(".")[2] for module in self.imports)
-
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
         """The bases of the file's classes."""

@@ -23,7 +23,7 @@ from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.needs import use_of_parameter
+from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
@@ -33,7 +33,7 @@ from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.names import SharedNames
 from devicefix.facts.project.questions import remembered
 from devicefix.facts.project.values import Values
-from devicefix.facts.scopes import Binding
+from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
 _HOPS = 3  # packages that pass on a name that they import
@@ -44,11 +44,9 @@ _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
 # The arguments of a call, and what shows that a number may be among them.
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")
-_TAKING = (b"split", b"int(", b"index", b"cuda:", b"strip", b"[")
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Definition = tuple[ProjectFile, str]
 
 
@@ -134,8 +132,8 @@ class Flow(SharedNames, Values):
         files = self._calling(path, function)
         if not any(_passes_number(file, function) for file in files):
             return found
-        for facts, call in self._calls(files, function, os.path.normpath(path)):
-            value = argument_of(call, parameter, position)
+        for facts, call in self._reads(files, function, os.path.normpath(path)):
+            value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
             if value is not None:  # all calls of a function are looked at
                 found.update(_names(replace(facts.kinds.of(value), open=False)))
             if UNKNOWN in found:
@@ -149,25 +147,25 @@ class Flow(SharedNames, Values):
         found = list(islice((file for file in others if file.has_number), _FILES + 1))
         return found if len(found) <= _FILES else []
 
-    def _calls(
-        self, files: Sequence[ProjectFile], function: str, path: str
-    ) -> Iterator[tuple[Facts, ast.Call]]:
-        """Yield the calls in some files that may be of a function of the file at a normal path."""
-        for file in files:
-            facts = self.informed(file)
-            for node in facts.tree.nodes_with_name(function) if facts is not None else ():
-                if isinstance(node, ast.Call) and last_name(node.func) == function:
-                    assert facts is not None
-                    if self._may_call(facts, node, path):
-                        yield facts, node
-
-    def _may_call(self, facts: Facts, call: ast.Call, path: str) -> bool:
-        """Return whether a call in a file may be of a function of the file at a normal path."""
-        name = facts.resolve(call.func)
-        if name is None:
-            return not _is_of_the_file(facts, call)
-        found = self.definition(facts.others.path, name)
-        return found is not None and found[0].normal == path
+    def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
+        """Yield what may read or call a name of the file at a normal path, or an attribute, in some files."""
+        for file, facts in ((file, facts) for file in files if (facts := self.informed(file)) is not None):
+            imported = (alias for each in facts.tree.imports for alias in each.names)
+            names = {name, *(alias.asname for alias in imported if alias.name == name and alias.asname)}
+            for node in (node for each in sorted(names) for node in facts.tree.nodes_with_name(each)):
+                if not isinstance(node, (ast.Name, ast.Attribute)) or last_name(node) not in names:
+                    continue
+                full, parent = facts.resolve(node), facts.tree.parents.get(node)
+                is_called = isinstance(parent, ast.Call) and parent.func is node
+                if full is not None:
+                    owner = full.rpartition(".")[0]  # of a class attribute
+                    found = self.definition(file.path, full) or self.definition(file.path, owner)
+                    is_ours = found is not None and found[0].normal == path
+                else:
+                    is_own = dotted(node) in (name, f"self.{name}") and file.defines(name)
+                    is_ours = not is_own and (is_called or isinstance(node, ast.Attribute))
+                if is_ours and isinstance(node.ctx, ast.Load):
+                    yield facts, parent if is_called else node  # type: ignore[misc]  # an expression
 
     @remembered
     def receives_number(self, path: str) -> bool:
@@ -235,25 +233,20 @@ class Flow(SharedNames, Values):
         return use.value
 
     @remembered
-    def use_of_result(self, path: str, function: str) -> int:
-        """Return the value of the `Use` that other files make of the result of a function of `path`."""
+    def use_of_result(self, path: str, name: str) -> int:
+        """Return the `Use` that files that import `path` make of a name, an attribute or a result."""
         here = os.path.normpath(path)
-        own = self.file(path)
-        facts = own.facts if own is not None else None
-        if facts is None or function not in facts.tree.root.bindings:  # nobody imports a method
-            return Use.NOTHING.value
-        files = [
-            file
-            for file in self.mentioning(function)
-            if file.normal != here and function in file.imported_names
-        ]
+        importing = self._importing(here)
+        files = [file for file in self.mentioning(name) if file.normal in importing and file.normal != here]
         if len(files) > _FILES:
             return Use.UNKNOWN.value
-        use = Use.NOTHING
-        for facts, call in self._calls(files, function, here):
-            use |= Forwards(facts).use_of(call)
-            if Use.DEVICE in use:
-                break
+        own, use = self.file(path), Use.NOTHING
+        is_global = own is not None and own.facts is not None and name in own.facts.tree.root.bindings
+        for facts, read in self._reads(files, name, here):
+            values = Forwards(facts)
+            if is_global and isinstance(read, ast.Call):  # nobody imports a method
+                use |= values.use_of(read)
+            use |= needs_of(values, of_number(values, read))
         return use.value
 
     def _bound(self, found: Definition | None) -> tuple[Facts | None, Sequence[Binding]]:
@@ -276,20 +269,6 @@ def _passes_number(file: ProjectFile, function: str) -> bool:
         if arguments is not None and _NUMBER.search(arguments[0]):
             return True
         at = data.find(name + b"(", at + 1)
-    return False
-
-
-def _is_of_the_file(facts: Facts, call: ast.Call) -> bool:
-    """Return whether a call in a file, by a plain name or of `self`, is of what the file defines itself."""
-    match call.func:
-        case ast.Name(id=name):
-            found = facts.tree.scope(call).lookup(name)
-            return found is not None and any(isinstance(each.node, _DEFINITIONS) for each in found[1])
-        case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            around = (node for _, node in facts.tree.ancestors(call) if isinstance(node, ast.ClassDef))
-            return any(
-                isinstance(each, Function) and each.name == name for owner in around for each in owner.body
-            )
     return False
 
 

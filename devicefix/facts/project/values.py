@@ -14,7 +14,7 @@ from devicefix.facts.exports.shared import (
     device_places,
     flags,
 )
-from devicefix.facts.exports.texts import named_configurations, numbered_names
+from devicefix.facts.exports.texts import named_configurations
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
@@ -78,14 +78,6 @@ class Values(Files):
     def is_device_place(self, name: str) -> bool:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return any(name in file.export(device_places) for file in self.mentioning(name)[:_FILES])
-
-    @remembered
-    def takes_number(self, path: str, name: str) -> bool:
-        """Return whether another file than that at `path` takes the number of a device of some name."""
-        path = os.path.normpath(path)
-        return any(
-            name in names and file.normal != path for file, names in self.exporting(numbered_names, name)
-        )
 
     @remembered
     def is_backend(self, name: str) -> bool:

@@ -6,18 +6,13 @@ import ast
 
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
-from devicefix.facts.flow.forwards import Use
-from devicefix.facts.flow.needs import need_of
-from devicefix.facts.flow.parameters import argument_at
-from devicefix.facts.flow.sources import How, Sources
-from devicefix.facts.flow.steps import Variable
+from devicefix.facts.flow.forwards import Followed, Use
+from devicefix.facts.flow.needs import needs_of
 from devicefix.facts.flow.taken_numbers import number_taken, uses_of
 from devicefix.facts.names import Names
 from devicefix.facts.refused_devices import is_refused
-from devicefix.facts.values import cpu, cuda_device, last_name
+from devicefix.facts.values import cpu
 from devicefix.model import Finding
-
-_HOPS = 3  # from a device that is compared to where it is written
 
 
 def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Finding:
@@ -28,9 +23,11 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         device: the device, or its name, that the fix replaces by the CPU if CUDA is not available.
         finding: the finding of the device.
     """
-    if finding.fix is None:
+    if finding.fix is None or "tells apart" in finding.fix.why:
         return finding
-    uses = list(uses_of(context.forwards, context.forwards.of(device)))
+    followed = context.forwards.of(device)
+    uses = list(uses_of(context.forwards, followed))
+    found = Followed(uses=uses, variables=followed.variables)
     checks = [context.facts.tree.statement(use).lineno for use in uses if is_refused(context.facts, use)]
     taken = number_taken(context.forwards, device)
     merged = next(filter(None, (merges(context.facts, each) for each in (device, *uses))), "")
@@ -40,11 +37,9 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         why = f"line {taken.lineno} needs the device index"
     elif checks:
         why = f"line {min(checks)} does not allow the CPU"
-    elif (function := _taking_function(context, uses, Use.CPU_REFUSED)) is not None:
-        why = f"`{function}` does not allow the CPU"
-    elif (function := _taking_function(context, uses, Use.INDEXED)) is not None:
-        why = f"`{function}` needs the device index"
-    elif any(_is_number_taken(context, variable) for variable in context.forwards.of(device).variables):
+    elif Use.CPU_REFUSED in (needs := needs_of(context.forwards, found)):
+        why = "another file does not allow the CPU"
+    elif Use.INDEXED in needs:
         why = "another file needs the device index"
     else:
         return finding
@@ -59,7 +54,6 @@ def merges(facts: Facts, device: ast.expr) -> str:
         device: a device or its name, or a variable that holds it.
     """
     parent = facts.tree.parents.get(device)
-    owner = facts.tree.scope(device).node
     match parent:
         case ast.Set() | ast.SetComp():
             return "without CUDA, this element may equal the CPU, so the set has one element fewer"
@@ -67,37 +61,8 @@ def merges(facts: Facts, device: ast.expr) -> str:
             return "without CUDA, this key may equal another one, and then replaces its entry"
         case ast.List(elts=elements) | ast.Tuple(elts=elements) if facts.once(_holds_cpu, elements):
             return "the list already contains the CPU"
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
-            other = right if left is device else left
-            if not isinstance(other, ast.Constant) and _is_another(facts, device, other):
-                return f"without CUDA, it equals the device that line {parent.lineno} compares it with"
-    if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
-        return "without CUDA, this member may equal the CPU, and then becomes its alias"
     return ""
 
 
 def _holds_cpu(facts: Names, elements: list[ast.expr]) -> bool:
     return any(cpu(facts, each) for each in elements)
-
-
-def _is_another(facts: Facts, device: ast.expr, other: ast.expr) -> bool:
-    """Return whether two expressions may be different CUDA devices, as they are written."""
-    sources = Sources(facts, How.BOUND | How.PASSED, _HOPS)
-    one, two = (
-        {ast.dump(each.node) for each in sources.of(side) if cuda_device(facts, each.node)}
-        for side in (device, other)
-    )
-    return bool(one and two) and len(one | two) > 1
-
-
-def _taking_function(context: Context, uses: list[ast.expr], need: Use) -> str | None:
-    """Return the name of a function of another file that needs a device of some uses to be another than the CPU."""
-    needing = (use for use in uses if need in need_of(context.forwards, use))
-    calls = (argument_at(context.facts.tree, use) for use in needing)
-    return next((last_name(found[0].func) for found in calls if found is not None), None)
-
-
-def _is_number_taken(context: Context, variable: Variable) -> bool:
-    """Return whether another file takes the number of a device that a variable holds."""
-    takes = context.project.takes_number(context.devices.path, variable.name) if variable.elsewhere else False
-    return takes and context.is_read_elsewhere(variable)

@@ -10,7 +10,8 @@ from weakref import proxy
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
-from devicefix.facts.flow.forwards import Followed
+from devicefix.facts.flow.forwards import Followed, Use
+from devicefix.facts.flow.needs import divisor, needs_of, of_number
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
@@ -28,12 +29,7 @@ _NAN = 'float("nan")'
 _ANSWERS = {"elapsed_time": _NAN, "query": "True"}
 # They accept None.
 _ENTERED = ("torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.set_stream")
-# They raise an error for `nan`, with one argument.
-_WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
-# They compare their arguments, and `nan` with anything is false.
-_ORDERS = {"min", "max", "sorted"}
 _COLLECTING = (ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.Assign)
-_DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 _METHODS = {*_ORDERING, *_ANSWERS, _RECORDS}
 _WORDS = ("tream", "Event")
 _DEPTH = 4  # how many names to follow to the values they are bound to
@@ -278,40 +274,14 @@ class Streams:
     def _time(self, call: ast.Call) -> str | None:
         """Return the code of a time without CUDA, None where no value serves all its uses."""
         if call not in self._times:
-            uses = list(self._results(call))
-            compared = any(map(self._is_compared, uses))
-            divides = any(self._is_divisor(use) for use in uses)
-            leaves = not divides and any(map(self._leaves, uses)) and not self._divides
-            positive = any(map(self._is_positive, uses))
+            found = of_number(self.uses, call)
+            needs = needs_of(self.uses, found)
+            compared, divides = Use.ORDERED in needs, Use.DIVISOR in needs
+            leaves = not divides and any(map(self._leaves, found.uses)) and not self._divides
+            positive = any(map(self._is_positive, found.uses))
             none = compared and (divides or positive)
             self._times[call] = None if none else "0.0" if compared or leaves else _NAN
         return self._times[call]
-
-    def _results(self, node: ast.expr) -> Iterator[ast.expr]:
-        """Yield the expressions that hold a time, also after arithmetic."""
-        todo, seen = [node], set[ast.AST]()
-        while todo:
-            for use in self.uses.of(todo.pop()).uses:
-                parent = self.facts.tree.parents.get(use)
-                yield use
-                if isinstance(parent, (ast.BinOp, ast.UnaryOp)) and parent not in seen:
-                    seen.add(parent)
-                    todo.append(parent)
-                elif isinstance(parent, ast.AugAssign) and isinstance(
-                    parent.target, (ast.Name, ast.Attribute)
-                ):
-                    todo += {*self.uses.variable(parent.target).reads} - seen
-                    seen.update(todo)
-
-    def _is_compared(self, node: ast.expr) -> bool:
-        """Return whether a time is compared, or converted to an int, which raises an error for `nan`."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Compare):
-            return not any(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops)
-        if not isinstance(parent, ast.Call) or node not in parent.args:
-            return False
-        name = self.facts.resolve(parent.func) or dotted(parent.func)
-        return name in _ORDERS or (name in _WHOLE_NUMBERS and len(parent.args) == 1)
 
     def _is_positive(self, node: ast.expr) -> bool:
         """Return whether an assertion demands that a time is more than 0."""
@@ -319,9 +289,6 @@ class Streams:
             case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]) if left is node:
                 return isinstance(self.facts.tree.statement(node), ast.Assert)
         return False
-
-    def _is_divisor(self, node: ast.expr) -> bool:
-        return _divisor(self.facts.tree.parents.get(node)) is node
 
     def _leaves(self, node: ast.expr) -> bool:
         """Return whether a time goes where its uses are not followed: into a collection, or another function."""
@@ -337,7 +304,7 @@ class Streams:
     @cached_property
     def _divides(self) -> bool:
         """Return whether the module divides by a value that may be a time."""
-        divisors = filter(None, map(_divisor, self.facts.tree.of_kind(ast.BinOp, ast.AugAssign)))
+        divisors = filter(None, map(divisor, self.facts.tree.of_kind(ast.BinOp, ast.AugAssign)))
         return any(not isinstance(each, ast.Constant) and _called(each) != "len" for each in divisors)
 
     def _asks(self, node: ast.expr, parent: ast.AST | None) -> bool:
@@ -365,14 +332,6 @@ def _held(found: Followed) -> Iterator[ast.expr]:
     yield from found.uses
     for variable in found.variables:
         yield from variable.reads
-
-
-def _divisor(node: ast.AST | None) -> ast.expr | None:
-    """Return what a node divides by, None if it is no division."""
-    match node:
-        case ast.BinOp(op=op, right=divisor) | ast.AugAssign(op=op, value=divisor):
-            return divisor if isinstance(op, _DIVISIONS) else None
-    return None
 
 
 def _called(node: ast.expr) -> str:

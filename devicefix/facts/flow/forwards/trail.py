@@ -38,6 +38,9 @@ class Use(Flag):
     CPU_REFUSED = auto()  # the program ends where it is the CPU
     COMPARED = auto()  # it is compared with an int
     BACKEND = auto()  # a process group is made with it
+    COUNTED = auto()  # it is used as a number: in arithmetic, or as an index
+    ORDERED = auto()  # it is compared, or becomes an int, as `nan` can't
+    DIVISOR = auto()  # it divides something
 
 
 @dataclass(slots=True)

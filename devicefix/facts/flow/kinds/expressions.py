@@ -137,6 +137,7 @@ class KindsOf(Calls, Bindings):
                     found = (self.elements(binding.value, depth - 1) for binding in bindings if binding.value)
                     return union(found) | put
                 more = self._raised(node, depth) | self._more_arguments(node, depth)
+                more |= self._option(node, depth) or UNKNOWN if isinstance(node, ast.Attribute) else UNKNOWN
                 return more | self._captured(node, depth) | put | UNKNOWN
             case ast.BinOp(left=left, right=right):  # `[0] * 2`, `(0,) + others`
                 return self.elements(left, depth) | self.elements(right, depth) | UNKNOWN

@@ -65,9 +65,11 @@ class Parameters(Annotations):
             return True
         return name in self._facts.once(_objects, self._facts.tree.scopes[function])
 
-    def _arguments(self, function: Function, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
-        """Yield the kinds of what the calls in the module pass for a parameter."""
-        tree = self._facts.tree
+    def _arguments(
+        self, function: Function, parameter: ast.arg, depth: int, *, elements: bool = False
+    ) -> Iterator[Kinds]:
+        """Yield the kinds of what the calls in the module pass for a parameter, or of its elements."""
+        tree, infer = self._facts.tree, self.elements if elements else self.of
         method = isinstance(tree.parents.get(function), ast.ClassDef)
         name = called(tree, function)
         parameters = [arg for arg, _ in with_defaults(function.args)]
@@ -78,7 +80,7 @@ class Parameters(Annotations):
                 position = positional.index(parameter) - bound if parameter in positional else -1
                 passed = argument_of(node, parameter.arg, position)
                 if passed is not None:
-                    yield self.of(passed, depth)
+                    yield infer(passed, depth)
             elif not method and positional[:1] == [parameter] and self._spawns(node, function):
                 yield Kinds({Kind.INDEX: node})
             elif not method and parameter in positional and self._maps(node, name):
@@ -97,7 +99,7 @@ class Parameters(Annotations):
                 yield self.of(passed, depth)
 
     def _more_arguments(self, node: ast.expr, depth: int) -> Kinds:
-        """Return the kinds of what the calls in the module pass for `*values` or `**values`."""
+        """Return the kinds of what the calls in the module pass for `*values`, `**values` or in `values`."""
         found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
         owner = found[0].node if found is not None else None
         if not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -107,13 +109,22 @@ class Parameters(Annotations):
             values = (each.value for call in self._calls_of(owner) for each in call.keywords)
             return union(self.of(value, depth - 1) for value in values)
         if owner.args.vararg is None or owner.args.vararg.arg != name:
-            return UNKNOWN
+            parameters = [each for each, _ in with_defaults(owner.args) if each.arg == name]
+            if isinstance(owner, ast.Lambda) or not parameters:
+                return UNKNOWN
+            return self._limited(self._elements_passed, parameters[0], depth)  # type: ignore[arg-type]  # asked once
         return union(
             self.of(argument, depth - 1)
             for call in self._calls_of(owner)
             for argument in call.args
             if not isinstance(argument, ast.Starred)
         )
+
+    def _elements_passed(self, parameter: ast.arg, depth: int) -> Kinds:
+        """Return the kinds of the elements of what the calls in the module pass for a parameter."""
+        function = self._facts.tree.parents[self._facts.tree.parents[parameter]]
+        assert isinstance(function, Function)
+        return union(self._arguments(function, parameter, depth - 1, elements=True)) | UNKNOWN
 
     def _calls_of(self, function: Function | ast.Lambda) -> Iterator[ast.Call]:
         """Yield the calls of a function by its name, or of a lambda, also by `map`."""

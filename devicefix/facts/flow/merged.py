@@ -1,0 +1,94 @@
+"""Devices that the program tells apart, by a comparison or as keys: without CUDA, they are all the CPU."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+
+from devicefix.facts.flow.parameters import arguments_of
+from devicefix.facts.flow.sinks import takes_device
+from devicefix.facts.flow.sources import LOOPS, How, Sources
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Scope
+from devicefix.facts.values import cpu, cuda_device, last_name
+
+_HOW = ~(How.OPTION | How.ARGUMENT)
+_STEPS = 6
+_KEYED = ("add", "count", "fromkeys", "index", "setdefault", "Counter", "groupby", "set", "frozenset")
+_WORDS = ("==", "!=", "{", "] =", "] +=", "device(", "Enum", *_KEYED, "cache")
+_Shown = tuple[str, ast.AST]  # a device as it is written, with what shows it
+
+
+def merged_devices(facts: Facts, _module: Scope) -> dict[ast.AST, int]:
+    """Return what shows the devices that must not become one, each with the line that tells them apart."""
+    found: dict[ast.AST, int] = {}
+    for place, values in _told_apart(facts):
+        by_tensor = isinstance(place, ast.Call) and ".device" in ast.unparse(place)
+        sides = [list(_devices(facts, value, by_tensor)) for value in values]
+        several = len({name for side in sides for name, _ in side}) > 1
+        if several and (all(sides) or not isinstance(place, ast.Compare)):
+            found |= {node: place.lineno for side in sides for _, node in side}
+    return found
+
+
+def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.expr]]]:
+    """Yield the places where the program tells values apart, each with the values."""
+    stored: defaultdict[str, list[ast.expr]] = defaultdict(list)
+    for node in facts.tree.nodes_with(*_WORDS):
+        match node:
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
+                yield node, [] if _is_harmless(facts, node) else [left, right]
+            case ast.SetComp(elt=key) | ast.DictComp(key=key):
+                yield node, [key]
+            case ast.Subscript(value=owner, slice=key, ctx=ctx):
+                first = list(filter(None, getattr(facts.value(owner), "keys", ())))
+                stored[ast.unparse(owner)] += [key] if first or isinstance(ctx, ast.Store) else []
+                yield node, [*first, *stored[ast.unparse(owner)][-4:]]
+            case ast.Call(func=function, args=arguments) if last_name(function) in _KEYED:
+                yield node, [getattr(function, "value", function), *arguments]
+            case ast.ClassDef(bases=bases) if any("Enum" in last_name(base) for base in bases):
+                yield node, [each.value for each in node.body if isinstance(each, ast.Assign)]
+            case ast.FunctionDef(decorator_list=made, args=ast.arguments(args=parameters)):
+                if {"cache", "lru_cache"}.intersection(
+                    last_name(getattr(each, "func", each)) for each in made
+                ):
+                    scope = facts.tree.scopes[node]
+                    yield from ((node, [*facts.reads_in(scope, each.arg)[:1]]) for each in parameters)
+
+
+def _is_harmless(facts: Facts, test: ast.Compare) -> bool:
+    """Return whether a test only asserts that devices are equal, or that what depends on it only moves."""
+    match facts.tree.parents.get(test), test.ops:
+        case ast.Assert(), [ast.Eq()]:
+            return True
+        case ast.If(test=whole, body=body, orelse=[]), [ast.NotEq()] if whole is test:
+            moves = (isinstance(each, ast.Assign) and ".to(" in ast.unparse(each.value) for each in body)
+            return facts.guards.refusals.refuses(body) or all(moves)
+    return isinstance(test.left, ast.Constant) or isinstance(test.comparators[0], ast.Constant)
+
+
+def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = 3) -> Iterator[_Shown]:
+    """Yield the devices that a value may be, or those that tensors are on of which it may be the device."""
+    for source in Sources(facts, _HOW, _STEPS).of(value):
+        node, shown = source.node, list[_Shown]()
+        is_default = isinstance(facts.tree.parents.get(node), ast.arguments)
+        if cuda_device(facts, node) or (cpu(facts, node) and not is_default):
+            parts = [part for _, part in arguments_of(node)] if isinstance(node, ast.Call) else [node]
+            name = ":".join(ast.unparse(part).strip("'") for part in parts).removeprefix("cuda:")
+            shown = [(name, part) for part in parts]
+        elif hops and isinstance(node, ast.Call):
+            if not of_tensor and all(getattr(step.node, "attr", "") != "device" for step in source.way()):
+                continue
+            for place, each in arguments_of(node):
+                if takes_device(facts, node.func, place):
+                    shown += list(_devices(facts, each, False, hops - 1)) or [(ast.unparse(each), each)]
+            shown += [("cuda", node)] if last_name(node.func) == "cuda" and not shown else []
+        yield from ((name, each) for name, part in shown for each in (part, node))
+        if shown and any(_is_looped(facts, part) for part in ast.walk(node)):
+            yield "", node
+
+
+def _is_looped(facts: Facts, node: ast.AST) -> bool:
+    """Return whether a node is the variable of a loop, which makes several devices of one expression."""
+    return isinstance(node, ast.Name) and any(isinstance(each.node, LOOPS) for each in facts.bindings(node))
