@@ -285,7 +285,9 @@ class UncalledFunction(Rule):
     def _is_alias(self, parent: ast.AST | None) -> bool:
         """Return whether a statement gives a module another name, which is followed."""
         return isinstance(parent, ast.Assign) and all(
-            isinstance(target, ast.Name) and len(self.facts.bindings(target)) == 1
+            isinstance(target, ast.Name)
+            and len(self.facts.bindings(target)) == 1
+            and not self.facts.tree.scope(target).is_class
             for target in parent.targets
         )
 

@@ -30,6 +30,8 @@ _MADE_OF_PARTS = (
     ast.Slice, ast.UnaryOp, ast.unaryop, ast.expr_context,
 )  # fmt: skip
 _CONVERSIONS = {"format", "str", "int", "float", "round"}
+_MORE_SEEDED = "with CUDA, other numbers may come from the CPU's generator, which it would seed"
+_OPEN_STATE = "code that is not known may use the stored state"
 _EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 
@@ -49,6 +51,11 @@ def _is_move(node: ast.AST | None) -> bool:
 def _is_state(name: str, verb: str) -> bool:
     """Return whether a function gets, or sets, the random state of one GPU or of all."""
     return name.removesuffix("_all").endswith(f"{verb}_rng_state")
+
+
+def _is_seed(name: str) -> bool:
+    """Return whether a function seeds the generator of one GPU or of all."""
+    return name.removesuffix("_all").endswith("manual_seed")
 
 
 def _state_of(node: ast.Call) -> ast.expr | None:
@@ -100,7 +107,10 @@ class Functions:
         """Return the fix that skips a call without CUDA, or uses another value."""
         statement = self._statement(node)
         if _is_state(short, "set") and (restored := self._of_cpu(node)) is not None:
-            return self.context.when_cuda(node, restored)
+            return restored
+        if _is_seed(short):
+            seeded = f"{self.devices.torch(node).text}.manual_seed({self.context.source.code(node.args[0])})"
+            return self.context.when_cuda(node, seeded, _MORE_SEEDED)
         if statement is not None and not (short in INSTEAD and prints(statement) and not self._quoted(node)):
             return self.context.put_under_guard(statement)
         return self._value(node, short)
@@ -111,13 +121,11 @@ class Functions:
         if short == "current_device":
             return self._current(node, parent)
         if _is_state(short, "get"):
-            if not self._restored(node):
-                if short.endswith("_all"):
-                    return None
-                return self.context.when_cuda(node, "None", "code that is not known may use the stored state")
-            torch = self.devices.torch(node).text
-            kept = "None" if self._keeps_cpu_state(node) else f"{torch}.get_rng_state()"
-            return self.context.when_cuda(node, kept)
+            if not (restored := self._restored(node)) and short.endswith("_all"):
+                return None
+            keeps = not self._has_states("set") or self._keeps_cpu_state(node, anywhere=not restored)
+            kept = "None" if keeps else f"{self.devices.torch(node).text}.get_rng_state()"
+            return self.context.when_cuda(node, kept, "" if restored else _OPEN_STATE)
         if short in INSTEAD:
             return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
@@ -213,9 +221,11 @@ class Functions:
         name = self.facts.resolve(found[0].func) or "" if found is not None else ""
         return name.startswith("torch.cuda.") and _is_state(name, "set")
 
-    def replays(self, node: ast.Call, short: str) -> bool:
-        """Return whether a call saves or restores the states of all GPUs, so that only they draw numbers again."""
-        if not short.endswith("rng_state_all"):
+    def replays(self, node: ast.Call, short: str, *, guarded: bool) -> bool:
+        """Return whether a call seeds GPUs, or saves or restores their states, so that only they draw numbers again."""
+        if _is_seed(short):
+            return not guarded and len(node.args) == 1 and not self._seeds_cpu()
+        if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
             return False
         saved = node if _is_state(short, "get") else self._saved(node)
         if saved is None or self._keeps_cpu_state(saved):
@@ -233,15 +243,17 @@ class Functions:
             return None
         return saved
 
-    def _of_cpu(self, node: ast.Call) -> str | None:
-        """Return the code that restores the state of the CPU's generator, None where the program does so itself.
+    def _of_cpu(self, node: ast.Call) -> Fix | None:
+        """Return the fix that restores the state of the CPU's generator, None where the program does so itself.
 
         Without CUDA all numbers come from that generator, and the program may draw the same ones again.
         """
         state, saved = _state_of(node), self._saved(node)
-        if state is None or saved is None or self._keeps_cpu_state(saved) or not self._restored(saved):
+        known = saved is not None and self._restored(saved)
+        if state is None or self._keeps_cpu_state(saved or node, anywhere=not known):
             return None
-        return f"{self.devices.torch(node).text}.set_rng_state({self.context.source.code(state)})"
+        new = f"{self.devices.torch(node).text}.set_rng_state({self.context.source.code(state)})"
+        return self.context.when_cuda(node, new, "" if known else _OPEN_STATE)
 
     def _keeps_cpu_state(self, saved: ast.Call, *, anywhere: bool = False) -> bool:
         """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
@@ -249,6 +261,14 @@ class Functions:
         scope = self.facts.tree.scope(saved)
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
         return any(anywhere or self.facts.tree.scope(node) is scope for node in kept)
+
+    def _seeds_cpu(self) -> bool:
+        """Return whether the program may seed the CPU's generator, too."""
+        calls = (node for node in self.facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
+        names = (self.facts.resolve(call.func) or "" for call in calls)
+        return self.facts.others.is_mentioned("manual_seed") or any(
+            "seed" in name and not name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names
+        )
 
     def _is_borne(self, node: ast.Call) -> bool:
         """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
