@@ -246,6 +246,14 @@ class UncalledFunction(Rule):
         if isinstance(node.ctx, ast.Load) and not self.facts.is_guarded(node) and self._is_passed_on(node):
             yield self._found(node, name)
 
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Iterator[Finding]:
+        """Check the functions that another file imports from this one."""
+        for alias in () if self.facts.is_guarded(node) else node.names:
+            name = f"{node.module}.{alias.name}"
+            if name in self.references and self._is_read_elsewhere(alias.asname or alias.name):
+                message = f"calling `{name}` raises an error without CUDA; put its calls under a guard"
+                yield self.finding(node, message, unless="because they are in other files")
+
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         """Check `getattr(torch.cuda, ...)`."""
         if not (isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2):
@@ -288,8 +296,12 @@ class UncalledFunction(Rule):
             isinstance(target, ast.Name)
             and len(self.facts.bindings(target)) == 1
             and not self.facts.tree.scope(target).is_class
+            and not self._is_read_elsewhere(target.id)
             for target in parent.targets
         )
+
+    def _is_read_elsewhere(self, name: str) -> bool:
+        return self.context.project.is_read_elsewhere(self.devices.path, name)
 
     def _looked_up(self, node: ast.expr) -> Finding:
         code = self.context.source.code(node)
