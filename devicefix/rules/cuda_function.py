@@ -668,7 +668,9 @@ class CudaFunction(Rule):
             advice = (
                 "call it only if CUDA is available" if fix else "put it under a guard, and add a CPU path"
             )
-            yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix)
+            is_statement = isinstance(self.facts.tree.parents.get(node), ast.Expr)
+            why = "because a guard would skip its arguments" if is_statement else "because its result is used"
+            yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
         if self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):
@@ -690,7 +692,8 @@ class CudaFunction(Rule):
                 if not self.facts.is_guarded(node):
                     code = self.context.source.code(node.func)
                     message = f"`{code}` may be `{name}` here, which raises an error without CUDA"
-                    yield self.finding(node, f"{message}; put it under a guard, and add a CPU path")
+                    message = f"{message}; put it under a guard, and add a CPU path"
+                    yield self.finding(node, message, unless="because it may be another function")
                 return
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 
 _NAMES = {name.rpartition(".")[2] for name in PARSERS}
 _HANDING = {"split", "compile"}  # what parses a text for another call, which may be unknown
-_HOW = How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.RETURNED
+_HOW = How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.RETURNED | How.ELEMENT
 _SELECTED = re.compile(r"cuda(?::\w+)?|nccl")
 _IN_PARTS = re.compile(r"""(?m)(?:^|[=:,;|&>"']|--[\w-]+ )cuda(?::\d+)?(?=$|[\s,;|&<"'])""")
 _INTERPOLATED = re.compile(r"\$\{[^{},]*(?:,\s*([^{}]*))?\}")  # `${a.b}`, `${oc.env:DEVICE,cuda}`
@@ -31,7 +31,6 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
         The text, what needs CUDA in it, the key of a device, and the device: empty for code, and the device also
         where it may be another one: the text is computed, or one of several, or an option may convert it.
     """
-    sources = Sources(facts, _HOW, steps=4)
     typed = [each.value for each in facts.tree.attributes.get("sys.argv", ()) if each.value is not None]
     found: dict[ast.expr, list[tuple[ast.expr, str, str, str]]] = {}
     calls = [each for each in facts.tree.nodes_with(*_NAMES) if isinstance(each, ast.Call)]
@@ -39,7 +38,7 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
         language = PARSERS.get(facts.resolve(call.func) or "") or PARSERS.get(f".{last_name(call.func)}", "")
         given = [*call.args, *(each.value for each in call.keywords)] or typed
         seen = {tie[0] for ties in found.values() for tie in ties if last_name(call.func) in _HANDING}
-        for node, text in _texts(sources, given) if language and not facts.is_guarded(call) else ():
+        for node, text in texts(facts, given) if language and not facts.is_guarded(call) else ():
             if _SELECTED.search(text) and not (cuda_string(node) or node in seen or facts.is_guarded(node)):
                 sure = node is (facts.value(given[0]) or given[0])
                 head = f"`{facts.source.code(call.func)}` in line {call.lineno} parses "
@@ -64,12 +63,8 @@ def _in_parts(node: ast.expr) -> bool:
 
 
 def texts(facts: Facts, given: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
-    """Yield the strings that some expressions are made of, whatever makes them of these."""
-    return _texts(Sources(facts, _HOW | How.ELEMENT, steps=4), given)
-
-
-def _texts(sources: Sources, given: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
     """Yield the strings that some expressions are made of, also in lists, and in calls such as `shlex.split`."""
+    sources = Sources(facts, _HOW, steps=4)
     for part in (parts := [*given]):
         for source in sources.of(part):
             text = text_of(source.node)

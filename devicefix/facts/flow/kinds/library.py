@@ -27,6 +27,7 @@ OF_CALLS = {
     "torch.cuda.current_stream": Kind.STREAM,
     "torch.cuda.default_stream": Kind.STREAM,
     "torch.cuda.Event": Kind.EVENT,
+    "torch.nn.utils.rnn.pad_sequence": Kind.TENSOR,
     "torch.nn.Parameter": Kind.TENSOR,
     "torch.nn.parameter.Parameter": Kind.TENSOR,
     "torch.autograd.Variable": Kind.TENSOR,
