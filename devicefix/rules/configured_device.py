@@ -12,7 +12,7 @@ from devicefix.facts.values import cpu
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
-from devicefix.rules.shared.parsed_texts import parsed_texts, texts_of_devices
+from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
 
 _MIXED = "the user may set this value, and should then still get an error without CUDA"
 
@@ -279,13 +279,8 @@ class ConfiguredDevice(Rule):
                 own = [read for name, read in reads if name in ("", key)] if key else []
                 if not own or not all((device and read in fixed) or self._asks(read) for read in own):
                     yield self.finding(text, why, unless="because a text is not rewritten")
-        seen = {text for parsed in texts.values() for text, *_ in parsed}
-        for device, text in texts_of_devices(self.facts):
-            if text not in seen:
-                seen.add(text)
-                code = self.context.source.code(device)
-                message = f"`{code}` in line {device.lineno} may be a CUDA device from this text, which may not exist"
-                yield self.finding(text, message, unless="because a text is not rewritten")
+        for text, why in taken_texts(self.facts, {tie[0] for parsed in texts.values() for tie in parsed}):
+            yield self.finding(text, why, unless="because a text is not rewritten")
 
     def _reads(self, whole: ast.expr, seen: set[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
         """Yield what reads a part of a configuration, with its key, and where all goes out of sight, without one."""

@@ -647,7 +647,7 @@ class CudaFunction(Rule):
         if not name:
             yield from self._perhaps(node)
         short, guarded = name.removeprefix("torch.cuda."), self.facts.is_guarded(node)
-        replays = name != short and self._functions.replays(node, short, guarded=guarded)
+        replays = self._functions.replays(node, short, guarded=guarded)
         if not name.startswith(("torch.cuda.", NVTX)) or (guarded and not replays):
             return
         if isinstance(node.func, ast.Name) and self.facts.value(node.func) is not None:
@@ -660,16 +660,12 @@ class CudaFunction(Rule):
             yield from self._statistics(node)
         elif replays:
             message = f"`{name}` has no effect without CUDA, where the same numbers are then not drawn again"
-            fix = None if guarded else self._functions.fix(node, short)
-            why = "because a guard leaves it out" if guarded else "because its uses are not known"
+            fix, why = None if guarded else self._functions.fix(node, short), "because more has to change"
             yield self.finding(node, f"{message}; use the CPU's generator", fix, unless=why)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
-            advice = (
-                "call it only if CUDA is available" if fix else "put it under a guard, and add a CPU path"
-            )
-            is_statement = isinstance(self.facts.tree.parents.get(node), ast.Expr)
-            why = "because a guard would skip its arguments" if is_statement else "because its result is used"
+            advice = "call it only if CUDA is available" if fix else "guard it, and add a CPU path"
+            why = "because the program needs its result, or a part of it"
             yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
@@ -691,8 +687,7 @@ class CudaFunction(Rule):
             if name.startswith("torch.cuda.") and self._functions.raises(name.removeprefix("torch.cuda.")):
                 if not self.facts.is_guarded(node):
                     code = self.context.source.code(node.func)
-                    message = f"`{code}` may be `{name}` here, which raises an error without CUDA"
-                    message = f"{message}; put it under a guard, and add a CPU path"
+                    message = f"`{code}` may be `{name}` here, which raises an error without CUDA; guard it"
                     yield self.finding(node, message, unless="because it may be another function")
                 return
 

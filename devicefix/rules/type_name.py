@@ -4,10 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.parsed_texts import texts
 from devicefix.rules.typed_tensor import asks_about_moved, asks_where, only_named
 
 _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
@@ -123,16 +121,6 @@ class TypeName(Rule):
             ''',
         ),
     )
-
-    def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
-        """Check the parts of names that the program puts together, as in `f"{prefix}.FloatTensor"`."""
-        for call in (each for each in self.facts.tree.nodes_with("type") if isinstance(each, ast.Call)):
-            given = call.args[:1] if last_name(call.func) in ("type", "set_default_tensor_type") else []
-            for part, text in texts(self.facts, given):
-                is_part = text.startswith(("torch.cuda", "cuda.")) and not _NAME.match(text)
-                if is_part and not self.facts.is_guarded(part):
-                    message = f"the type in line {call.lineno} may need CUDA by this text; use it only if CUDA is available"
-                    yield self.finding(part, message, unless="because the text is a part of its name")
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
         if not isinstance(node.value, str):

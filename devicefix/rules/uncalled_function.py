@@ -103,8 +103,7 @@ class UncalledFunction(Rule):
             "an argument of partial, of a decorator and of a thread",
             before="""
                 import threading
-                from functools import partial
-                from torch.cuda import synchronize
+                                from torch.cuda import synchronize
 
                 wait = partial(synchronize, 0)
 
@@ -115,8 +114,7 @@ class UncalledFunction(Rule):
             """,
             after="""
                 import threading
-                from functools import partial
-                import torch
+                                import torch
                 from torch.cuda import synchronize
 
                 wait = partial(synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None), 0)
@@ -248,11 +246,11 @@ class UncalledFunction(Rule):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Iterator[Finding]:
         """Check the functions that another file imports from this one."""
-        for alias in () if self.facts.is_guarded(node) else node.names:
-            name = f"{node.module}.{alias.name}"
-            if name in self.references and self._is_read_elsewhere(alias.asname or alias.name):
-                message = f"calling `{name}` raises an error without CUDA; put its calls under a guard"
-                yield self.finding(node, message, unless="because they are in other files")
+        for each in () if self.facts.is_guarded(node) else node.names:
+            if (name := f"{node.module}.{each.name}") in self.references:
+                if self.context.project.is_read_elsewhere(self.devices.path, each.asname or each.name):
+                    message = f"calling `{name}` raises an error without CUDA; put its calls under a guard"
+                    yield self.finding(node, message, unless="because they are in other files")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         """Check `getattr(torch.cuda, ...)`."""
@@ -287,21 +285,15 @@ class UncalledFunction(Rule):
             return
         if isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in _LOOKING_UP:
             return
-        if not self._is_alias(parent):
+        if self.facts.tree.scope(node).is_class or not self._is_alias(parent):
             yield self._looked_up(node)
 
     def _is_alias(self, parent: ast.AST | None) -> bool:
         """Return whether a statement gives a module another name, which is followed."""
         return isinstance(parent, ast.Assign) and all(
-            isinstance(target, ast.Name)
-            and len(self.facts.bindings(target)) == 1
-            and not self.facts.tree.scope(target).is_class
-            and not self._is_read_elsewhere(target.id)
+            isinstance(target, ast.Name) and len(self.facts.bindings(target)) == 1
             for target in parent.targets
         )
-
-    def _is_read_elsewhere(self, name: str) -> bool:
-        return self.context.project.is_read_elsewhere(self.devices.path, name)
 
     def _looked_up(self, node: ast.expr) -> Finding:
         code = self.context.source.code(node)

@@ -30,8 +30,7 @@ _MADE_OF_PARTS = (
     ast.Slice, ast.UnaryOp, ast.unaryop, ast.expr_context,
 )  # fmt: skip
 _CONVERSIONS = {"format", "str", "int", "float", "round"}
-_MORE_SEEDED = "with CUDA, other numbers may come from the CPU's generator, which it would seed"
-_OPEN_STATE = "code that is not known may use the stored state"
+_OPEN = "other code may use the stored state, or the CPU's generator"
 _EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 
@@ -53,14 +52,10 @@ def _is_state(name: str, verb: str) -> bool:
     return name.removesuffix("_all").endswith(f"{verb}_rng_state")
 
 
-def _is_seed(name: str) -> bool:
-    """Return whether a function seeds the generator of one GPU or of all."""
-    return name.removesuffix("_all").endswith("manual_seed")
-
-
 def _state_of(node: ast.Call) -> ast.expr | None:
-    """Return the random state that a call restores."""
-    return argument_of(node, "new_state", 0) or argument_of(node, "new_states", 0)
+    """Return the random state that a call restores, or the seed."""
+    given = (argument_of(node, name, 0) for name in ("new_state", "new_states", "seed"))
+    return next(filter(None, given), None)
 
 
 class Functions:
@@ -106,11 +101,8 @@ class Functions:
     def _without(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that skips a call without CUDA, or uses another value."""
         statement = self._statement(node)
-        if _is_state(short, "set") and (restored := self._of_cpu(node)) is not None:
+        if (restored := self._of_cpu(node, short)) is not None:
             return restored
-        if _is_seed(short):
-            seeded = f"{self.devices.torch(node).text}.manual_seed({self.context.source.code(node.args[0])})"
-            return self.context.when_cuda(node, seeded, _MORE_SEEDED)
         if statement is not None and not (short in INSTEAD and prints(statement) and not self._quoted(node)):
             return self.context.put_under_guard(statement)
         return self._value(node, short)
@@ -125,7 +117,7 @@ class Functions:
                 return None
             keeps = not self._has_states("set") or self._keeps_cpu_state(node, anywhere=not restored)
             kept = "None" if keeps else f"{self.devices.torch(node).text}.get_rng_state()"
-            return self.context.when_cuda(node, kept, "" if restored else _OPEN_STATE)
+            return self.context.when_cuda(node, kept, "" if restored else _OPEN)
         if short in INSTEAD:
             return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
@@ -212,8 +204,7 @@ class Functions:
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""
         found = self.context.forwards.of(node)
-        restores = all(self._is_restored(use) for use in found.uses)
-        return bool(found.uses) and restores and not found.parameters
+        return bool(found.uses) and not found.parameters and all(map(self._is_restored, found.uses))
 
     def _is_restored(self, node: ast.expr) -> bool:
         """Return whether a function of torch.cuda gets a random state, to restore it."""
@@ -223,8 +214,11 @@ class Functions:
 
     def replays(self, node: ast.Call, short: str, *, guarded: bool) -> bool:
         """Return whether a call seeds GPUs, or saves or restores their states, so that only they draw numbers again."""
-        if _is_seed(short):
-            return not guarded and len(node.args) == 1 and not self._seeds_cpu()
+        if "manual_seed" in short:
+            calls = (each for each in self.facts.tree.nodes_with("seed") if isinstance(each, ast.Call))
+            names = (self.facts.resolve(each.func) or "random." for each in calls)
+            alone = all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)
+            return alone and not guarded and not self.facts.others.is_mentioned("manual_seed")
         if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
             return False
         saved = node if _is_state(short, "get") else self._saved(node)
@@ -239,36 +233,27 @@ class Functions:
         """Return the call that saves the random state which a call restores, None if that is not shown."""
         state = _state_of(node)
         saved = self.facts.value(state) if state is not None else None
-        if not isinstance(saved, ast.Call) or not _is_state(self._name(saved), "get"):
-            return None
-        return saved
+        return saved if isinstance(saved, ast.Call) and _is_state(self._name(saved), "get") else None
 
-    def _of_cpu(self, node: ast.Call) -> Fix | None:
-        """Return the fix that restores the state of the CPU's generator, None where the program does so itself.
+    def _of_cpu(self, node: ast.Call, short: str) -> Fix | None:
+        """Return the fix that restores or seeds the CPU's generator, None where the program does so itself.
 
         Without CUDA all numbers come from that generator, and the program may draw the same ones again.
         """
-        state, saved = _state_of(node), self._saved(node)
+        function = short.removesuffix("_all").rpartition(".")[2]
+        state = _state_of(node) if function in ("set_rng_state", "manual_seed") else None
+        saved = self._saved(node)
         known = saved is not None and self._restored(saved)
         if state is None or self._keeps_cpu_state(saved or node, anywhere=not known):
             return None
-        new = f"{self.devices.torch(node).text}.set_rng_state({self.context.source.code(state)})"
-        return self.context.when_cuda(node, new, "" if known else _OPEN_STATE)
+        new = f"{self.devices.torch(node).text}.{function}({self.context.source.code(state)})"
+        return self.context.when_cuda(node, new, "" if known else _OPEN)
 
     def _keeps_cpu_state(self, saved: ast.Call, *, anywhere: bool = False) -> bool:
         """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
         names = ("torch.get_rng_state", "torch.random.get_rng_state", "torch.random.fork_rng")
-        scope = self.facts.tree.scope(saved)
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
-        return any(anywhere or self.facts.tree.scope(node) is scope for node in kept)
-
-    def _seeds_cpu(self) -> bool:
-        """Return whether the program may seed the CPU's generator, too."""
-        calls = (node for node in self.facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
-        names = (self.facts.resolve(call.func) or "" for call in calls)
-        return self.facts.others.is_mentioned("manual_seed") or any(
-            "seed" in name and not name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names
-        )
+        return any(anywhere or self.facts.tree.scope(node) is self.facts.tree.scope(saved) for node in kept)
 
     def _is_borne(self, node: ast.Call) -> bool:
         """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
