@@ -474,6 +474,61 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "random states under keys",
+            before="""
+                import torch
+
+
+                class Tracker:
+                    def save(self, name):
+                        self.states[name] = torch.cuda.get_rng_state()
+
+                    def restore(self, name):
+                        torch.cuda.set_rng_state(self.states[name])
+            """,
+            after="""
+                import torch
+
+
+                class Tracker:
+                    def save(self, name):
+                        self.states[name] = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
+
+                    def restore(self, name):
+                        torch.cuda.set_rng_state(self.states[name]) if torch.cuda.is_available() else torch.set_rng_state(self.states[name])
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "random states of both generators in functions",
+            before="""
+                import torch
+
+
+                def save():
+                    return torch.get_rng_state(), torch.cuda.get_rng_state()
+
+
+                def restore(cpu, gpu):
+                    torch.set_rng_state(cpu)
+                    torch.cuda.set_rng_state(gpu)
+            """,
+            after="""
+                import torch
+
+
+                def save():
+                    return torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+
+
+                def restore(cpu, gpu):
+                    torch.set_rng_state(cpu)
+                    if torch.cuda.is_available():
+                        torch.cuda.set_rng_state(gpu)
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a seed for the GPUs alone",
             before="""
                 import torch
@@ -614,6 +669,18 @@ class CudaFunction(Rule):
                 import torch
 
                 new = torch.version.cuda and torch.cuda.nccl.version() >= (2, 10)
+            """,
+        ),
+        Example(
+            "a seed for the GPUs beside one of a library",
+            """
+                import random
+                import lightning
+                import torch
+
+                random.seed(1)
+                lightning.seed_everything(1)
+                torch.cuda.manual_seed_all(1)
             """,
         ),
         Example(

@@ -103,7 +103,8 @@ class UncalledFunction(Rule):
             "an argument of partial, of a decorator and of a thread",
             before="""
                 import threading
-                                from torch.cuda import synchronize
+                from functools import partial
+                from torch.cuda import synchronize
 
                 wait = partial(synchronize, 0)
 
@@ -114,7 +115,8 @@ class UncalledFunction(Rule):
             """,
             after="""
                 import threading
-                                import torch
+                from functools import partial
+                import torch
                 from torch.cuda import synchronize
 
                 wait = partial(synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None), 0)
@@ -161,6 +163,16 @@ class UncalledFunction(Rule):
                 make = torch.cuda.Stream
                 start: object = torch.cuda.Event
                 copies = make()
+            """,
+        ),
+        Example(
+            "the module in a class",
+            before="""
+                import torch
+
+
+                class Accelerator:
+                    backend = torch.cuda
             """,
         ),
         Example(

@@ -48,16 +48,15 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
     return found
 
 
-def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
-    """Yield the other texts that devices and types are taken out of, or put together from, each with what is wrong."""
+def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr, str]]:
+    """Yield the devices and types that are made of other texts, each with the text, and what is wrong."""
     found = {each for each in facts.tree.nodes_with("cuda") if re.search(_PART, text_of(each) or "")} - seen
     taken = values_at(facts, _TAKING, lambda _, called, place: not place and last_name(called) in _TAKING)
     for value in [*device_values(facts), *taken] if found else ():
         for node, _ in _texts(facts, [value]) if not facts.is_guarded(value) else ():
             if node in found and not facts.is_guarded(node):
-                found.remove(node)
                 made = f"`{facts.source.code(value)}` in line {value.lineno} is made of this text"
-                yield node, f"{made}, which may select CUDA; let the program choose the device"
+                yield value, node, f"{made}, which may select CUDA; let the program choose the device"
 
 
 def _texts(facts: Facts, given: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
