@@ -215,18 +215,14 @@ class Functions:
     def replays(self, node: ast.Call, short: str, *, guarded: bool) -> bool:
         """Return whether a call seeds GPUs, or saves or restores their states, so that only they draw numbers again."""
         if "manual_seed" in short:
-            calls = (each for each in self.facts.tree.nodes_with("seed") if isinstance(each, ast.Call))
-            names = (self.facts.resolve(each.func) or "random." for each in calls)
-            alone = all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)
-            return alone and not guarded and not self.facts.others.is_mentioned("manual_seed")
+            alone = not guarded and self.facts.once(_seeds_only_gpus, self.facts.tree.root)
+            return alone and not self.facts.others.is_mentioned("manual_seed")
         if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
             return False
         saved = node if _is_state(short, "get") else self._saved(node)
-        if saved is None or self._keeps_cpu_state(saved):
+        if saved is None or not self._has_states("set") or self._keeps_cpu_state(saved):
             return False
-        elsewhere = (
-            saved is node and self._has_states("set") and not self._keeps_cpu_state(saved, anywhere=True)
-        )
+        elsewhere = saved is node and not self._keeps_cpu_state(saved, anywhere=True)
         return elsewhere or self._restored(saved)
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
@@ -283,3 +279,10 @@ def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
         facts.resolve(node.func) or "" for node in facts.tree.nodes_with("_rng") if isinstance(node, ast.Call)
     )
     return any(name.startswith("torch.cuda.") and _is_state(name, verb) for name in names)
+
+
+def _seeds_only_gpus(facts: Names, _module: Scope) -> bool:
+    """Return whether a module seeds no generator of torch but those of GPUs, as far as its imports show."""
+    calls = (node for node in facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
+    names = (facts.resolve(call.func) or "random." for call in calls)
+    return all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)
