@@ -246,7 +246,7 @@ class Finding:
     def unsafe(self, why: str) -> Finding:
         """Return the finding with a fix that is not safe, with the reason, or one more."""
         assert self.fix is not None
-        why = f"{self.fix.why}; {why}" if self.fix.why else why
+        why = "; ".join(dict.fromkeys(filter(None, (*self.fix.why.split("; "), why))))
         return replace(self, message=f"{self._bare_message} (unsafe: {why})", fix=replace(self.fix, why=why))
 
     @property

@@ -192,7 +192,7 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     ]
     parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
     for node in nodes:
-        if isinstance(node, (*_TESTING, ast.BoolOp)):
+        if isinstance(node, _TESTING | ast.BoolOp):
             test = node.values[0] if isinstance(node, ast.BoolOp) else node.test
             if _holds(source, test, spans):
                 start, end = source.span(node)
@@ -217,11 +217,11 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     assert not left - reported, f"no longer reported: {left - reported}"
 
 
-_TESTING = (ast.If, ast.While, ast.IfExp)
+_TESTING = ast.If | ast.While | ast.IfExp
 _LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
-def _holds(source: Source, node: ast.expr, spans: list[tuple[int, int]]) -> bool:
+def _holds(source: Source, node: ast.expr | ast.stmt, spans: list[tuple[int, int]]) -> bool:
     """Return whether a span is inside a node, or the node inside a span that is removed."""
     first, last = source.span(node)
     return any((first <= start and end <= last) or (start <= first and last <= end) for start, end in spans)

@@ -239,7 +239,8 @@ def attributes_of(rules: tuple[type[Rule], ...]) -> frozenset[str] | None:
 
 def _imports_reference(rule: Rule) -> bool:
     """Return whether the module imports one of a rule's references, so that a mere name may stand for it."""
-    return not rule.facts.once(_imported_names, rule.facts.tree.root).isdisjoint(rule.references)
+    found = rule.facts.once(_imported_names, rule.facts.tree.root)
+    return any(name in found or f"{name.rpartition('.')[0]}.*" in found for name in rule.references)
 
 
 def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:

@@ -12,7 +12,7 @@ from devicefix.facts.values import cpu
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
-from devicefix.rules.shared.parsed_texts import parsed_texts
+from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
 
 _MIXED = "the user may set this value, and should then still get an error without CUDA"
 
@@ -27,8 +27,9 @@ class ConfiguredDevice(Rule):
     Also finds texts in the code that the program parses, if a value in them is a CUDA device, such as
     `json.loads('{"device": "cuda"}')`, `OmegaConf.from_dotlist(["train.device=cuda"])` and
     `parser.parse_args("--device cuda".split())`, and texts that it runs as code that needs CUDA, such as
-    `eval("x.cuda()")`. The text may also be in a variable or an argument. Texts that the program doesn't parse are
-    ignored.
+    `eval("x.cuda()")`. The text may also be in a variable or an argument. A device or a tensor type that comes out of
+    any other text is found as well, for example by `split`, a regular expression or a library for XML, and so is a type
+    whose name the program puts together, as in `x.type(f"{prefix}.FloatTensor")`. Other texts are ignored.
 
     ## Why it matters
     The program uses the value as is, so moving anything to the device fails without CUDA.
@@ -239,6 +240,28 @@ class ConfiguredDevice(Rule):
             """,
         ),
         Example(
+            "a device that is taken out of a text and checked, and texts that no device is taken out of",
+            """
+                import torch
+
+                MODES, PRESET = "cpu,cuda", "device=cuda,n=2"
+                prefix = "torch.cuda" if torch.cuda.is_available() else "torch"
+
+
+                def parse(text):
+                    return dict(part.split("=") for part in text.split(","))
+
+
+                assert name in MODES.split(",")
+                options = parse(PRESET)
+                device = options["device"]
+                if not torch.cuda.is_available():
+                    device = "cpu"
+                x = torch.ones(1, device=device).type(f"{prefix}.FloatTensor")
+                y = torch.ones(1).to(options["device"] if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
             "a text for CUDA only",
             """
                 import json
@@ -279,6 +302,9 @@ class ConfiguredDevice(Rule):
                 own = [read for name, read in reads if name in ("", key)] if key else []
                 if not own or not all((device and read in fixed) or self._asks(read) for read in own):
                     yield self.finding(text, why, unless="because a text is not rewritten")
+        taken = taken_texts(self.facts, {tie[0] for parsed in texts.values() for tie in parsed})
+        for text, why in {text: why for value, text, why in taken if not self._asks(value)}.items():
+            yield self.finding(text, why, unless="because a text is not rewritten")
 
     def _reads(self, whole: ast.expr, seen: set[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
         """Yield what reads a part of a configuration, with its key, and where all goes out of sight, without one."""

@@ -651,7 +651,7 @@ class CudaCall(Rule):
         """Return the finding for a call that may be one of a method of the project."""
         if self._may_be_super(node):
             message = "`.cuda()` needs CUDA and may be called on `super()`; call it only if CUDA is available"
-            return self.finding(node, message)
+            return self.finding(node, message, unless="because `super()` is also used as a value")
         message = (
             "`.cuda()` needs CUDA, and the object's class may define its own `cuda` or `to`, so `.to(device)` may do"
             " something else; call `.cuda()` only if CUDA is available"
@@ -659,7 +659,7 @@ class CudaCall(Rule):
         fix = _kept(self.context, node)
         if fix is not None and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
-        return self.finding(node, message, fix)
+        return self.finding(node, message, fix, unless="because the object is `super()`, or long code")
 
     def _is_of_torch(self, node: ast.Call) -> bool:
         """Return whether a call is `super().cuda()` in a class that has no other class's own `cuda`."""

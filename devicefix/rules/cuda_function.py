@@ -41,7 +41,8 @@ class CudaFunction(Rule):
 
     A random state that the program only restores becomes the state of the CPU's generator, because all numbers come
     from that one without CUDA, unless the program keeps it as well. If devicefix doesn't know every use of the state,
-    the fix is unsafe. It is also unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself does not
+    the fixes of saving and restoring it are unsafe. So is that of a seed, if the program never seeds the CPU's
+    generator. A fix is also unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself does not
     initialize CUDA, because the variable has no effect after the guard calls `torch.cuda.is_available()`.
 
     Calls that return other values, such as GPU properties, are reported without a fix: you have to decide what to use
@@ -248,10 +249,9 @@ class CudaFunction(Rule):
             after="""
                 import torch
 
-                old = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+                old = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
                 states.append(old)
-                if torch.cuda.is_available():
-                    torch.cuda.set_rng_state(old)
+                torch.cuda.set_rng_state(old) if torch.cuda.is_available() else torch.set_rng_state(old)
             """,
             unsafe=True,
         ),
@@ -474,6 +474,87 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "random states under keys",
+            before="""
+                import torch
+
+
+                class Tracker:
+                    def save(self, name):
+                        self.states[name] = torch.cuda.get_rng_state()
+
+                    def restore(self, name):
+                        torch.cuda.set_rng_state(self.states[name])
+            """,
+            after="""
+                import torch
+
+
+                class Tracker:
+                    def save(self, name):
+                        self.states[name] = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
+
+                    def restore(self, name):
+                        torch.cuda.set_rng_state(self.states[name]) if torch.cuda.is_available() else torch.set_rng_state(self.states[name])
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "random states of both generators in functions",
+            before="""
+                import torch
+
+
+                def save():
+                    return torch.get_rng_state(), torch.cuda.get_rng_state()
+
+
+                def restore(cpu, gpu):
+                    torch.set_rng_state(cpu)
+                    torch.cuda.set_rng_state(gpu)
+            """,
+            after="""
+                import torch
+
+
+                def save():
+                    return torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+
+
+                def restore(cpu, gpu):
+                    torch.set_rng_state(cpu)
+                    if torch.cuda.is_available():
+                        torch.cuda.set_rng_state(gpu)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a seed for the GPUs alone",
+            before="""
+                import torch
+
+                torch.cuda.manual_seed(42)
+            """,
+            after="""
+                import torch
+
+                torch.cuda.manual_seed(42) if torch.cuda.is_available() else torch.manual_seed(42)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a random state under a guard",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    state = torch.cuda.get_rng_state()
+                draw()
+                if torch.cuda.is_available():
+                    torch.cuda.set_rng_state(state)
+            """,
+        ),
+        Example(
             "a random state that is kept",
             before="""
                 import torch
@@ -591,11 +672,24 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "a seed for the GPUs beside one of a library",
+            """
+                import random
+                import lightning
+                import torch
+
+                random.seed(1)
+                lightning.seed_everything(1)
+                torch.cuda.manual_seed_all(1)
+            """,
+        ),
+        Example(
             "functions that do nothing without CUDA",
             """
                 import torch
 
                 torch.cuda.empty_cache()
+                torch.manual_seed(1)
                 torch.cuda.manual_seed_all(1)
                 peak = torch.cuda.memory_stats().get("allocated_bytes.all.peak", 0)
                 n = torch.cuda.device_count()
@@ -619,27 +713,27 @@ class CudaFunction(Rule):
         name = self.facts.resolve(node.func) or ""
         if not name:
             yield from self._perhaps(node)
-        if not name.startswith(("torch.cuda.", NVTX)) or self.facts.is_guarded(node):
+        short, guarded = name.removeprefix("torch.cuda."), self.facts.is_guarded(node)
+        replays = self._functions.replays(node, short, guarded=guarded)
+        if not name.startswith(("torch.cuda.", NVTX)) or (guarded and not replays):
             return
         if isinstance(node.func, ast.Name) and self.facts.value(node.func) is not None:
             return  # a variable: the rule for functions that are stored checks where it gets its value
-        short = name.removeprefix("torch.cuda.")
         if short == "nccl.version" and self.facts.built.is_guarded(node):
             return  # it needs no GPU
         if short == "device":
             yield from self._device(node)
         elif short in _STATISTICS:
             yield from self._statistics(node)
-        elif self._functions.replays(node, short):
+        elif replays:
             message = f"`{name}` has no effect without CUDA, where the same numbers are then not drawn again"
-            fix, why = self._functions.fix(node, short), "because its uses are not known"
-            yield self.finding(node, f"{message}; use the CPU's state", fix, unless=why)
+            fix, why = None if guarded else self._functions.fix(node, short), "because more has to change"
+            yield self.finding(node, f"{message}; use the CPU's generator", fix, unless=why)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
-            advice = (
-                "call it only if CUDA is available" if fix else "put it under a guard, and add a CPU path"
-            )
-            yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix)
+            advice = "call it only if CUDA is available" if fix else "guard it, and add a CPU path"
+            why = "because the program needs its result, or a part of it"
+            yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
         if self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):
@@ -660,8 +754,8 @@ class CudaFunction(Rule):
             if name.startswith("torch.cuda.") and self._functions.raises(name.removeprefix("torch.cuda.")):
                 if not self.facts.is_guarded(node):
                     code = self.context.source.code(node.func)
-                    message = f"`{code}` may be `{name}` here, which raises an error without CUDA"
-                    yield self.finding(node, f"{message}; put it under a guard, and add a CPU path")
+                    message = f"`{code}` may be `{name}` here, which raises an error without CUDA; guard it"
+                    yield self.finding(node, message, unless="because it may be another function")
                 return
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:

@@ -296,7 +296,7 @@ class MovedParameter(Rule):
                     f"`{self.context.source.code(node)}` copies only to a GPU: on a CPU, it is the leaf itself, and"
                     f" line {use.lineno} tells them apart; add `.clone()`"
                 )
-                yield self.finding(node, message)
+                yield self.finding(node, message, unless="because it would also copy with CUDA")
                 return
 
     def _tells_leaf(self, use: ast.expr | ast.AugAssign) -> bool:

@@ -166,6 +166,16 @@ class UncalledFunction(Rule):
             """,
         ),
         Example(
+            "the module in a class",
+            before="""
+                import torch
+
+
+                class Accelerator:
+                    backend = torch.cuda
+            """,
+        ),
+        Example(
             "the module itself",
             before="""
                 import torch
@@ -246,6 +256,14 @@ class UncalledFunction(Rule):
         if isinstance(node.ctx, ast.Load) and not self.facts.is_guarded(node) and self._is_passed_on(node):
             yield self._found(node, name)
 
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Iterator[Finding]:
+        """Check the functions that another file imports from this one."""
+        for each in () if self.facts.is_guarded(node) else node.names:
+            if (name := f"{node.module}.{each.name}") in self.references:
+                if self.context.project.is_read_elsewhere(self.devices.path, each.asname or each.name):
+                    message = f"calling `{name}` raises an error without CUDA; put its calls under a guard"
+                    yield self.finding(node, message, unless="because they are in other files")
+
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         """Check `getattr(torch.cuda, ...)`."""
         if not (isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2):
@@ -278,7 +296,7 @@ class UncalledFunction(Rule):
             return
         if isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in _LOOKING_UP:
             return
-        if not self._is_alias(parent):
+        if self.facts.tree.scope(node).is_class or not self._is_alias(parent):
             yield self._looked_up(node)
 
     def _is_alias(self, parent: ast.AST | None) -> bool:

@@ -109,6 +109,10 @@ SHAPES: dict[str, Shape] = {
         f"{TORCH}s = torch.cuda.Stream()\n", "with torch.cuda.stream(s):\n    x = x.cuda()\n"
     ),
     "random states": repeated(TORCH, "s = torch.cuda.get_rng_state()\n"),
+    "seeds": repeated(TORCH, "torch.cuda.manual_seed(1)\n"),
+    "texts": repeated(
+        TORCH, "torch.ones(1).to(dict(p.split('=') for p in 'n=1,device=cuda'.split(','))['device'])\n"
+    ),
     "modules under autocast": repeated(
         TORCH,
         "e% = torch.nn.Linear(2, 2)\ne%.half()\nh% = torch.nn.Linear(2, 2)\n"

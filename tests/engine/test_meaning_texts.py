@@ -108,6 +108,81 @@ REPORTED = {
         exec(compile(CODE.strip(), "code", "exec"), space)
         print(space["y"])
     """,
+    "lines of JSON": """
+        import json
+        import torch
+        JOBS = '''
+        {"n": 2, "device": "cuda"}
+        {"n": 3, "device": "cuda:0"}
+        '''
+        for line in JOBS.strip().splitlines():
+            job = json.loads(line)
+            print(torch.ones(job["n"], device=job["device"]).sum())
+    """,
+    "pairs": """
+        import torch
+        SPEC = "size=3,device=cuda"
+        spec = dict(part.split("=") for part in SPEC.split(","))
+        print(torch.ones(int(spec["size"]), device=spec["device"]))
+    """,
+    "CSV": """
+        import csv
+        import torch
+        row = next(csv.DictReader(["device,n", "cuda,2"]))
+        print(torch.ones(int(row["n"]), device=row["device"]))
+    """,
+    "a regular expression": """
+        import re
+        import torch
+        options = dict(re.findall(r"(\\w+)=(\\w+)", "device=cuda"))
+        print(torch.ones(2, device=options["device"]))
+    """,
+    "XML": """
+        import xml.etree.ElementTree as ET
+        import torch
+        root = ET.fromstring('<job><tensor size="2" device="cuda"/></job>')
+        for node in root.iter("tensor"):
+            print(torch.ones(int(node.get("size")), device=node.get("device")))
+    """,
+    "a query": """
+        from urllib.parse import parse_qs, urlsplit
+        import torch
+        def handle(url):
+            query = {key: values[0] for key, values in parse_qs(urlsplit(url).query).items()}
+            return torch.ones(int(query["n"]), device=query["device"]).sum()
+        print(handle("http://localhost/sum?n=3&device=cuda"))
+    """,
+    "commands in a list": """
+        import argparse
+        import shlex
+        import torch
+        COMMANDS = ["train --n 2 --device cuda", "train --n 3 --device cpu"]
+        def train(argv):
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--n", type=int)
+            parser.add_argument("--device")
+            args = parser.parse_args(argv)
+            return torch.ones(args.n).to(args.device).sum()
+        for command in COMMANDS:
+            program, *argv = shlex.split(command)
+            print(globals()[program](argv))
+    """,
+    "a type whose module is a part of a text": """
+        import torch
+        use_gpu = True
+        prefix = "torch.cuda" if use_gpu else "torch"
+        print(torch.ones(2).type(f"{prefix}.DoubleTensor").sum())
+    """,
+    "a type that is put together": """
+        import torch
+        gpu = True
+        print(torch.ones(2).type("torch." + ("cuda." if gpu else "") + "DoubleTensor").sum())
+    """,
+    "a type in code that is put together": """
+        import torch
+        kind = "FloatTensor"
+        print(eval("torch.cuda." + kind)([1.0]).sum())
+    """,
     "timeit": """
         import timeit
         import torch

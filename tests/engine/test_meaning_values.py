@@ -266,6 +266,37 @@ PROGRAMS = {
         y, copied = transfer(torch.ones(3, device=main), main, side)
         print(y.sum().item(), copied)
     """,
+    "a random state under a guard": """
+        import torch
+        if torch.cuda.is_available():
+            state = torch.cuda.get_rng_state()
+        x = torch.rand(2, device="cuda")
+        if torch.cuda.is_available():
+            torch.cuda.set_rng_state(state)
+        print(torch.equal(x, torch.rand(2, device="cuda")))
+    """,
+    "the random states of each GPU": """
+        import torch
+        states = [torch.cuda.get_rng_state(n) for n in range(torch.cuda.device_count())]
+        x = torch.rand(2, device="cuda")
+        for n, state in enumerate(states):
+            torch.cuda.set_rng_state(state, n)
+        print(torch.equal(x, torch.rand(2, device="cuda")))
+    """,
+    "a type of a star import": """
+        import torch
+        from torch.cuda import *
+        print(FloatTensor([1.0]).sum())
+    """,
+    "torch.cuda in a class": """
+        import torch
+        class Accelerator:
+            backend = torch.cuda
+            def finish(self, x):
+                self.backend.synchronize()
+                return x.cpu()
+        print(Accelerator().finish(torch.ones(2).cuda()).sum())
+    """,
     "two star imports": """
         from torch import *
         from torch.cuda import *
@@ -280,3 +311,10 @@ PROGRAMS = {
 def test_program_is_right_or_reported(judge: Judge, program: str) -> None:
     found = judge(Program({"main": dedent(program).lstrip("\n")}))
     assert found.category in (meaning.FINE, meaning.REPORTED, meaning.ELSEWHERE), meaning.shown(found)
+
+
+def test_functions_that_another_file_imports_are_reported(judge: Judge) -> None:
+    tools = "import torch\nfrom torch.cuda import set_device, synchronize as sync\n"
+    main = "import torch\nfrom tools import set_device, sync\nset_device(0)\nsync()\nprint(torch.ones(1))\n"
+    found = judge(Program({"main": main, "tools": tools}))
+    assert found.category == meaning.REPORTED, meaning.shown(found)

@@ -30,6 +30,7 @@ _MADE_OF_PARTS = (
     ast.Slice, ast.UnaryOp, ast.unaryop, ast.expr_context,
 )  # fmt: skip
 _CONVERSIONS = {"format", "str", "int", "float", "round"}
+_OPEN = "other code may use the stored state, or the CPU's generator"
 _EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 
@@ -52,8 +53,9 @@ def _is_state(name: str, verb: str) -> bool:
 
 
 def _state_of(node: ast.Call) -> ast.expr | None:
-    """Return the random state that a call restores."""
-    return argument_of(node, "new_state", 0) or argument_of(node, "new_states", 0)
+    """Return the random state that a call restores, or the seed."""
+    given = (argument_of(node, name, 0) for name in ("new_state", "new_states", "seed"))
+    return next(filter(None, given), None)
 
 
 class Functions:
@@ -99,8 +101,8 @@ class Functions:
     def _without(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that skips a call without CUDA, or uses another value."""
         statement = self._statement(node)
-        if _is_state(short, "set") and (restored := self._of_cpu(node)) is not None:
-            return self.context.when_cuda(node, restored)
+        if (restored := self._of_cpu(node, short)) is not None:
+            return restored
         if statement is not None and not (short in INSTEAD and prints(statement) and not self._quoted(node)):
             return self.context.put_under_guard(statement)
         return self._value(node, short)
@@ -111,13 +113,11 @@ class Functions:
         if short == "current_device":
             return self._current(node, parent)
         if _is_state(short, "get"):
-            if not self._restored(node):
-                if short.endswith("_all"):
-                    return None
-                return self.context.when_cuda(node, "None", "code that is not known may use the stored state")
-            torch = self.devices.torch(node).text
-            kept = "None" if self._keeps_cpu_state(node) else f"{torch}.get_rng_state()"
-            return self.context.when_cuda(node, kept)
+            if not (restored := self._restored(node)) and short.endswith("_all"):
+                return None
+            keeps = not self._has_states("set") or self._keeps_cpu_state(node, anywhere=not restored)
+            kept = "None" if keeps else f"{self.devices.torch(node).text}.get_rng_state()"
+            return self.context.when_cuda(node, kept, "" if restored else _OPEN)
         if short in INSTEAD:
             return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
@@ -198,8 +198,7 @@ class Functions:
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""
         found = self.context.forwards.of(node)
-        restores = all(self._is_restored(use) for use in found.uses)
-        return bool(found.uses) and restores and not found.parameters
+        return bool(found.uses) and not found.parameters and all(map(self._is_restored, found.uses))
 
     def _is_restored(self, node: ast.expr) -> bool:
         """Return whether a function of torch.cuda gets a random state, to restore it."""
@@ -207,42 +206,44 @@ class Functions:
         name = self.facts.resolve(found[0].func) or "" if found is not None else ""
         return name.startswith("torch.cuda.") and _is_state(name, "set")
 
-    def replays(self, node: ast.Call, short: str) -> bool:
-        """Return whether a call saves or restores the states of all GPUs, so that only they draw numbers again."""
-        if not short.endswith("rng_state_all"):
+    def replays(self, node: ast.Call, short: str, *, guarded: bool) -> bool:
+        """Return whether a call seeds GPUs, or saves or restores their states, so that only they draw numbers again."""
+        if "manual_seed" in short:
+            alone = not guarded and self.facts.once(_seeds_only_gpus, self.facts.tree.root)
+            return alone and not self.facts.others.is_mentioned("manual_seed")
+        if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
             return False
         saved = node if _is_state(short, "get") else self._saved(node)
-        if saved is None or self._keeps_cpu_state(saved):
+        if saved is None or not self._has_states("set") or self._keeps_cpu_state(saved):
             return False
-        elsewhere = (
-            saved is node and self._has_states("set") and not self._keeps_cpu_state(saved, anywhere=True)
-        )
+        elsewhere = saved is node and not self._keeps_cpu_state(saved, anywhere=True)
         return elsewhere or self._restored(saved)
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
         """Return the call that saves the random state which a call restores, None if that is not shown."""
         state = _state_of(node)
         saved = self.facts.value(state) if state is not None else None
-        if not isinstance(saved, ast.Call) or not _is_state(self._name(saved), "get"):
-            return None
-        return saved
+        return saved if isinstance(saved, ast.Call) and _is_state(self._name(saved), "get") else None
 
-    def _of_cpu(self, node: ast.Call) -> str | None:
-        """Return the code that restores the state of the CPU's generator, None where the program does so itself.
+    def _of_cpu(self, node: ast.Call, short: str) -> Fix | None:
+        """Return the fix that restores or seeds the CPU's generator, None where the program does so itself.
 
         Without CUDA all numbers come from that generator, and the program may draw the same ones again.
         """
-        state, saved = _state_of(node), self._saved(node)
-        if state is None or saved is None or self._keeps_cpu_state(saved) or not self._restored(saved):
+        function = short.removesuffix("_all").rpartition(".")[2]
+        state = _state_of(node) if function in ("set_rng_state", "manual_seed") else None
+        saved = self._saved(node)
+        known = saved is not None and self._restored(saved)
+        if state is None or self._keeps_cpu_state(saved or node, anywhere=not known):
             return None
-        return f"{self.devices.torch(node).text}.set_rng_state({self.context.source.code(state)})"
+        new = f"{self.devices.torch(node).text}.{function}({self.context.source.code(state)})"
+        return self.context.when_cuda(node, new, "" if known else _OPEN)
 
     def _keeps_cpu_state(self, saved: ast.Call, *, anywhere: bool = False) -> bool:
         """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
         names = ("torch.get_rng_state", "torch.random.get_rng_state", "torch.random.fork_rng")
-        scope = self.facts.tree.scope(saved)
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
-        return any(anywhere or self.facts.tree.scope(node) is scope for node in kept)
+        return any(anywhere or self.facts.tree.scope(node) is self.facts.tree.scope(saved) for node in kept)
 
     def _is_borne(self, node: ast.Call) -> bool:
         """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
@@ -272,3 +273,10 @@ def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
         facts.resolve(node.func) or "" for node in facts.tree.nodes_with("_rng") if isinstance(node, ast.Call)
     )
     return any(name.startswith("torch.cuda.") and _is_state(name, verb) for name in names)
+
+
+def _seeds_only_gpus(facts: Names, _module: Scope) -> bool:
+    """Return whether a module seeds no generator of torch but those of GPUs, as far as its imports show."""
+    calls = (node for node in facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
+    names = (facts.resolve(call.func) or "random." for call in calls)
+    return all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)

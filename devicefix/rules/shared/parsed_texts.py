@@ -9,6 +9,7 @@ from contextlib import suppress
 from textwrap import dedent
 
 from devicefix.facts import Facts
+from devicefix.facts.flow.sinks import device_values, values_at
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.texts import UNKNOWN_PART, text_of
 from devicefix.facts.values import cuda_string, last_name
@@ -17,6 +18,11 @@ from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 
 _NAMES = {name.rpartition(".")[2] for name in PARSERS}
 _SELECTED = re.compile(r"cuda(?::\w+)?|nccl")
+# `n=2,device=cuda`, `--device cuda`, `device,n\ncuda,2`; `torch.cuda` before `.FloatTensor`
+_PART = (
+    r"""(?m)(?!\Acuda(:\d)?\Z)(^|[=:,;|&>"']|-\w+ )cuda(:\d)?($|[\s,;|&<"'])|^(torch\.cuda\.?|cuda\.)($|\0)"""
+)
+_TAKING = ("type", "set_default_tensor_type", "split")
 _INTERPOLATED = re.compile(r"\$\{[^{},]*(?:,\s*([^{}]*))?\}")  # `${a.b}`, `${oc.env:DEVICE,cuda}`
 
 
@@ -27,13 +33,12 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
         The text, what needs CUDA in it, the key of a device, and the device: empty for code, and the device also
         where it may be another one: the text is computed, or one of several, or an option may convert it.
     """
-    sources = Sources(facts, How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.RETURNED, steps=4)
     typed = [each.value for each in facts.tree.attributes.get("sys.argv", ()) if each.value is not None]
     found: dict[ast.expr, list[tuple[ast.expr, str, str, str]]] = {}
     for call in (each for each in facts.tree.nodes_with(*_NAMES) if isinstance(each, ast.Call)):
         language = PARSERS.get(facts.resolve(call.func) or "") or PARSERS.get(f".{last_name(call.func)}", "")
         given = [*call.args, *(each.value for each in call.keywords)] or typed
-        for node, text in _texts(sources, given) if language and not facts.is_guarded(call) else ():
+        for node, text in _texts(facts, given) if language and not facts.is_guarded(call) else ():
             if _SELECTED.search(text) and not cuda_string(node) and not facts.is_guarded(node):
                 sure = node is (facts.value(given[0]) or given[0])
                 head = f"`{facts.source.code(call.func)}` in line {call.lineno} parses "
@@ -43,14 +48,27 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
     return found
 
 
-def _texts(sources: Sources, given: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
+def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr, str]]:
+    """Yield the devices and types that are made of other texts, each with the text, and what is wrong."""
+    found = {each for each in facts.tree.nodes_with("cuda") if re.search(_PART, text_of(each) or "")} - seen
+    taken = values_at(facts, _TAKING, lambda _, called, place: not place and last_name(called) in _TAKING)
+    for value in [*device_values(facts), *taken] if found else ():
+        for node, _ in _texts(facts, [value]) if not facts.is_guarded(value) else ():
+            if node in found and not facts.is_guarded(node):
+                made = f"`{facts.source.code(value)}` in line {value.lineno} is made of this text"
+                yield value, node, f"{made}, which may select CUDA; let the program choose the device"
+
+
+def _texts(facts: Facts, given: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
     """Yield the strings that some expressions are made of, also in lists, and in calls such as `shlex.split`."""
+    sources = Sources(facts, ~(How.OPTION | How.PART | How.ARGUMENT | How.NAMED), steps=4)
     for part in (parts := [*given]):
         for source in sources.of(part):
             text = text_of(source.node)
             if text is not None:
                 yield source.node, text
-            elif len(parts) < 200:  # which grows: a name may stand for a part of itself
+            # The parts grow: a name may stand for a part of itself.
+            if (text is None or UNKNOWN_PART in text) and len(parts) < 200:
                 parts += (each for each in ast.iter_child_nodes(source.node) if isinstance(each, ast.expr))
 
 
@@ -72,5 +90,6 @@ def _in_code(text: str) -> Iterator[tuple[str, str, str]]:
         for each in (each for each in inner.tree.nodes if isinstance(each, ast.expr)):
             is_move = isinstance(each, ast.Call) and last_name(each.func) == "cuda"
             is_device = cuda_string(each) and not isinstance(inner.tree.parents.get(each), ast.Compare)
+            is_device = is_device or inner.resolve(each) == "torch.cuda._"  # a type whose name is computed
             if (is_move or is_device or inner.call(each, *RAISING_IN_FULL)) and not inner.is_guarded(each):
                 yield f"`{inner.source.code(each)}`, which needs CUDA; check for CUDA first", "", ""

@@ -249,7 +249,7 @@ def _counterpart(target: ast.expr, value: ast.expr, name: str) -> ast.expr | Non
         return None
     names, values = target.elts, value.elts
     for place, element in enumerate(names):
-        if isinstance(element, ast.Name) and element.id == name:
+        if dotted(element) == name:
             if not any(isinstance(each, ast.Starred) for each in (*names[:place], *values[: place + 1])):
                 return values[place] if place < len(values) else None
             end = place - len(names)
