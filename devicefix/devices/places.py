@@ -185,6 +185,12 @@ class Places:
         why = self._why_too_early(site)
         return why if why and not self._starts_cuda_at(site) else ""
 
+    def why_kept(self, question: ast.AST) -> str:
+        """Return why a fix that takes a question away is not safe: it may have chosen the GPUs."""
+        function = self._facts.tree.scope(question).function
+        own = (each for each in self._late if self._facts.tree.scope(each).function is function)
+        return _SETS_LATE if self._late and not any(self._follows(question, each) for each in own) else ""
+
     def _why_too_early(self, site: ast.AST) -> str:
         function = self._facts.tree.scope(site).function
         if function is None:
@@ -207,7 +213,7 @@ class Places:
             return ""
         if in_script:
             last = self._last_late.get(None)
-            too_early = last is not None and self._is_in_script(last) and not self._follows(site, last)
+            too_early = last is not None and not self._follows(site, last)
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return _SETS_LATE if too_early else ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.flow.kinds.parameters import argument_of
@@ -22,10 +22,7 @@ GIVEN = "("  # `f(0:x`: what calls of `f`, or of the class, pass for the paramet
 _POOLS = ("Pool", "ProcessPoolExecutor")
 _STARTING = (*_POOLS, "Process", "fork")
 _LIBRARIES = {"multiprocessing", "torch", "concurrent", "os", "multiprocess", "billiard"}
-_RUNNING = (
-    "apply", "apply_async", "map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async",
-    "submit",
-)  # fmt: skip
+_RUNNING = re.compile(r"(?:apply|i?map|starmap)(?:_async|_unordered)?|submit")
 # How processes are started: https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods
 _METHODS = ("set_start_method", "get_context", "start_processes", *_STARTING)
 _NOT_FORKING = {"spawn", "forkserver"}
@@ -36,10 +33,7 @@ _HARMLESS = {"is_available", "manual_seed", "manual_seed_all"}  # they start not
 _Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value; else it makes what they get
 
 
-@of_facts(
-    b"multiprocessing", b"concurrent", b"fork(", b"DataLoader",
-    pattern=rb"Process|Pool|fork\(|start_|DataLoader", anywhere=True,
-)  # fmt: skip
+@of_facts(b"multiprocessing", b"concurrent", b"fork(", b"DataLoader", anywhere=True)
 def forked(facts: Facts) -> frozenset[str]:
     """Return what the processes run that a file forks: `UNKNOWN`, full names, `GIVEN` and `ANY`.
 
@@ -54,6 +48,7 @@ class Forks:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._tree = facts.tree
+        self._classes = [scope for scope in facts.tree.scopes.values() if scope.is_class]
 
     def found(self) -> Iterator[str]:
         """Yield what the processes run; see `forked`."""
@@ -115,9 +110,7 @@ class Forks:
         for call in self._tree.calls_with_name(function):
             if last_name(call.func) == function:
                 value = argument_of(call, parameter, int(position))
-                every = [*call.args, *(each.value for each in call.keywords)]
-                is_open = any(isinstance(each, ast.Starred) for each in call.args) or int(position) < 0
-                yield from ((each, False) for each in ([value] if value else every if is_open else []))
+                yield from [(value, False)] if value is not None else ()
 
     def _meant(self, node: ast.expr, inside: ast.AST | None = None) -> Sequence[Binding]:
         """Return the bindings of a name outside some code, or of an attribute or method of `self`."""
@@ -130,16 +123,8 @@ class Forks:
         name = dotted(node) or ""
         if inside is not None and not name.startswith("self."):
             return ()
-        return [*self._tree.attributes.get(name, ()), *self._members.get(last_name(node), ())]
-
-    @cached_property
-    def _members(self) -> dict[str, list[Binding]]:
-        """The bindings in the module's classes, by name."""
-        found: dict[str, list[Binding]] = {}
-        for scope in self._tree.scopes.values():
-            for name, bindings in scope.bindings.items() if scope.is_class else ():
-                found.setdefault(name, []).extend(bindings)
-        return found
+        members = [each for scope in self._classes for each in scope.bindings.get(last_name(node), ())]
+        return [*self._tree.attributes.get(name, ()), *members]
 
     def _passed(self, node: ast.expr) -> Iterator[str]:
         """Yield `GIVEN` for a name that is a parameter of a function."""
@@ -159,11 +144,10 @@ class Forks:
                 is_device = is_device and not self._facts.bindings(node) and self._facts.resolve(node) is None
                 name += self._facts.resolve(node) or ""  # of an alias
                 return ("cuda" in name.lower() and not is_harmless) or is_device
-            case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name(id=name) as target, *_]):
+            case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name() | ast.Attribute() as target, *_]):
                 is_known = self._facts.bindings(target) or self._facts.resolve(target) is not None
-                return not is_known and not any(word in name for word in ("dtype", "device"))
-            case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Attribute(attr=name) as target, *_]):
-                return "dtype" not in name and not self._meant(target) and self._facts.resolve(target) is None
+                words = ("dtype", "device") if isinstance(target, ast.Name) else ("dtype",)
+                return not is_known and not any(word in last_name(target) for word in words)
             case ast.Call(func=function, args=[ast.Constant(value=int())]):
                 return self._facts.resolve(function) == "torch.device"
         return False
@@ -197,8 +181,8 @@ class Forks:
             yield from (owner, *(each for each in walk(owner) if isinstance(each, ast.Name)))
         elif not names.isdisjoint(_POOLS):
             yield from filter(None, [argument_of(call, "initializer", 1 if "Pool" in names else 2)])
-        elif not names.isdisjoint(
-            (*_STARTING, "start_processes", *(_RUNNING if isinstance(call.func, ast.Attribute) else ()))
+        elif names & {"Process", "start_processes"} or (
+            isinstance(call.func, ast.Attribute) and any(map(_RUNNING.fullmatch, names))
         ):
             yield from (*call.args, *(each.value for each in call.keywords))
 
@@ -206,9 +190,8 @@ class Forks:
         self, nodes: Iterable[ast.AST], calls: Iterable[tuple[ast.Call, set[str]]]
     ) -> Iterator[ast.expr]:
         """Yield what data loaders with workers get, or may get, without what the workers don't use."""
-        classes = [each for each in nodes if isinstance(each, ast.ClassDef)]
-        classes = [each for each in classes if "DataLoader" in map(last_name, each.bases)]
-        names = {"DataLoader", *(each.name for each in classes)}
+        classes = (each for each in nodes if isinstance(each, ast.ClassDef))
+        names = {"DataLoader", *(each.name for each in classes if "DataLoader" in map(last_name, each.bases))}
         for call, _ in calls:
             made = call.args[0] if last_name(call.func) == "partial" and call.args else call.func
             if last_name(made) in names and _has_workers(call):
