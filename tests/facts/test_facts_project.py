@@ -177,7 +177,7 @@ FORKING = {
     "a process by position": "mp.Process(None, a.move)",
     "an imported class": "from multiprocessing import Process as P\nP(target=a.move)",
     "another name of the class": "P = None\nif mp:\n    P = mp.Process\nP(target=a.move)",
-    "what is not known": "mp.Pool(2)",
+    "what is not known": "a.move(2)\nmp.Pool(2)",
     "a map": "mp.Pool().map(a.move, x)",
     "a map of a function with a bound argument": "mp.Pool().map(functools.partial(a.move, 2), x)",
     "a function that calls it": "def f(x):\n    a.move(1)\nmp.Pool().map(f, x)",
@@ -283,8 +283,8 @@ def test_only_files_that_run_together_are_forked() -> None:
 
 @pytest.mark.parametrize(("imports", "forked"), [("numpy", False), ("net", True)])
 def test_forks_use_cuda_if_their_file_mentions_devices(imports: str, forked: bool) -> None:
-    pool = f"from multiprocessing import Pool\nimport {imports}\nworkers = Pool(2)"
-    code = {"pool": pool, "main": "import pool\nx.cuda()", "net": "x = x.cuda()"}
+    pool = f"from multiprocessing import Pool\nfrom {imports} import f\nworkers = Pool(2)\nprint(f(2))"
+    code = {"pool": pool, "main": "import pool\nx.cuda()", "net": "def f(x):\n    x.cuda()"}
     files = Project(ProjectFile(text.encode(), f"/p/{name}.py") for name, text in code.items())
     assert files.is_forked("/p/main.py") is forked
 

@@ -15,8 +15,6 @@ from devicefix.facts.tree import children, walk
 from devicefix.facts.values import last_name
 
 UNKNOWN = ""  # code that uses CUDA, or a device that it gets
-ANY = "*"  # anything that the file, or what it imports, defines: what runs is not known
-DEVICES = (b"cuda", b"device", b".to(")  # code without these uses neither CUDA nor a device that it gets
 GIVEN = "("  # `f(0:x`: what calls of `f`, or of the class, pass for the parameter `x`, which is the first
 
 _POOLS = ("Pool", "ProcessPoolExecutor")
@@ -35,7 +33,7 @@ _Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value
 
 @of_facts(b"multiprocessing", b"concurrent", b"fork(", b"DataLoader", anywhere=True)
 def forked(facts: Facts) -> frozenset[str]:
-    """Return what the processes run that a file forks: `UNKNOWN`, full names, `GIVEN` and `ANY`.
+    """Return what the processes run that a file forks: `UNKNOWN`, full names and `GIVEN`.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
     """
@@ -56,21 +54,25 @@ class Forks:
         calls = [(call, self._names(call.func)) for call in nodes if isinstance(call, ast.Call)]
         methods = {self._method(call) for call, names in calls if not names.isdisjoint(_METHODS)}
         default = "fork" if "fork" in methods or methods.isdisjoint(_NOT_FORKING) else "spawn"
-        forking = [
-            (call, names)
-            for call, names in calls
-            if (self._method(call) or ("spawn" if "start_processes" in names else default))
-            not in _NOT_FORKING
-        ]
-        run: list[_Code] = [(part, False) for part in self._given_to_loaders(nodes, forking)]
         started = {self._name(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))}
-        if default == "fork" and not started.isdisjoint((*_STARTING, "start_processes")):
-            classes = (node for node in nodes if isinstance(node, ast.ClassDef))
-            given: list[ast.AST] = [each for each in classes if "Process" in map(self._name, each.bases)]
-            given += (part for call, names in forking for part in self._given(call, names))
-            run += ((part, True) for part in given)
-            if not given and not started.isdisjoint(_STARTING):
-                yield ANY
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef) and default == "fork"]
+        run: list[_Code] = [(each, True) for each in classes if "Process" in map(self._name, each.bases)]
+        loaders = {
+            "DataLoader",
+            *(each.name for each in classes if "DataLoader" in map(last_name, each.bases)),
+        }
+        for call, names in calls:
+            if (self._method(call) or ("spawn" if "start_processes" in names else default)) in _NOT_FORKING:
+                continue
+            if not started.isdisjoint((*_STARTING, "start_processes")):
+                run += ((part, True) for part in self._given(call, names))
+            made = call.args[0] if last_name(call.func) == "partial" and call.args else call.func
+            if last_name(made) in loaders and _has_workers(call):
+                given = (argument_of(call, name, position) for name, position in _OF_LOADER.items())
+                options = (each.value for each in call.keywords if each.arg is None)
+                run += ((part, False) for part in (*given, *options) if part is not None)
+        if not started.isdisjoint(_STARTING) and default == "fork" and not any(is_run for _, is_run in run):
+            run.append((self._tree.module, True))  # what they run is not known
         yield from self.reached(run)
 
     def reached(self, start: Iterable[_Code]) -> Iterator[str]:
@@ -186,19 +188,6 @@ class Forks:
         ):
             yield from (*call.args, *(each.value for each in call.keywords))
 
-    def _given_to_loaders(
-        self, nodes: Iterable[ast.AST], calls: Iterable[tuple[ast.Call, set[str]]]
-    ) -> Iterator[ast.expr]:
-        """Yield what data loaders with workers get, or may get, without what the workers don't use."""
-        classes = (each for each in nodes if isinstance(each, ast.ClassDef))
-        names = {"DataLoader", *(each.name for each in classes if "DataLoader" in map(last_name, each.bases))}
-        for call, _ in calls:
-            made = call.args[0] if last_name(call.func) == "partial" and call.args else call.func
-            if last_name(made) in names and _has_workers(call):
-                given = (argument_of(call, name, position) for name, position in _OF_LOADER.items())
-                yield from filter(None, given)
-                yield from (each.value for each in call.keywords if each.arg is None)
-
 
 def _called(name: str, *, is_run: bool, makes: bool) -> str:
     """Return a name as `forked` does: `f(:)` if processes get it, `f(=f)` if they use what it returns."""
@@ -228,7 +217,8 @@ def _of_binding(binding: Binding, *, is_run: bool, makes: bool) -> Iterator[_Cod
     """Yield the definition or the value that a name is bound to, or what its function returns."""
     node = binding.node
     if isinstance(node, ast.ClassDef):
-        if node.bases or not makes or any(getattr(each, "name", "") in _IN_WORKER for each in node.body):
+        has_bases = any(last_name(each) != "object" for each in node.bases)
+        if has_bases or not makes or any(getattr(each, "name", "") in _IN_WORKER for each in node.body):
             yield node, True
     elif isinstance(node, _DEFINITIONS) and not makes:
         yield node, True

@@ -73,10 +73,8 @@ class SharedNames(Classes):
             return own is not None
         if any(path.startswith(folder) for folder in self._open_packages):
             return True
-        for importer in self._importers.get(path, ()):
-            file = self.files[importer]
-            found = (self.find(importer, name) for name in file.export(open_namespaces) if name != OWN)
-            if any(each is own for each in found):
+        for file, names in self.exporting(open_namespaces):
+            if any(self.find(file.path, name) is own for name in names if name != OWN):
                 return True
         carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
         return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
-from devicefix.facts.exports.forks import ANY, DEVICES, UNKNOWN, Forks, forked
+from devicefix.facts.exports.forks import UNKNOWN, Forks, forked
 from devicefix.facts.exports.imports import guarded_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
@@ -142,11 +142,7 @@ class Programs(Files):
             file, name = todo.pop()
             if name == UNKNOWN:
                 return True
-            if name == ANY:
-                files = closure({file.normal}, self._imported)
-                if any(self.files[each].holds(word) for each in files for word in DEVICES):
-                    return True
-            elif (file.normal, name) not in seen:
+            if (file.normal, name) not in seen:
                 seen.add((file.normal, name))
                 for other, own in self._named_in(file, name):
                     other.is_followed = True
