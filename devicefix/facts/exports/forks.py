@@ -99,7 +99,7 @@ class Forks:
                     elif not is_inner or (is_value and is_run):
                         for binding in self._meant(node, None if is_value else code):
                             todo += _of_binding(binding, is_run=is_run, makes=makes)
-                        yield from self._passed(node) if is_value else ()
+                        yield from passed(self._facts, node) if is_value else ()
 
     def named(self, name: str) -> Iterator[_Code]:
         """Yield what another file means by a name of this module, by `f()`, or as `GIVEN`."""
@@ -127,12 +127,6 @@ class Forks:
             return ()
         members = [each for scope in self._classes for each in scope.bindings.get(last_name(node), ())]
         return [*self._tree.attributes.get(name, ()), *members]
-
-    def _passed(self, node: ast.expr) -> Iterator[str]:
-        """Yield `GIVEN` for a name that is a parameter of a function."""
-        for function, (name, position) in Sources(self._facts, How(0), 0).parameters([node]):
-            if name not in ("self", "cls"):
-                yield f"{function}{GIVEN}{position}:{name}"
 
     def _uses_cuda(self, node: ast.AST, *, is_value: bool) -> bool:
         """Return whether code names CUDA, or a device that it gets."""
@@ -187,6 +181,13 @@ class Forks:
             isinstance(call.func, ast.Attribute) and any(map(_RUNNING.fullmatch, names))
         ):
             yield from (*call.args, *(each.value for each in call.keywords))
+
+
+def passed(facts: Facts, node: ast.expr) -> Iterator[str]:
+    """Yield `GIVEN` for a name that is a parameter of a function."""
+    for function, (name, position) in Sources(facts, How(0), 0).parameters([node]):
+        if name not in ("self", "cls"):
+            yield f"{function}{GIVEN}{position}:{name}"
 
 
 def _called(name: str, *, is_run: bool, makes: bool) -> str:

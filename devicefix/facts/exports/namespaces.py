@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.exports.export import of_facts
+from devicefix.facts.exports.forks import passed
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
@@ -80,6 +81,7 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
         yield from _module_of_function(facts, first)
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
         yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
+        yield from passed(facts, first) if name == "setattr" else ()
 
 
 def _lists(facts: Facts, name: str, call: ast.Call) -> bool:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from devicefix.facts.exports import Export
+from devicefix.facts.exports.forks import Forks
 from devicefix.facts.exports.imports import tried_names
 from devicefix.facts.exports.shared import cuda_extensions
 from devicefix.facts.exports.texts import attributes_set
@@ -210,6 +211,13 @@ class Files(Questions):
             if found is not None:
                 return found
         return file, last
+
+    def reached(self, file: ProjectFile, name: str) -> Iterator[str]:
+        """Yield what is reached from a name of a file, from its result, or from what its calls pass."""
+        file.is_followed = True
+        if file.facts is not None:
+            forks = Forks(file.facts)
+            yield from forks.reached(forks.named(name))
 
     def _importing(self, path: str) -> frozenset[str]:
         """Return the files that import a file, also through others, with the file."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
-from devicefix.facts.exports.forks import UNKNOWN, Forks, forked
+from devicefix.facts.exports.forks import UNKNOWN, forked
 from devicefix.facts.exports.imports import guarded_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
@@ -145,10 +145,7 @@ class Programs(Files):
             if (file.normal, name) not in seen:
                 seen.add((file.normal, name))
                 for other, own in self._named_in(file, name):
-                    other.is_followed = True
-                    if other.facts is not None:
-                        forks = Forks(other.facts)
-                        todo += ((other, each) for each in forks.reached(forks.named(own)))
+                    todo += ((other, each) for each in self.reached(other, own))
         return False
 
     def _named_in(self, file: ProjectFile, name: str) -> Iterator[tuple[ProjectFile, str]]:
