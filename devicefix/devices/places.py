@@ -396,10 +396,11 @@ class Places:
         """Return whether a call may fork processes: by its name, or in the file of the function."""
         if last_name(call.func) in _FORKING:
             return True
-        own = (dotted(call.func) or "").startswith("self.")
-        own = own or self._facts.guards.refusals.own_function(call.func) is not None
-        name = None if own else self._facts.resolve(call.func)
-        return (own or name is not None) and self._project.starts_forks(self._path, name)
+        name, path = self._facts.resolve(call.func), dotted(call.func) or ""
+        is_own = path.startswith("self.") or self._facts.guards.refusals.own_function(call.func) is not None
+        return (is_own or name is not None) and self._project.starts_forks(
+            self._path, None if is_own else name
+        )
 
     @cached_property
     def _around_settings(self) -> set[ast.AST]:

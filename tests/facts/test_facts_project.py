@@ -207,7 +207,8 @@ NOT_FORKING = {
     "CUDA beside it": f"{_WORK}mp.Pool().map(len, x)",
     "a method without CUDA": "class W:\n    def f(self):\n        mp.Process(target=self.g)\n"
     "        a.move(2)\n    def g(self):\n        len(2)",
-    "a device that is none of CUDA": "def f(device):\n    x.to(device)\nd = 'mps'\nmp.Process(target=f, args=(d,))",
+    "a device that is none of CUDA": "def f(device):\n    x.to(device)\nd = 'mps'\n"
+    "mp.Process(target=f, args=(d,))",
     "a seed": "import torch\ndef f(i):\n    torch.cuda.manual_seed(i)\nmp.Pool(2, f)",
     "an annotation": "def f(x: a.Work):\n    return isinstance(x, a.Work)\nmp.Process(target=f)",
     "a way that does not fork": f"{_WORK}mp.set_start_method('spawn')\nmp.Process(target=work)",
@@ -216,7 +217,7 @@ NOT_FORKING = {
     "a class of another library": f"{_WORK}import psutil\npsutil.Process(work)",
     "a comment": "# mp.Process(target=a.move)",
 }
-_A = f"def move(x):\n    return x.cuda()\nclass Work:\n    def run(self):\n        move(2)\n"
+_A = "def move(x):\n    return x.cuda()\nclass Work:\n    def run(self):\n        move(2)\n"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,8 @@ LOADING = {
     "an initializer": "DataLoader(x, num_workers=2, worker_init_fn=lambda i: a.move(i))",
     "a class in a function": "def f():\n    from a import move\n    class D(Dataset):\n"
     "        def __iter__(self):\n            yield move(2)\n    DataLoader(D(), num_workers=2)",
-    "a function that makes it": "def make():\n    x = a.Ones()\n    return x\nDataLoader(make(), num_workers=2)",
+    "a function that makes it": "def make():\n    x = a.Ones()\n    return x\n"
+    "DataLoader(make(), num_workers=2)",
     "a parameter": "def load(x, workers=1):\n    return DataLoader(x, num_workers=workers)\nload(a.Ones())",
     "a part of a dataset": "def load(x):\n    return DataLoader(x, num_workers=1)\nclass D(Dataset):\n"
     "    def __init__(self, t):\n        self.t = t\n    def __getitem__(self, i):\n"
@@ -256,7 +258,8 @@ NOT_LOADING = {
     "a sampler": "DataLoader(x, num_workers=2, sampler=a.Ones())",
     "a constructor": "class D(Dataset):\n    def __init__(self):\n        a.move(2)\n"
     "    def __getitem__(self, i):\n        return i\nDataLoader(D(), num_workers=2)",
-    "a function that makes it": "def make():\n    a.move(2)\n    return [2]\nDataLoader(make(), num_workers=2)",
+    "a function that makes it": "def make():\n    a.move(2)\n    return [2]\n"
+    "DataLoader(make(), num_workers=2)",
     "a type": "class D(Dataset):\n    def __getitem__(self, i):\n        return x[i].to(self.dtype)\n"
     "DataLoader(D(), num_workers=2)",
 }

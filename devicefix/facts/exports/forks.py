@@ -17,8 +17,7 @@ from devicefix.facts.values import last_name
 UNKNOWN = ""  # code that uses CUDA, or a device that it gets
 GIVEN = "("  # `f(0:x`: what calls of `f`, or of the class, pass for the parameter `x`, which is the first
 
-_POOLS = ("Pool", "ProcessPoolExecutor")
-_STARTING = (*_POOLS, "Process", "fork")
+_STARTING = ("Pool", "ProcessPoolExecutor", "Process", "fork")
 _LIBRARIES = {"multiprocessing", "torch", "concurrent", "os", "multiprocess", "billiard"}
 _RUNNING = re.compile(r"(?:apply|i?map|starmap)(?:_async|_unordered)?|submit")
 # How processes are started: https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods
@@ -175,7 +174,7 @@ class Forks:
             function = self._tree.scope(call).function
             owner = function.node if function is not None else self._tree.module
             yield from (owner, *(each for each in walk(owner) if isinstance(each, ast.Name)))
-        elif not names.isdisjoint(_POOLS):
+        elif names & {"Pool", "ProcessPoolExecutor"}:
             yield from filter(None, [argument_of(call, "initializer", 1 if "Pool" in names else 2)])
         elif names & {"Process", "start_processes"} or (
             isinstance(call.func, ast.Attribute) and any(map(_RUNNING.fullmatch, names))
