@@ -250,11 +250,6 @@ NAMES = {
         "print(other.move(torch.ones(1)).device)\n",
         "between": "def configure(module):\n    for k in ('device', 'lr'): setattr(module, k, 'cpu')\n",
     },
-    "names of a file that is run": {
-        "main": "import os, runpy, torch\n"
-        "found = runpy.run_path(os.path.join(os.path.dirname(__file__), 'other.py'))\n"
-        "print(sorted(n for n in found if n[0] != '_'), found['move'](torch.ones(1)).device)\n",
-    },
     "the code of a function": {
         "main": "import marshal, torch, types\ndef f(x):\n    return x.cuda()\n"
         "code = marshal.loads(marshal.dumps(f.__code__))\n"

@@ -99,6 +99,10 @@ def test_exports(code: str, name: str, expected: object) -> None:
         ("import sys\ndir(sys.modules[__name__])", {""}),
         ("import a, types\ntypes.FunctionType(a.f.__code__, {})", {"a"}),
         ("import inspect\ninspect.getsource(f)", {""}),
+        ("import runpy\nrunpy.run_path(here / 'a/b.py')", {"b"}),
+        ("import importlib\nimportlib.import_module('a.b').device = 2", {"a.b"}),
+        ("def f(x, y):\n    setattr(y, name, 2)", {"f(1:y"}),
+        ("def f(self):\n    setattr(self, name, 2)", set()),
         ("import a\npatch.object(a, 'device', 2, create=True)", {"a"}),
     ],
 )
