@@ -128,12 +128,12 @@ def create(code: str, name: str, rules: Path = RULES) -> Path:
         raise NewRuleError(f"`{code}` is not a code: use DF and three digits, such as DF123")
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise NewRuleError(f"`{name}` is not a name: use kebab-case, such as `cuda-call`")
-    for rule in sorted(rules.glob("*.py")):
-        text = rule.read_text(encoding="utf-8")
+    for rule in sorted(rules.rglob("*.py")):
+        text, place = rule.read_text(encoding="utf-8"), rule.relative_to(rules).as_posix()
         if f'    code = "{code}"\n' in text:
-            raise NewRuleError(f"the code {code} is taken by {rule.name}: `devicefix rule` lists all codes")
+            raise NewRuleError(f"the code {code} is taken by {place}: `devicefix rule` lists all codes")
         if f'    name = "{name}"\n' in text:
-            raise NewRuleError(f"the name `{name}` is taken by {rule.name}")
+            raise NewRuleError(f"the name `{name}` is taken by {place}")
     path = rules / f"{name.replace('-', '_')}.py"
     class_name = "".join(word.capitalize() for word in name.split("-"))
     try:

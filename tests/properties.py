@@ -77,6 +77,25 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
     return unsafe
 
 
+def hide_nothing(data: bytes) -> None:
+    """Fix what one rule finds, for each rule alone, and check that what the others found is still reported.
+
+    Args:
+        data: the file.
+
+    Raises:
+        AssertionError: a finding of another rule is gone.
+    """
+    findings = run_one(data, SETTINGS[0]).findings
+    codes = {finding.code for finding in findings}
+    for code in sorted(codes) if len(codes) > 1 else ():
+        alone = run_one(data, replace(SETTINGS[0], fix=True, select=(code,)))
+        if alone.output is not None:
+            others = [finding for finding in findings if finding.code != code]
+            after = run_one(alone.output, SETTINGS[0], recheck).findings
+            _nothing_is_lost(data, replace(alone, findings=alone.fixed + others), after)
+
+
 def _round(data: bytes, settings: Settings, look: Look) -> Result:
     """Check a file, and fix it once."""
     checked = run_one(data, replace(settings, fix=False), look)
@@ -140,7 +159,7 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
 
     It may go if a fix changes it, the test that it depends on, also one above that may leave the block, the
     line that its message names, a value that it or that test reads, what it is compared with, or code that
-    reads the variable whose value is a constant or a function with the finding.
+    reads, or whose test reads, the variable whose value is a constant, a call or a function with the finding.
     """
     source = Source(data)
     spans = [(edit.start, edit.end) for edit in _edits(rewritten)]
@@ -149,13 +168,23 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
         name for node in nodes if isinstance(node, ast.Assign) for name in _changed(source, node, spans)
     }
     names = [node for node in nodes if isinstance(node, ast.Name)]
-    read = {name.id for name in names for start, end in spans if _inside(source.span(name), (start, end))}
+    tests = [
+        source.span(node.test) for node in nodes if isinstance(node, _TESTING) and _holds(source, node, spans)
+    ]
+    read = {name.id for name in names for span in spans + tests if _inside(source.span(name), span)}
     spans += [
         source.span(node)
         for node in nodes
         if isinstance(node, ast.Assign)
-        and isinstance(node.value, (ast.Constant, ast.Attribute))
+        and isinstance(node.value, (ast.Constant, ast.Attribute, ast.Call))
         and not read.isdisjoint(_bound(node))
+    ]
+    spans += [
+        source.span(default)
+        for node in nodes
+        if isinstance(node, ast.arguments)
+        for argument, default in zip(reversed(node.args), reversed(node.defaults), strict=False)
+        if argument.arg in read
     ]
     spans += [source.span(name) for name in names if name.id in changed]
     spans += [
@@ -163,7 +192,7 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     ]
     parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
     for node in nodes:
-        if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.BoolOp)):
+        if isinstance(node, (*_TESTING, ast.BoolOp)):
             test = node.values[0] if isinstance(node, ast.BoolOp) else node.test
             if _holds(source, test, spans):
                 start, end = source.span(node)
@@ -188,6 +217,7 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     assert not left - reported, f"no longer reported: {left - reported}"
 
 
+_TESTING = (ast.If, ast.While, ast.IfExp)
 _LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 

@@ -44,12 +44,14 @@ class RuleOptions:
         target: what the rewritten program runs on besides the CPU, one of `values.TARGETS`.
         torch_version: the oldest torch that the rewritten program must run with; None for the newest.
         enabled: the codes of the rules that are on.
+        unsafe_fixes: whether unsafe fixes are made, too.
         seen: what runs have shown in the file.
     """
 
     target: str = "cuda"
     torch_version: tuple[int, int] | None = None
     enabled: frozenset[str] = frozenset()
+    unsafe_fixes: bool = False
     seen: frozenset[Seen] = frozenset()
 
 

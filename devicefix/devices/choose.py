@@ -299,7 +299,8 @@ class Devices:
         value = self._value(torch.text, index)
         text = self._text(torch.text, index) if self.accelerator is None else None
         new = add(Definition(name, value, place.after, place.function, text=text))
-        return DeviceExpr(name, torch.needs | {new}) if new is not None else None
+        # A constant of another rule may have the name.
+        return DeviceExpr(name, torch.needs | {new}) if new is not None and new.value == value else None
 
     @cached_property
     def _sends_functions(self) -> bool:

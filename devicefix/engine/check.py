@@ -127,7 +127,7 @@ def rule_options(settings: Settings) -> RuleOptions:
         for code, rule in RULES.items()
         if settings.target in rule.targets and settings.enabled(code, rule.default)
     )
-    return RuleOptions(settings.target, settings.torch_version, frozenset(on))
+    return RuleOptions(settings.target, settings.torch_version, frozenset(on), settings.unsafe_fixes)
 
 
 # Groups of rules whose fixes avoid an error: moves, devices, types, `torch.cuda`, checkpoints, distributed.

@@ -1,4 +1,4 @@
-"""Find ties to CUDA and build their fixes, with one module per rule."""
+"""Find ties to CUDA and build their fixes, with one module or package per rule."""
 
 from __future__ import annotations
 

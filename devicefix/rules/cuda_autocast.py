@@ -419,6 +419,8 @@ class CudaAutocast(Rule):
         if call.is_off:
             if call.names_cuda and self._is_within_another:
                 yield self.finding(node, _STILL_ON, self._fix(call))
+        elif (enabled := call.arguments.get("enabled")) is not None and self.facts.guards.implies(enabled):
+            return  # the program means it to be off on a CPU
         elif wide := self._wide(call):
             if self._has_low_precision:
                 yield self.finding(node, _NO_FLOAT32.format(dtype=wide))
@@ -437,11 +439,12 @@ class CudaAutocast(Rule):
     def _is_within_another(self) -> bool:
         """Return whether code around an autocast that is off, or the callers of it, may have one on a CPU.
 
-        This is one for the type of the device, or one for CUDA whose fix makes it that.
+        This is one for the type of the device, or one for CUDA whose unsafe fix makes it that.
         """
         here = autocasts(self.context.source.text.encode())
         on = here | {*self.context.project.autocasts(self.devices.path)}
-        return "device" in on or ("cuda" in on and self._has_low_precision)
+        changed = "cuda" in on and self.context.options.unsafe_fixes
+        return "device" in on or (changed and self._has_low_precision)
 
     # -- the call ------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class ShardedParameters(Rule):
     code = "DF415"
     name = "sharded-parameters"
     summary = "Parameters can be sharded only over GPUs"
+    before = ("DF401",)
     references = (_FSDP,)
     INVALID = (
         Example(
@@ -109,10 +110,9 @@ class ShardedParameters(Rule):
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         where, synchronized = given.get("device_id"), given.get("sync_module_states")
         if None not in given and (where is None or self._is_number(where)):
-            yield self.finding(
-                node,
-                f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`",
-            )
+            self.context.mark_handled(*filter(None, (where,)))
+            message = f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`"
+            yield self.finding(node, message, unless="because the GPU of a process may be chosen elsewhere")
         elif isinstance(synchronized, ast.Constant) and synchronized.value is True:
             message = "`sync_module_states=True` needs an accelerator; use it only if CUDA is available"
             yield self.finding(node, message, unless="because processes would start with different weights")

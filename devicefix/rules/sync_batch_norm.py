@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import last_name
+from devicefix.facts.flow.forwards import Use
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 
@@ -17,8 +17,9 @@ _DIMENSIONS = {
 }
 _FEATURES = ("num_features", "out_features", "out_channels")
 _OPTIONS = ("eps", "momentum", "affine", "track_running_stats")
-_ASKS = ("isinstance", "issubclass")
-_HOLDERS = (ast.keyword, ast.arguments, ast.Assign, ast.IfExp, ast.Return, ast.List, ast.Dict)
+_HOLDERS = (
+    ast.Call, ast.keyword, ast.arguments, ast.Assign, ast.IfExp, ast.Return, ast.List, ast.Dict, ast.Tuple, ast.BinOp,
+)  # fmt: skip
 
 
 class SyncBatchNorm(Rule):
@@ -143,6 +144,11 @@ class SyncBatchNorm(Rule):
             """
                 from torch import nn
 
+                def has_norm(net):
+                    kinds = (nn.BatchNorm1d, nn.SyncBatchNorm)
+                    return any(isinstance(layer, kinds) for layer in net.modules())
+
+
                 synchronized = isinstance(layer, (nn.BatchNorm2d, nn.SyncBatchNorm))
                 if type(layer) is nn.SyncBatchNorm:
                     pass
@@ -191,13 +197,9 @@ class SyncBatchNorm(Rule):
     def _is_value(self, node: ast.expr) -> bool:
         """Return whether a class is called or passed on, and not only asked for, or a base of another class."""
         parent = self.facts.tree.parents.get(node)
-        while isinstance(parent, (ast.Tuple, ast.BinOp)):
-            node, parent = parent, self.facts.tree.parents.get(parent)
-        if isinstance(parent, ast.Call):
-            return parent.func is node or last_name(parent.func) not in _ASKS
         if isinstance(parent, ast.AnnAssign):
             return parent.value is node
-        return isinstance(parent, _HOLDERS)
+        return isinstance(parent, _HOLDERS) and self.context.forwards.use_of(node) is not Use.SHOWN
 
     def _as_plain(self, node: ast.expr, call: ast.Call) -> Fix | None:
         """Return the fix that makes a layer a plain one without CUDA, if the layer before shows its dimensions."""

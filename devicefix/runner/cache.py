@@ -185,7 +185,7 @@ def _digest_of(settings: Settings) -> str:
     relevant = (
         settings.selections, settings.fixable_selections, settings.off, settings.target,
         settings.torch_version, settings.config_files, settings.environment,
-        settings.replacements,
+        settings.replacements, settings.unsafe_fixes,
         settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
         settings.max_file_size,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from devicefix.config.settings import Settings
+from devicefix.rules.registry import RULES
 
 MANY = int(os.environ.get("DEVICEFIX_FUZZ", "0"))
 NEW = pytest.mark.skipif(not MANY, reason="DEVICEFIX_FUZZ is not set: new programs may show old faults")
@@ -141,6 +142,9 @@ FAILED = {
     "a handler that becomes a choice": "import torch\nx = torch.randn(3).cuda(1)\ntry:\n"
     "    x = x.cuda()  # noqa: DF101, DF102\nexcept x.cuda:\n    logger.info(torch.cuda.get_device_name(0))\n"
     "    x = x.cuda()  # noqa: DF101, DF102\n",
+    "a constant with the name of a device": "import torch, os\ndef f(x):\n    device = 1\n"
+    "    parser.add_argument('--device', default='cuda')\n    x.to(**{'device': 'cuda'})\nf(3)\n"
+    "os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n",
     "a method that is the only use of torch": "import torch\nprint(list(map(torch.Tensor.cuda, xs)))\n"
     'x = init_device_mesh("cuda", (2,))\n',
 }
@@ -163,6 +167,15 @@ def test_no_device_is_defined_behind_its_use() -> None:
 def test_the_same_programs_each_time(first: int) -> None:
     for seed in range(first, first + 30):
         properties.hold_for_all(patterns.program(Random(seed), size=1 + seed % 4))
+
+
+@pytest.mark.slow
+def test_the_fixes_of_one_rule_hide_nothing_of_the_others() -> None:
+    for rule in RULES.values():
+        for example in rule.INVALID:
+            properties.hide_nothing(example.before.encode())
+    for seed in range(10):
+        properties.hide_nothing(patterns.program(Random(seed), size=1 + seed % 4))
 
 
 @pytest.mark.slow

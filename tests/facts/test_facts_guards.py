@@ -379,6 +379,7 @@ GUARDED = [
     f"class C:\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n",
     f"class _C(B):\n    def f(self):\n        run()\nif {AVAILABLE}:\n    x = _C()\n",
     f"def f():\n    def g():\n        run()\n    if {AVAILABLE}:\n        g()\n",
+    f"def f(a, b):\n    if b:\n        run()\nc = {AVAILABLE}\nf(1, c)\nf(2, b=x and {AVAILABLE})\n",
 ]
 OPEN = [
     "run()\n",
@@ -409,6 +410,13 @@ OPEN = [
     "a = b\nb = a\nif not a:\n    run()\n",
     f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\nglobals()['_f']()\n",
     f"class C(B):\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n",
+    f"def f(a):\n    if a:\n        run()\nf({AVAILABLE})\nf(x)\n",
+    f"def f(a):\n    if a:\n        run()\nf({AVAILABLE})\nmap(f, x)\n",
+    f"def f(a):\n    if a:\n        run()\n    f(True)\nf({AVAILABLE})\n",
+    f"def f(a):\n    if not a:\n        a = x\n    if a:\n        run()\nf({AVAILABLE})\n",
+    f"def f(a, b=True):\n    if b:\n        run()\nf(*x, {AVAILABLE})\nf(1)\n",
+    f"@click.command()\ndef f(a):\n    if a:\n        run()\nf({AVAILABLE})\n",
+    "def f(a):\n    if a:\n        run()\n",
 ]
 
 
@@ -420,6 +428,15 @@ def test_guarded(code: str) -> None:
 @pytest.mark.parametrize("code", OPEN)
 def test_not_guarded(code: str) -> None:
     assert not guarded(code)
+
+
+def test_a_flag_that_another_file_may_pass_is_no_guard() -> None:
+    code = (
+        f"import torch\n\n\ndef train(x, cuda):\n    if cuda:\n        x.cuda()\n\n\ntrain(x, {AVAILABLE})\n"
+    )
+    for other, found in {"from main import train": ["DF101"], "model.train()": []}.items():
+        result = analyze(code, path="main.py", others={"other.py": f"{other}\n"})
+        assert [finding.code for finding in result.findings if finding.code == "DF101"] == found
 
 
 def test_flags_that_are_set_under_each_other_are_followed_without_end() -> None:

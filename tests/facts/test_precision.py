@@ -59,9 +59,21 @@ def test_what_is_reported_fails_on_a_cpu_and_what_is_not_runs() -> None:
         ("for dtype in (torch.float16, torch.float32): net.to(dtype)", True),
         ("dtype = torch.bfloat16\nscope = torch.autocast(device.type, dtype=dtype)", False),
         ("dtype = torch.bfloat16\nscope = torch.autocast(device.type, dtype=dtype)\nnet.to(dtype)", True),
+        (
+            "dtype = options['dtype']\nif dtype == 'half':\n    dtype = torch.half\nprint(f'{dtype}')\n"
+            "scope = torch.autocast(device.type, dtype=dtype)",
+            False,
+        ),
         ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype)", False),
         ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype), dtype", True),
         ("def f(x): return torch.autocast(device.type, dtype=x), x.to(dtype=torch.half)", True),
+        (
+            "options = dict(enabled=on, dtype=torch.half)\nwith torch.autocast('cuda', **options): run()",
+            False,
+        ),
+        ("options = dict(enabled=on, dtype=torch.half)\nx.to(options['dtype'])", True),
+        ("options = dict(device=here, dtype=torch.half)\nx.to(**options)", True),
+        ("same = torch.cuda.HalfTensor in buckets", False),
         ("step(x)  # dtype=torch.bfloat16", False),
         ("step('#', x.half())  # not in float32", True),
         ('step("it\'s #", x.half())', True),
@@ -304,9 +316,9 @@ def test_a_program_that_fails_without_autocast_runs_with_that_of_the_cpu(name: s
     assert torch.isfinite(torch.tensor(found["result"]))
 
 
-def safety_of(source: str, **others: str) -> list[Safety | None]:
+def safety_of(source: str, unsafe_fixes: bool = False, **others: str) -> list[Safety | None]:
     named = {f"{name}.py": text for name, text in others.items()}
-    found = analyze(source, path="train.py", others=named).findings
+    found = analyze(source, path="train.py", others=named, unsafe_fixes=unsafe_fixes).findings
     return [finding.safety for finding in found if finding.code == "DF407"]
 
 
@@ -343,12 +355,13 @@ def test_autocast_that_is_off_names_the_device_of_that_in_another_file(around: s
     assert ("autocast(device.type, enabled=False)" in rewritten(OFF, main=main)) is is_found
 
 
-def test_autocast_that_is_off_changes_with_one_for_cuda_in_another_file() -> None:
+def test_autocast_that_is_off_changes_with_the_unsafe_fix_of_one_for_cuda_in_another_file() -> None:
     main = AROUND.format("torch.autocast('cuda')")
-    assert safety_of(OFF, main=f"{main}\n\nnet = net.half()\n") == [Safety.SAFE]
-    flagged = main.replace("'cuda')", "'cuda', enabled=amp)")
-    assert safety_of(OFF, main=f"{flagged}\n\nnet = net.half()\n") == [Safety.SAFE]
-    assert safety_of(OFF, main=main) == []
+    low = f"{main}\n\nnet = net.half()\n"
+    assert safety_of(OFF, unsafe_fixes=True, main=low) == [Safety.SAFE]
+    flagged = low.replace("'cuda')", "'cuda', enabled=amp)")
+    assert safety_of(OFF, unsafe_fixes=True, main=flagged) == [Safety.SAFE]
+    assert safety_of(OFF, main=low) == safety_of(OFF, unsafe_fixes=True, main=main) == []
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -391,10 +404,8 @@ TYPE, HALF = "device.type", "dtype=torch.float16"
         ("torch.autocast('cuda', dtype=torch.float32)", None),
         ("torch.autocast(*options, device_type='cuda')", None),
         ("torch.autocast('cuda', **options)", None),
-        (
-            "torch.autocast('cuda', enabled=torch.cuda.is_available())",
-            f"torch.autocast({TYPE}, {HALF}, enabled=torch.cuda.is_available())",
-        ),
+        ("torch.autocast('cuda', enabled=torch.cuda.is_available())", None),
+        ("torch.cuda.amp.autocast(flag and device.type == 'cuda')", None),
     ],
 )
 def test_every_argument_is_kept_and_the_dtype_is_spelled_out(call: str, new: str | None) -> None:

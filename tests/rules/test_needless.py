@@ -9,6 +9,12 @@ from helpers import analyze
 
 # Programs by name; a comment `# DF101` names the finding of a line, if it has one.
 PROGRAMS = {
+    "the current GPU as the device of a sharded model, which is one finding": """
+        import torch
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+        net = FSDP(net, device_id=torch.cuda.current_device())  # DF415
+    """,
     "a list of all GPUs, which may be empty": """
         import torch
 

@@ -32,6 +32,7 @@ def test_the_new_rule_passes_the_tests_of_rules(tmp_path: Path) -> None:
     [
         ("DF101", "some-new-rule", "the code DF101 is taken by cuda_call.py"),
         ("DF198", "cuda-call", "the name `cuda-call` is taken by cuda_call.py"),
+        ("DF203", "some-new-rule", "the code DF203 is taken by device_value.rule.py"),
         ("DF198", "base", "the file base.py exists already"),
         ("AB101", "some-new-rule", "`AB101` is not a code"),
         ("DF198", "SomeRule", "`SomeRule` is not a name"),

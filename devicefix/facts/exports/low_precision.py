@@ -14,10 +14,13 @@ _OF_CUDA = re.compile(
     rb"from[ \t]+torch\.cuda(?:\.amp)?[ \t]+import[^\n]*\b(?:autocast|amp)\b|import[ \t]+torch\.cuda\.amp"
 )
 # One by one: each begins with a letter or a dot, which is found fast. Behind `(`, `=` or `= `, but not `==`.
-_CONVERTED = re.compile(rb"\.(?:(?:half|bfloat16)\(\)(?!\.float\(\))|(?:Half|BFloat16)Tensor\b)")
+_CONVERTED = re.compile(rb"\.(?:(?:half|bfloat16)\(\)(?!\.float\(\))|(?:Half|BFloat16)Tensor\b(?! in\b))")
 _LOW_DTYPE = re.compile(rb"t(?:(?<=[(=]t)(?<!=[(=]t)|(?<== t)(?<!== t))(?:orch|h)\.(?:b?float16|half)\b")
 _BOUND = re.compile(rb"[ \t]*(?:def \w+\((?:[^():\n]*[ ,])?)?(\w+)[ \t]*=[ \t]*")
 _COMMENT = re.compile(rb"""^((?:[^"'\n#\\]|"[^"\n\\]*"|'[^'\n\\]*')*)#[^\n]*""", re.M)
+# Options that only autocast takes, unless the dtype is taken out of them.
+_OPTIONS = re.compile(rb"\bdict(?=\([^()]*\benabled[ \t]*=)")
+_ITEM = re.compile(rb"[\[(][\"']dtype[\"']")
 _LOW_WORDS = (b"loat16", b"alf")  # of `float16`, `BFloat16`, `half` and `Half`
 
 
@@ -27,6 +30,7 @@ def has_low_precision(data: bytes) -> bool:
     if not any(word in data for word in _LOW_WORDS):
         return False
     data = _COMMENT.sub(rb"\1", data)
+    data = data if _ITEM.search(data) else _OPTIONS.sub(b"autocast", data)
     calls = b"".join(_AUTOCAST.findall(data))
     data = _AUTOCAST.sub(b"", data)
     if _CONVERTED.search(data):
@@ -45,8 +49,8 @@ def _is_used(data: bytes, line: bytes, calls: bytes) -> bool:
 
 
 def _is_read(data: bytes, name: bytes) -> bool:
-    """Return whether a variable is read anywhere, and not only bound; the name of an argument is not read."""
-    return re.search(rb"(?<![\w.])(?:self\.)?%b\b(?![ \t]*=(?!=))" % re.escape(name), data) is not None
+    """Return whether a variable is read, and not only bound, compared or shown; an argument's name is not."""
+    return re.search(rb"(?<![\w.\"'{])(?:self\.)?%b\b(?![ \t]*!?=)" % re.escape(name), data) is not None
 
 
 @of_bytes(b"autocast(")

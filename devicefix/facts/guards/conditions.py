@@ -10,13 +10,14 @@ from typing import Any
 from weakref import proxy
 
 from devicefix.facts.fallbacks import Fallbacks
+from devicefix.facts.flow.parameters import arguments_of, described
 from devicefix.facts.flow.points import own_nodes
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.guards.answers import COUNTS, IMPLYING
 from devicefix.facts.guards.truth import is_none, of_no_gpus, of_several, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
-from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import backend_name, device_named, device_type, last_name
 
@@ -83,7 +84,8 @@ class Conditions(ABC):
     def is_named(self, name: str) -> bool:
         """Return whether a text of the module, or another file, holds the name of a function or class."""
         texts = (node for node in self.facts.tree.nodes_with_name(name) if isinstance(node, ast.Constant))
-        return any(text.value == name for text in texts) or self.facts.others.is_mentioned(name)
+        shared = self.facts.others.is_imported() and self.facts.others.is_mentioned(name)
+        return shared or any(text.value == name for text in texts)
 
     def _is_false(self, test: ast.expr) -> bool:
         """Return whether an expression is false where CUDA is not available."""
@@ -183,7 +185,23 @@ class Conditions(ABC):
         near = self._near(node) if isinstance(node, ast.Name) else ()
         question = ("flag", node if near else id(bindings))
         holding = near or bindings
-        return bool(holding) and self._remembered(question, lambda: self._set_with_cuda(holding))
+        if not holding:
+            return self._is_passed(node)
+        return self._remembered(question, lambda: self._set_with_cuda(holding))
+
+    def _is_passed(self, node: ast.expr) -> bool:
+        """Return whether this is a parameter for which all calls of its function pass a question for CUDA.
+
+        What they pass is not followed to other flags: chains of them would take exponential time.
+        """
+        found = self.facts.tree.scope(node).lookup(getattr(node, "id", ""))
+        given = self.facts.once(_passed, found[0], node.id) if found is not None else []  # type: ignore[attr-defined]  # a name
+        answers = {each and truth(self.facts.value(each) or each, self._asked_for) for each in given}
+        return answers == {False} and not self.is_named(found[0].node.name)  # type: ignore[index,union-attr]  # of a function
+
+    def _asked_for(self, part: ast.expr) -> bool | None:
+        """Return that a part of a flag is false without CUDA if it is a question for it."""
+        return False if falsy(part) or self.facts.call(part, *IMPLYING) else None
 
     def _near(self, node: ast.Name) -> Sequence[Binding]:
         """Return the bindings of a name that may hold where it is read, none if all of them may."""
@@ -328,6 +346,18 @@ def _common_answer(
     values = (binding.value for binding in bindings if binding.value is None or not falsy(binding.value))
     found = {None if value is None else find(value, depth) for value in values}
     return found.pop() if len(found) == 1 else None
+
+
+def _passed(facts: Names, scope: Scope, name: str) -> list[ast.expr | None]:
+    """Return what the calls of a module's function pass for a parameter, nothing if it has other uses."""
+    tree, own, bound = facts.tree, scope.node, [each.parameter for each in scope.bindings[name]]
+    if tree.parents.get(own) is not tree.module or bound != [True] or getattr(own, "decorator_list", True):
+        return []
+    called, (first, second) = described(tree, own, name)  # type: ignore[arg-type]  # a function
+    calls = [(tree.parents[read], read) for read in tree.reads(called)]
+    plain = [call for call, read in calls if isinstance(call, ast.Call) and call.func is read]
+    given = [dict(arguments_of(call)) for call in plain if ast.Starred not in map(type, call.args)]
+    return [each.get(first, each.get(second)) for each in given] if len(given) == len(calls) else []
 
 
 def falsy(node: ast.expr) -> bool:

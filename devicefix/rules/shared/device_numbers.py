@@ -15,7 +15,7 @@ from devicefix.rules.shared.functions import Functions
 
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
-_CUDA = re.compile(r"cuda(:\d+)?")
+_DEVICE = re.compile(r"cuda(:\d+)?|cpu")
 
 
 def is_fixed_where_bound(context: Context, use: ast.expr) -> bool:
@@ -50,7 +50,7 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     """Return the number that a variable is bound to, if all its uses take a device as well, else None.
 
     On a CPU such a variable can be the CPU; then its uses need no change. Those in other files are not known. Where
-    it is also bound to the name of a CUDA device, that binding is fixed as well.
+    it is also bound to the name of a device, that binding is fixed as well, or needs no fix.
 
     Args:
         context: the context of the module.
@@ -80,20 +80,23 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
 
 
 def _only_number(_facts: Facts, bindings: Sequence[Binding]) -> Binding | None:
-    """Return the only binding of a variable that does not name a CUDA device, or None."""
-    numbers = [binding for binding in bindings if not _names_cuda(binding)]
+    """Return the only binding of a variable that does not name a device, or None."""
+    numbers = [
+        binding
+        for binding in bindings
+        if not (isinstance(binding.node, ast.Assign) and _names_device(binding.value))
+    ]
     return numbers[0] if len(numbers) == 1 else None
 
 
-def _names_cuda(binding: Binding) -> bool:
-    """Return whether a variable is bound to the name of a CUDA device: `device = 'cuda'`."""
-    value = binding.value
-    return (
-        isinstance(binding.node, ast.Assign)
-        and isinstance(value, ast.Constant)
-        and isinstance(value.value, str)
-        and _CUDA.fullmatch(value.value) is not None
-    )
+def _names_device(value: ast.expr | None) -> bool:
+    """Return whether a value is the name of a device: `"cuda"`, `"cuda" if torch.cuda.is_available() else "cpu"`."""
+    match value:
+        case ast.IfExp(body=body, orelse=orelse):
+            return _names_device(body) and _names_device(orelse)
+        case ast.Constant(value=str(text)):
+            return _DEVICE.fullmatch(text) is not None
+    return False
 
 
 def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> bool:

@@ -11,7 +11,7 @@ from devicefix.facts.names import option_names
 
 SHOWS = {
     "print", "debug", "info", "warning", "error", "critical", "exception", "log", "write", "echo", "len",
-    "bool", "repr", "type", "isinstance", "hasattr", "startswith", "endswith",
+    "bool", "repr", "type", "isinstance", "issubclass", "hasattr", "startswith", "endswith",
 }  # fmt: skip
 CALLED = "()"  # around what a function returns, where the function itself is the value
 # They return the elements of their arguments.

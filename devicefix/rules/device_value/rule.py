@@ -1,0 +1,366 @@
+"""Report the names of CUDA devices that the program uses as devices, and make them depend on CUDA."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from devicefix.devices.context import Context
+from devicefix.facts.flow.forwards import Use
+from devicefix.facts.replaced import is_replaced
+from devicefix.facts.torch_use import uses_torch
+from devicefix.facts.values import cuda_literal
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.device_value import arguments, defaults, literals, safety
+from devicefix.rules.shared.device_uses import checked_for_uses
+
+
+class DeviceValue(Rule):
+    """
+    ## What it does
+    Finds CUDA device names, such as `"cuda:0"`, that the program later uses as devices. The name may be stored in a
+    variable, an attribute, a list or a dictionary. It may also be an argument, a return value, or the default of a
+    parameter or command-line option.
+
+    ## Why it matters
+    Without CUDA, moving anything to such a device fails.
+
+    ## Example
+    ```python
+    DEVICE = "cuda"
+    parser.add_argument("--device", default="cuda:3")
+    def encode(text, device="cuda"): ...
+    ```
+
+    ## Use instead
+    ```python
+    DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", default="cuda:3" if torch.cuda.is_available() else "cpu")
+    def encode(text, device="cuda" if torch.cuda.is_available() else "cpu"): ...
+    ```
+
+    ## Fix safety
+    The fix is safe if the same file or another file in the project uses the value as a device. A string stays a string,
+    and a value from the user still overrides the default. With CUDA, the value is the same as before. Without CUDA, the
+    program would have failed.
+
+    The fix is unsafe in these cases:
+
+    - Only the name of the variable, option or key, or a `"cpu"` next to the value, suggests that the value is a device.
+    - The value is an argument to a function from another library.
+    - The value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, the value may equal
+      another element.
+    - The program reads an index from the value, as in `device.split(":")[1]`. The CPU has no index.
+    - The program adds an index to the value, as in `torch.device(device, 1)`. Without CUDA, the result is
+      `cpu:1`, which never equals a tensor's device.
+    - The program stops if the value is the CPU, as in `assert device == "cuda"`.
+    - The program sets `CUDA_VISIBLE_DEVICES` later. The variable has no effect after the call to
+      `torch.cuda.is_available()` that the fix adds.
+    """
+
+    code = "DF203"
+    name = "device-value"
+    summary = "A variable, default or option is a CUDA device"
+    words = (b"cuda", b"'cu'", b'"cu"')  # the last ones for "cu" + "da"
+    common_words = (b"device", b"gpu", b"rank")
+    INVALID = (
+        *safety.INVALID,
+        *literals.INVALID,
+        *defaults.INVALID,
+        *arguments.INVALID,
+        Example(
+            "a constant",
+            before="""
+                import torch
+
+                DEVICE = "cuda"
+                net.to(DEVICE)
+            """,
+            after="""
+                import torch
+
+                DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+                net.to(DEVICE)
+            """,
+        ),
+        Example(
+            "a parameter that a method passes on to the same method of another object",
+            before="""
+                import torch
+
+                class Engine:
+                    def load(self, path, device="cuda"):
+                        return self.model_class.load(path, device=device)
+            """,
+            after="""
+                import torch
+
+                class Engine:
+                    def load(self, path, device="cuda" if torch.cuda.is_available() else "cpu"):
+                        return self.model_class.load(path, device=device)
+            """,
+        ),
+        Example(
+            "the default of a parameter of another name",
+            before="""
+                import torch
+
+                def f(n, where="cuda"):
+                    return torch.ones(n, device=where)
+            """,
+            after="""
+                import torch
+
+                def f(n, where="cuda" if torch.cuda.is_available() else "cpu"):
+                    return torch.ones(n, device=where)
+            """,
+        ),
+        Example(
+            "a dictionary and its get method",
+            before="""
+                import torch
+
+                hparams = {"device": "cuda", "dim": 3}
+                net.to(hparams.get("device", "cuda"))
+            """,
+            after="""
+                import torch
+
+                hparams = {"device": "cuda" if torch.cuda.is_available() else "cpu", "dim": 3}
+                net.to(hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "a value in place of none",
+            before="""
+                import torch
+
+                def f(x, device=None):
+                    device = device or "cuda"
+                    return x.to(device if device else "cuda")
+            """,
+            after="""
+                import torch
+
+                def f(x, device=None):
+                    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+                    return x.to(device if device else ("cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "an attribute in place of none",
+            before="""
+                import torch
+
+                class Trainer:
+                    def __init__(self, device=None):
+                        self.device = device or "cuda"
+
+                    def step(self, x):
+                        return x.to(self.device)
+            """,
+            after="""
+                import torch
+
+                class Trainer:
+                    def __init__(self, device=None):
+                        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+                    def step(self, x):
+                        return x.to(self.device)
+            """,
+        ),
+        Example(
+            "a choice inside an argument",
+            before="""
+                import torch
+
+                x = x.to(args.place or "cuda")
+            """,
+            after="""
+                import torch
+
+                x = x.to(args.place or ("cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "devices by turns",
+            before="""
+                import torch
+
+                from itertools import cycle
+
+                places = cycle(["cuda:0", "cuda:1"])
+                net.to(next(places))
+            """,
+            after="""
+                import torch
+
+                from itertools import cycle
+
+                places = cycle(
+                    ["cuda:0" if torch.cuda.is_available() else "cpu", "cuda:1" if torch.cuda.is_available() else "cpu"])
+                net.to(next(places))
+            """,
+        ),
+        Example(
+            "a returned value",
+            before="""
+                import torch
+
+                def pick():
+                    return "cuda"
+
+
+                net.to(pick())
+            """,
+            after="""
+                import torch
+
+                def pick():
+                    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                net.to(pick())
+            """,
+        ),
+        Example(
+            "a choice of code that needs CUDA",
+            before="""
+                import torch
+
+                def run(x, device="cuda"):
+                    if device == "cuda":
+                        x = x.cuda()
+                    return x
+            """,
+            after="""
+                import torch
+
+                def run(x, device="cuda" if torch.cuda.is_available() else "cpu"):
+                    if device == "cuda":
+                        x = x.cuda()
+                    return x
+            """,
+        ),
+        Example(
+            "a variable that is used as a device",
+            before="""
+                from torch import nn
+
+                target = "cuda"
+                net = nn.Linear(1, 1).to(target)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                target = "cuda" if torch.cuda.is_available() else "cpu"
+                net = nn.Linear(1, 1).to(target)
+            """,
+        ),
+        Example(
+            "an option of which only one copy is replaced without CUDA",
+            before="""
+                import argparse
+
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--device", default="cuda")
+                args = parser.parse_args()
+                device = args.device
+                if not torch.cuda.is_available():
+                    device = "cpu"
+                net.to(device)
+                x.to(args.device)
+            """,
+            after="""
+                import argparse
+
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+                args = parser.parse_args()
+                device = args.device
+                if not torch.cuda.is_available():
+                    device = "cpu"
+                net.to(device)
+                x.to(args.device)
+            """,
+        ),
+    )
+    VALID = (
+        *literals.VALID,
+        *safety.VALID,
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                device = "cpu"
+                if torch.cuda.is_available():
+                    device = "cuda"
+            """,
+        ),
+        Example(
+            "a variable that is replaced without CUDA",
+            """
+                import torch
+
+                device = "cuda"
+                if not torch.cuda.is_available():
+                    device = "cpu"
+                net.to(device)
+            """,
+        ),
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._defaults = defaults.Defaults(context)
+
+    def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
+        if isinstance(node.value, str) and node.value[:1] in ("c", "C"):
+            parent = self.facts.tree.parents.get(node)
+            if not isinstance(parent, ast.JoinedStr):
+                yield from self._check(literals.whole_name(self.facts, node))
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Iterator[Finding]:
+        yield from self._check(literals.whole_name(self.facts, node))
+
+    def _check(self, value: ast.expr | None) -> Iterator[Finding]:
+        """Check an expression whose value is the name of a CUDA device."""
+        if value is None or value in self.context.handled or self.facts.is_guarded(value):
+            return
+        if literals.is_of_another_rule(self.facts, value) or literals.is_path(self.facts, value):
+            return
+        if is_replaced(self.facts, value):
+            return
+        use = self.context.forwards.use_of(value)
+        why = safety.why_unsafe(self.context, value, use)
+        if why is not None:
+            yield self._report(value, why)
+        elif Use.UNKNOWN in use and (type(cuda_literal(value)) is int or self._uses_torch):
+            message = self._message(value, "may be used as a device")
+            yield self.finding(value, message, unless="because its uses are not known")
+
+    @cached_property
+    def _uses_torch(self) -> bool:
+        return uses_torch(self.facts)
+
+    def _report(self, value: ast.expr, why: str) -> Finding:
+        self.context.mark_handled(value)
+        fix = None
+        if not why:
+            fix = arguments.argument_fix(self.context, value, self._defaults) or self._defaults.fix(value)
+        fix = fix or self.context.when_cuda(value, '"cpu"', why)
+        finding = self.finding(value, self._message(value, "is a CUDA device"), fix)
+        return checked_for_uses(self.context, value, finding)
+
+    def _message(self, value: ast.expr, problem: str) -> str:
+        code = self.context.source.code(value)
+        return f"`{code}` {problem}, which may not exist; use it only if CUDA is available"
