@@ -47,6 +47,8 @@ class Devices:
         self._project = project
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
+        self.why_kept = self._places.why_kept
+        self._takes_code = "__code__" in facts.source.text
         self._known = KnownDevices(
             facts,
             self._bound,
@@ -245,6 +247,8 @@ class Devices:
 
     def why_unsafe(self, site: ast.AST) -> str:
         """Return how safe a fix is that asks for CUDA at a site."""
+        if self._takes_code and self.facts.tree.scope(site).function is not None:
+            return "the function may run in another place, without the names of the module"
         return self._places.why_unsafe(site)
 
     def _may_ask(self, site: ast.AST) -> bool:
@@ -301,7 +305,7 @@ class Devices:
     @cached_property
     def _sends_functions(self) -> bool:
         """Return whether functions of the module, with its variables, may run on other machines."""
-        return any(
+        return self._takes_code or any(
             (binding.imported or "").partition(".")[0] in _SENDING
             for scope in self.facts.tree.scopes.values()
             for bindings in scope.bindings.values()
@@ -310,6 +314,8 @@ class Devices:
 
     def _place(self, site: ast.AST) -> InsertionPoint | None:
         """Return where to define a device, in front of a site and below what binds torch; None if nowhere."""
+        if self._takes_code:
+            return None
         if self._sends_functions:
             scope = self.facts.tree.scope(site)
             # A function inside this one may take the device to another machine.

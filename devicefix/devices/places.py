@@ -31,7 +31,7 @@ _NOT_STARTING = (
 )  # fmt: skip
 # Why not to ask for CUDA at a place.
 _FORKED = "it asks for CUDA during import, and CUDA does not survive the processes that the program forks"
-_FORKED_BELOW = "it asks for CUDA before the function forks processes, in which CUDA does not survive"
+_FORKED_BELOW = "it asks for CUDA before the program forks processes, in which CUDA does not survive"
 _SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
 TOO_EARLY = (_FORKED, _FORKED_BELOW, _SETS_LATE)  # a run on one machine does not show whether they matter
 _FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start", "start_processes", "DataLoader"}
@@ -75,7 +75,6 @@ class Places:
         self._layout = layout
         self._last_settings: dict[Function, ast.stmt | None] = {}
         self._local_imports: dict[Function, list[ast.stmt]] = {}
-        self._forks: dict[Function, list[tuple[ast.stmt, ast.Call]]] = {}
         self._of_main: dict[ast.If, InsertionPoint] = {}
 
     @property
@@ -123,7 +122,7 @@ class Places:
         if not begins_line(self._facts.source, owner.body[0]) or function in self._with_settings_inside:
             return
         nested = self._is_nested(site)
-        if self._forks_below(function, site) and (nested or not self._starts_cuda_at(site)):
+        if self._forks_below(owner, site) and (nested or not self._starts_cuda_at(site)):
             return
         if nested and self._project.is_open(self._path):  # an inner function may run without the outer one
             return
@@ -186,13 +185,19 @@ class Places:
         why = self._why_too_early(site)
         return why if why and not self._starts_cuda_at(site) else ""
 
+    def why_kept(self, question: ast.AST) -> str:
+        """Return why a fix that takes a question away is not safe: it may have chosen the GPUs."""
+        function = self._facts.tree.scope(question).function
+        own = (each for each in self._late if self._facts.tree.scope(each).function is function)
+        return _SETS_LATE if self._late and not any(self._follows(question, each) for each in own) else ""
+
     def _why_too_early(self, site: ast.AST) -> str:
         function = self._facts.tree.scope(site).function
         if function is None:
             return self._why_unsafe_on_import(site)
         if any(self._precedes(site, function, each) for each in self._last_late.values()):
             return _SETS_LATE
-        if not self._is_nested(site) and self._forks_below(function, site):
+        if self._forks_below(self._owner(site), site):
             return _FORKED_BELOW
         calls = self._calls_on_import(function)
         return next(filter(None, map(self._why_unsafe_on_import, calls)), "")
@@ -200,13 +205,15 @@ class Places:
     def _why_unsafe_on_import(self, site: ast.AST) -> str:
         """Return why it is not safe to ask for CUDA at a site of the module's own code."""
         in_script = self._is_in_script(site)
+        if in_script and self._forks_below(self._facts.tree.module, site):
+            return _FORKED_BELOW
         if not in_script and not self._starts_cuda and self._project.is_forked(self._path):
             return _FORKED
         if not self.sets_devices_late:
             return ""
         if in_script:
             last = self._last_late.get(None)
-            too_early = last is not None and self._is_in_script(last) and not self._follows(site, last)
+            too_early = last is not None and not self._follows(site, last)
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return _SETS_LATE if too_early else ""
@@ -347,8 +354,8 @@ class Places:
         """Return the last statement of a function's body that may fork processes before a site is reached."""
         line = getattr(site, "lineno", 0)
         around = {parent for _, parent in self._facts.tree.ancestors(site)}  # called after their arguments
-        forks = self._forks_of(function)
-        found = (each for each, call in forks if each.lineno <= line and call not in around)
+        parts = ((each, call) for each in function.body for call in walk(each) if call in self._forking)
+        found = (each for each, call in parts if each.lineno <= line and call not in around)
         return max(found, key=lambda statement: statement.lineno, default=None)
 
     def _is_nested(self, site: ast.AST) -> bool:
@@ -357,34 +364,43 @@ class Places:
         functions = [each for each in scope.chain() if isinstance(each.node, Function)]
         return len(functions) > 1
 
-    def _forks_below(self, function: Scope, site: ast.AST) -> bool:
-        """Return whether a function forks processes below a site, and starts CUDA nowhere above that."""
-        assert isinstance(function.node, Function)
-        line = self._facts.tree.statement(site).lineno
-        forks = (call for _, call in self._forks_of(function.node) if last_name(call.func) in _FORKING)
-        fork = min((call.lineno for call in forks if call.lineno > line), default=0)
-        own = (each for each in walk(function.node) if isinstance(each, ast.Call) and each.lineno < fork)
-        starts = (each for each in own if self._facts.tree.scope(each) is function)
-        return fork > 0 and not any(self._is_tensor_call(each.func) for each in starts)
+    def _owner(self, node: ast.AST) -> ast.AST:
+        """Return the innermost function around a node, or the module."""
+        scopes = self._facts.tree.scope(node).chain()
+        return next(each.node for each in scopes if isinstance(each.node, (Function, ast.Module)))
 
-    def _forks_of(self, function: Function) -> list[tuple[ast.stmt, ast.Call]]:
-        """Return the calls in a function that may fork processes, each with the statement of its body."""
-        if function not in self._forks:
-            forked = self._project.is_forked(self._path)
-            parts = [(each, call) for each in function.body for call in walk(each)] if forked else []
-            self._forks[function] = [
-                (each, call) for each, call in parts if isinstance(call, ast.Call) and self._may_fork(call)
-            ]
-        return self._forks[function]
+    def _forks_below(self, owner: ast.AST, site: ast.AST) -> bool:
+        """Return whether a function or the module forks below a site, and starts CUDA nowhere above that."""
+        line = self._facts.tree.statement(site).lineno
+        inside = set(walk(owner)) if isinstance(owner, Function) else set()
+        forks = (each for each in self._forks if each in inside or self._owner(each) is owner)
+        fork = min((each.lineno for each in forks if each.lineno > line), default=0)
+        own = (each for each in walk(owner) if fork and isinstance(each, ast.Call) and each.lineno < fork)
+        return fork > 0 and not any(
+            self._is_tensor_call(each.func) for each in own if self._owner(each) is owner
+        )
+
+    @cached_property
+    def _forks(self) -> list[ast.expr | ast.stmt]:
+        """The calls that fork processes, and the statements that call functions of the module that do."""
+        forks = [each for each in self._forking if last_name(each.func) in _FORKING]
+        return [*forks, *late_calls(self._facts, map(self._facts.tree.statement, forks))]
+
+    @cached_property
+    def _forking(self) -> set[ast.Call]:
+        """The calls that may fork processes."""
+        nodes = walk(self._facts.tree.module) if self._project.is_forked(self._path) else ()
+        return {each for each in nodes if isinstance(each, ast.Call) and self._may_fork(each)}
 
     def _may_fork(self, call: ast.Call) -> bool:
         """Return whether a call may fork processes: by its name, or in the file of the function."""
         if last_name(call.func) in _FORKING:
             return True
-        own = (dotted(call.func) or "").startswith("self.")
-        own = own or self._facts.guards.refusals.own_function(call.func) is not None
-        name = None if own else self._facts.resolve(call.func)
-        return (own or name is not None) and self._project.starts_forks(self._path, name)
+        name, path = self._facts.resolve(call.func), dotted(call.func) or ""
+        is_own = path.startswith("self.") or self._facts.guards.refusals.own_function(call.func) is not None
+        return (is_own or name is not None) and self._project.starts_forks(
+            self._path, None if is_own else name
+        )
 
     @cached_property
     def _around_settings(self) -> set[ast.AST]:

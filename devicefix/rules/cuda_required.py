@@ -981,7 +981,8 @@ class CudaRequired(Rule):
         elif self._is_tried_alone(self.facts.tree.statement(place)):
             yield self.finding(place, f"{verdict.message} and the handler of its error")
         else:
-            yield self.finding(place, verdict.message, Fix(edits, verdict.why))
+            doubts = (verdict.why, self.devices.why_kept(place))
+            yield self.finding(place, verdict.message, Fix(edits, "; ".join(filter(None, doubts))))
 
     def _is_tried_alone(self, statement: ast.stmt) -> bool:
         """Return whether a statement is all that a `try` statement runs."""

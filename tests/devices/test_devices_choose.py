@@ -65,7 +65,7 @@ def test_a_function_that_may_run_on_another_machine_asks_there() -> None:
 def test_a_main_block_has_its_own_device_where_the_module_can_ask_for_none() -> None:
     code = (
         "import torch\nfrom multiprocessing import Pool\n\n\n"
-        "def run(f):\n    return Pool(2).map(f, [1])\n\n\n"
+        "def run():\n    return Pool(2)\n\n\n"
         'if __name__ == "__main__":\n    n = 3\n    x = torch.ones(n).cuda()\n    y = torch.ones(n).cuda()\n'
     )
     after = code.replace("    x =", f"    device = {CPU_OR_CUDA}\n    x =").replace(".cuda()", ".to(device)")

@@ -62,6 +62,40 @@ def test_no_question_before_a_function_inside_chooses_the_gpus(judge: Judge) -> 
     expect_right(judge, {"main": main})
 
 
+def test_a_question_that_chose_the_gpus_is_kept(judge: Judge) -> None:
+    main = """
+        import os
+        import torch
+
+        class Check:
+            @property
+            def ready(self):
+                assert torch.cuda.is_available()
+        Check().ready
+
+        def train():
+            os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+            return torch.ones(2).cuda()
+        print(train())
+    """
+    expect_right(judge, {"main": main})
+
+
+def test_no_question_in_the_main_block_before_a_function_below_chooses_the_gpus(judge: Judge) -> None:
+    main = """
+        import torch
+        if __name__ == "__main__":
+            move = lambda x, to="cuda": x.to(to)
+            import other
+            print(move(torch.ones(1)))
+        def train():
+            other.choose()
+        train()
+    """
+    other = f"import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\ndef choose():\n{indented(SETS)}"
+    expect_right(judge, {"main": main, "other": other})
+
+
 def test_pinned_memory_starts_cuda_in_both_forms(judge: Judge) -> None:
     expect_right(judge, {"main": "import torch\nx = torch.ones(2).pin_memory()\nprint(x)\n"})
 
@@ -118,6 +152,49 @@ FORKS = {
         data = Ones()
         print([batch.tolist() for batch in DataLoader(data, num_workers=1)])
     """,
+    "a pool in the main block": """
+        import torch
+        if __name__ == "__main__":
+            where = "cuda:0"
+            def work(n):
+                return float((torch.ones(2, device=where) * n).sum())
+            import concurrent.futures, multiprocessing
+            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+                print(pool.submit(work, 3).result())
+    """,
+    "a device of an outer function": """
+        import torch
+        def run():
+            def step():
+                import multiprocessing
+                options = dict(device=torch.device(0))
+                def work(n):
+                    return float((torch.ones(2, **options) * n).sum())
+                value = multiprocessing.Value("d")
+                def target():
+                    value.value = work(2)
+                process = multiprocessing.Process(target=target)
+                process.start()
+                process.join()
+                print(value.value)
+            return step
+        run()()
+    """,
+    "a loader in the main block": """
+        import torch
+        if __name__ == "__main__":
+            where = torch.device(type="cuda")
+            def one(n):
+                return float((torch.ones(2, device=where) * n).sum())
+            from torch.utils.data import DataLoader, Dataset
+            class Ones(Dataset):
+                def __len__(self):
+                    return 2
+                def __getitem__(self, i):
+                    return one(i)
+            for value in DataLoader(Ones(), batch_size=None, num_workers=2):
+                print(value)
+    """,
     "os.fork": """
         import os
         import torch
@@ -163,6 +240,20 @@ NAMES = {
     "a function that is taken out of its module": {
         "main": "import torch, other, types\nf = types.FunctionType(other.move.__code__, {'torch': torch})\n"
         "print(f(torch.ones(1)).device)\n",
+    },
+    "a name that is set on what import_module returns": {
+        "main": "import importlib, torch\nimportlib.import_module('other').device = 'cpu'\n"
+        "from other import move\nprint(move(torch.ones(1)).device)\n",
+    },
+    "names that are set on a module that a call passes": {
+        "main": "import torch, other\nfrom between import configure\nconfigure(other)\n"
+        "print(other.move(torch.ones(1)).device)\n",
+        "between": "def configure(module):\n    for k in ('device', 'lr'): setattr(module, k, 'cpu')\n",
+    },
+    "the code of a function": {
+        "main": "import marshal, torch, types\ndef f(x):\n    return x.cuda()\n"
+        "code = marshal.loads(marshal.dumps(f.__code__))\n"
+        "print(types.FunctionType(code, {})(torch.ones(1)).device)\n",
     },
     "the source of a function": {
         "main": "import inspect, torch, other\ncode = inspect.getsource(other.move) if 0 else ''\n"

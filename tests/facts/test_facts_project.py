@@ -170,17 +170,124 @@ def test_who_imports_a_late_file_is_late() -> None:
     assert [files.is_late(f"/p/{name}.py") for name in ("main", "model", "other")] == [True, True, False]
 
 
-def test_forked() -> None:
+_MP = "import multiprocessing as mp\nimport a\n"
+_WORK = "def work(x):\n    return x.cuda()\n"
+FORKING = {
+    "a process": "mp.Process(target=a.move)",
+    "a process by position": "mp.Process(None, a.move)",
+    "an imported class": "from multiprocessing import Process as P\nP(target=a.move)",
+    "another name of the class": "P = None\nif mp:\n    P = mp.Process\nP(target=a.move)",
+    "what is not known": "a.move(2)\nmp.Pool(2)",
+    "a map": "mp.Pool().map(a.move, x)",
+    "a map of a function with a bound argument": "mp.Pool().map(functools.partial(a.move, 2), x)",
+    "a function that calls it": "def f(x):\n    a.move(1)\nmp.Pool().map(f, x)",
+    "a function of the file": f"{_WORK}mp.Pool().map(work, x)",
+    "a variable": f"{_WORK}jobs = [len, work]\nmp.Pool().map(jobs[1], x)",
+    "a lambda": "job = lambda: a.move(2)\nmp.Process(target=job)",
+    "a method": "class W:\n    def f(self):\n        a.move(2)\nw = W()\nmp.Process(target=w.f)",
+    "a method of the object": "class W:\n    def f(self):\n        mp.Process(target=self.g)\n"
+    "    def g(self):\n        a.move(2)",
+    "a method of an imported class": "w = a.Work()\nmp.Process(target=w.run)",
+    "a class of processes": "class W(mp.Process):\n    def run(self):\n        a.move(2)",
+    "a helper that is given it": "def start(f):\n    mp.Process(target=f)\nstart(a.move)",
+    "an initializer": "mp.Pool(2, a.move)",
+    "an argument": "def f(where):\n    return len(x.to(where))\nmp.Process(target=f, args=(0,))",
+    "an attribute of an argument": "def f(args):\n    x.to(args.device)\nmp.Process(target=f, args=(args,))",
+    "a context": "mp.get_context('fork').Process(target=a.move)",
+    "a pool with a context": "import concurrent.futures as c\nmp.set_start_method('spawn')\n"
+    "with c.ProcessPoolExecutor(1, mp.get_context('fork')) as e:\n    e.submit(a.move)",
+    "start_processes": "import torch\ntorch.multiprocessing.start_processes(a.move, start_method='fork')",
+    "os.fork": "import os\nos.fork()\na.move(2)",
+    "os.fork in a function": "import os\ndef f(g):\n    if not os.fork():\n        g()\nf(lambda: a.move(2))",
+    "a value of an outer function": "def f():\n    with open(torch.device(0)) as v:\n        pass\n"
+    "    def g():\n        torch.ones(2, device=v)\n    mp.Process(target=g)",
+}
+NOT_FORKING = {
+    "no CUDA": "def f(x):\n    return len(x)\nmp.Pool().map(f, x)",
+    "CUDA beside it": f"{_WORK}mp.Pool().map(len, x)",
+    "a method without CUDA": "class W:\n    def f(self):\n        mp.Process(target=self.g)\n"
+    "        a.move(2)\n    def g(self):\n        len(2)",
+    "a device that is none of CUDA": "def f(device):\n    x.to(device)\nd = 'mps'\n"
+    "mp.Process(target=f, args=(d,))",
+    "a seed": "import torch\ndef f(i):\n    torch.cuda.manual_seed(i)\nmp.Pool(2, f)",
+    "an annotation": "def f(x: a.Work):\n    return isinstance(x, a.Work)\nmp.Process(target=f)",
+    "a way that does not fork": f"{_WORK}mp.set_start_method('spawn')\nmp.Process(target=work)",
+    "a context that does not": f"{_WORK}mp.get_context('forkserver').Process(target=work)",
+    "start_processes": f"{_WORK}import torch\ntorch.multiprocessing.start_processes(work)",
+    "a class of another library": f"{_WORK}import psutil\npsutil.Process(work)",
+    "a comment": "# mp.Process(target=a.move)",
+}
+_A = "def move(x):\n    return x.cuda()\nclass Work:\n    def run(self):\n        move(2)\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "forked"),
+    [*((each, True) for each in FORKING.values()), *((each, False) for each in NOT_FORKING.values())],
+    ids=[*FORKING, *NOT_FORKING],
+)
+def test_forked_processes_that_use_cuda(code: str, forked: bool) -> None:
+    assert project(main=_MP + code, a=_A).is_forked("/p/a.py") is forked
+
+
+_DATA = "from torch.utils.data import DataLoader, Dataset\nimport a\n"
+LOADING = {
+    "a dataset": "DataLoader(a.Ones(), num_workers=2)",
+    "some workers": "DataLoader(a.Ones(), num_workers=n)",
+    "workers by position": "DataLoader(a.Ones(), 2, False, None, None, 1)",
+    "options": "o = (lambda w: w)(dict(batch_size=2, num_workers=1))\nDataLoader(a.Ones(), **o)",
+    "a collate function": "DataLoader(x, num_workers=2, collate_fn=a.move)",
+    "a collate function by position": "DataLoader(x, 2, False, None, None, 1, a.move)",
+    "an initializer": "DataLoader(x, num_workers=2, worker_init_fn=lambda i: a.move(i))",
+    "a class in a function": "def f():\n    from a import move\n    class D(Dataset):\n"
+    "        def __iter__(self):\n            yield move(2)\n    DataLoader(D(), num_workers=2)",
+    "a function that makes it": "def make():\n    x = a.Ones()\n    return x\n"
+    "DataLoader(make(), num_workers=2)",
+    "a parameter": "def load(x, workers=1):\n    return DataLoader(x, num_workers=workers)\nload(a.Ones())",
+    "a part of a dataset": "def load(x):\n    return DataLoader(x, num_workers=1)\nclass D(Dataset):\n"
+    "    def __init__(self, t):\n        self.t = t\n    def __getitem__(self, i):\n"
+    "        return self.t(i)\nload(D(a.move))",
+    "an attribute": "class L:\n    def __init__(self, x):\n        self.x = x\n"
+    "    def load(self):\n        DataLoader(self.x, num_workers=1)\nL(a.Ones())",
+    "a base of another file": "class D(a.Ones):\n    pass\nDataLoader(D(), num_workers=2)",
+    "a device of the dataset": "class D(Dataset):\n    def __getitem__(self, i):\n"
+    "        return x.to(self.gpu)\nDataLoader(D(), num_workers=2)",
+}
+NOT_LOADING = {
+    "no workers": "DataLoader(a.Ones())\nDataLoader(a.Ones(), num_workers=0)",
+    "a context that does not fork": "DataLoader(a.Ones(), num_workers=2, multiprocessing_context='spawn')",
+    "a sampler": "DataLoader(x, num_workers=2, sampler=a.Ones())",
+    "a constructor": "class D(Dataset):\n    def __init__(self):\n        a.move(2)\n"
+    "    def __getitem__(self, i):\n        return i\nDataLoader(D(), num_workers=2)",
+    "a function that makes it": "def make():\n    a.move(2)\n    return [2]\n"
+    "DataLoader(make(), num_workers=2)",
+    "a type": "class D(Dataset):\n    def __getitem__(self, i):\n        return x[i].to(self.dtype)\n"
+    "DataLoader(D(), num_workers=2)",
+}
+_ONES = (
+    "class Ones:\n    def __getitem__(self, i):\n        return self.x.cuda()\ndef move(x):\n    x.cuda()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "forked"),
+    [*((each, True) for each in LOADING.values()), *((each, False) for each in NOT_LOADING.values())],
+    ids=[*LOADING, *NOT_LOADING],
+)
+def test_workers_of_data_loaders_that_use_cuda(code: str, forked: bool) -> None:
+    assert project(main=_DATA + code, a=_ONES).is_forked("/p/a.py") is forked
+
+
+def test_only_files_that_run_together_are_forked() -> None:
     start = "from multiprocessing import Process\nimport model\nProcess(target=model.f)"
-    files = project(main=start, model="x = x.to(y)", other="x = x.to(y)")
+    files = project(main=start, model="def f():\n    x.to(y)", other="x = x.to(y)")
     assert [files.is_forked(f"/p/{name}.py") for name in ("main", "model", "other")] == [True, True, False]
     assert not files.is_late("/p/main.py")
 
 
 @pytest.mark.parametrize(("imports", "forked"), [("numpy", False), ("net", True)])
 def test_forks_use_cuda_if_their_file_mentions_devices(imports: str, forked: bool) -> None:
-    pool = f"from multiprocessing import Pool\nimport {imports}\nworkers = Pool(2)"
-    code = {"pool": pool, "main": "import pool\nx.cuda()", "net": "x = x.cuda()"}
+    pool = f"from multiprocessing import Pool\nfrom {imports} import f\nworkers = Pool(2)\nprint(f(2))"
+    code = {"pool": pool, "main": "import pool\nx.cuda()", "net": "def f(x):\n    x.cuda()"}
     files = Project(ProjectFile(text.encode(), f"/p/{name}.py") for name, text in code.items())
     assert files.is_forked("/p/main.py") is forked
 

@@ -3,177 +3,154 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from copy import copy
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from devicefix.facts.exports.export import of_facts
-from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import with_defaults
-from devicefix.facts.tree import walk
+from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.tree import children, walk
 from devicefix.facts.values import last_name
 
-UNKNOWN = ""  # any module that the file imports, or the file itself
-GIVEN = "*"  # any module of a file that imports the file: it passes on the functions that run
-DEVICES = (b"cuda", b"device", b".to(")  # code without these uses neither CUDA nor a device that it gets
+UNKNOWN = ""  # code that uses CUDA, or a device that it gets
+GIVEN = "("  # `f(0:x`: what calls of `f`, or of the class, pass for the parameter `x`, which is the first
 
-_POOLS = ("Pool", "ProcessPoolExecutor")
-_STARTING = (*_POOLS, "Process", "fork", "start_processes")
+_STARTING = ("Pool", "ProcessPoolExecutor", "Process", "fork")
 _LIBRARIES = {"multiprocessing", "torch", "concurrent", "os", "multiprocess", "billiard"}
-_RUNNING = (
-    "apply", "apply_async", "map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async",
-    "submit",
-)  # fmt: skip
+_RUNNING = re.compile(r"(?:apply|i?map|starmap)(?:_async|_unordered)?|submit")
 # How processes are started: https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods
-_METHODS = ("set_start_method", "get_context", *_STARTING)
+_METHODS = ("set_start_method", "get_context", "start_processes", *_STARTING)
 _NOT_FORKING = {"spawn", "forkserver"}
-_WRAPPERS = ("torch.utils.data.Subset", "torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset")
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
-_IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "run")
+_OF_LOADER = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10}  # what its workers use
+_HARMLESS = {"is_available", "manual_seed", "manual_seed_all"}  # they start nothing
+_Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value; else it makes what they get
 
 
-@of_facts(b"multiprocessing", b"concurrent", b"fork(", pattern=rb"Process|Pool|fork\(|start_", anywhere=True)
-def forked_modules(facts: Facts) -> frozenset[str]:
-    """Return the modules whose functions run in processes that a file forks, if these may use CUDA.
+@of_facts(b"multiprocessing", b"concurrent", b"fork(", b"DataLoader", anywhere=True)
+def forked(facts: Facts) -> frozenset[str]:
+    """Return what the processes run that a file forks: `UNKNOWN`, full names and `GIVEN`.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
-
-    Args:
-        facts: the facts of the file.
-
-    Returns:
-        Nothing if no process is forked, or none that may use CUDA. `UNKNOWN` is any module that the file
-        imports: the functions that run are not known, or name devices themselves. `GIVEN` is any module that
-        passes them a function.
     """
-    return frozenset(_Forks(facts).modules())
+    return frozenset(Forks(facts).found())
 
 
-@of_facts(b"num_workers", pattern=rb"DataLoader", anywhere=True)
-def loaded(facts: Facts) -> frozenset[str]:
-    """Return the functions and classes that the workers of a file's data loaders run, and that may use CUDA.
-
-    They are full names of other files; `UNKNOWN` if they are in this file and use CUDA.
-    """
-    own = device_workers(facts)
-    found: set[str] = set()
-    classes = (node for node in facts.tree.nodes_with("DataLoader") if isinstance(node, ast.ClassDef))
-    names = {"DataLoader", *(each.name for each in classes if "DataLoader" in map(last_name, each.bases))}
-    for call in facts.tree.nodes_with(*names):
-        if not isinstance(call, ast.Call):
-            continue
-        made = call.args[:1] if last_name(call.func) == "partial" else [call.func]
-        if not names.isdisjoint(map(last_name, made)) and _has_workers(call):
-            for value in _run_by_workers(facts, call):
-                name = facts.resolve(value)
-                if name is not None:
-                    found.add(name)
-                elif last_name(value) in own:
-                    found.add(UNKNOWN)
-    return frozenset(found)
-
-
-@of_facts(b"cuda", anywhere=True)
-def device_workers(facts: Facts) -> frozenset[str]:
-    """Return the functions and classes that may use CUDA where workers run them, also by what they name."""
-    bound = (found for scope in facts.tree.scopes.values() for found in scope.bindings.values())
-    definitions = {each.node for found in bound for each in found if isinstance(each.node, _DEFINITIONS)}
-    using, naming, names = set[ast.AST](), dict[ast.AST, list[ast.AST]](), set[str]()
-    for definition in definitions:
-        parts = _run_by_worker(definition)
-        codes = [*map(facts.source.code, parts)]
-        if any("cuda" in code for code in codes):
-            using.add(definition)
-        elif any("device" in code for code in codes):
-            names.add(getattr(definition, "name", ""))
-        for name in (node for part in parts for node in walk(part) if isinstance(node, ast.Name)):
-            scope = facts.tree.scope(name).lookup(name.id)
-            for binding in scope[1] if scope is not None else ():
-                naming.setdefault(binding.node, []).append(definition)
-    todo = list(using)
-    while todo:
-        new = [each for each in naming.get(todo.pop(), ()) if each not in using]
-        using.update(new)
-        todo += new
-    return frozenset(names.union(getattr(each, "name", "") for each in using) - {""})
-
-
-def _run_by_worker(definition: ast.stmt) -> list[ast.stmt]:
-    """Return what of a definition runs where a worker uses it: without the constructor of a dataset."""
-    if not isinstance(definition, ast.ClassDef):
-        return [definition]
-    names = {each.name for each in definition.body if isinstance(each, ast.FunctionDef)}
-    is_dataset = not names.isdisjoint(_IN_WORKER)
-    return [each for each in definition.body if not (is_dataset and getattr(each, "name", "") == "__init__")]
-
-
-def _has_workers(loader: ast.Call) -> bool:
-    """Return whether a data loader may fork workers: https://docs.pytorch.org/docs/stable/data.html.
-
-    A subclass, and `**options`, may give it some.
-    """
-    given = {keyword.arg: keyword.value for keyword in loader.keywords}
-    workers = argument_of(loader, "num_workers", 5)
-    context = given.get("multiprocessing_context")
-    if isinstance(context, ast.Constant) and context.value in _NOT_FORKING:
-        return False
-    if workers is None:
-        return None in given or last_name(loader.func) != "DataLoader"
-    return not (isinstance(workers, ast.Constant) and not workers.value)
-
-
-def _run_by_workers(facts: Facts, loader: ast.Call) -> Iterator[ast.expr]:
-    """Yield the functions, and the classes of the objects, that the workers of a data loader call."""
-    dataset = loader.args[:1]
-    given = ("dataset", "collate_fn", "worker_init_fn")
-    for value in (*dataset, *(keyword.value for keyword in loader.keywords if keyword.arg in given)):
-        made = facts.value(value) or value
-        if isinstance(made, ast.Lambda):
-            yield from (each for each in walk(made.body) if isinstance(each, ast.Name))
-        else:
-            yield made.func if isinstance(made, ast.Call) else made
-        if facts.call(made, *_WRAPPERS):
-            parts = (facts.value(each) or each for each in made.args)  # type: ignore[attr-defined]
-            yield from (each.func for each in parts if isinstance(each, ast.Call))
-
-
-class _Forks:
-    """The processes that one module forks."""
+class Forks:
+    """The processes that one module forks, and what they run."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._nodes = list(walk(facts.tree.module))
-        self._functions = {node.name: node for node in self._nodes if isinstance(node, ast.FunctionDef)}
-        self._imports = dict(self._imported())
+        self._tree = facts.tree
+        self._classes = [scope for scope in facts.tree.scopes.values() if scope.is_class]
 
-    def modules(self) -> Iterator[str]:
-        """Yield the modules whose functions forked processes run, `UNKNOWN` for any of them."""
-        calls = [node for node in self._nodes if isinstance(node, ast.Call)]
-        if not any(map(self._starts_processes, self._nodes)) or any(map(self._spawns, calls)):
-            return
-        todo = [target for call in calls for target in self._targets(call)]
-        bases = (base for node in self._nodes if isinstance(node, ast.ClassDef) for base in node.bases)
-        if not todo or any(self._name(base) == "Process" for base in bases):
-            yield UNKNOWN
-        seen: set[str] = set()
+    def found(self) -> Iterator[str]:
+        """Yield what the processes run; see `forked`."""
+        nodes = list(walk(self._tree.module))
+        calls = [(call, self._names(call.func)) for call in nodes if isinstance(call, ast.Call)]
+        methods = {self._method(call) for call, names in calls if not names.isdisjoint(_METHODS)}
+        default = "fork" if "fork" in methods or methods.isdisjoint(_NOT_FORKING) else "spawn"
+        started = {self._name(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))}
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef) and default == "fork"]
+        run: list[_Code] = [(each, True) for each in classes if "Process" in map(self._name, each.bases)]
+        loaders = {
+            "DataLoader",
+            *(each.name for each in classes if "DataLoader" in map(last_name, each.bases)),
+        }
+        for call, names in calls:
+            if (self._method(call) or ("spawn" if "start_processes" in names else default)) in _NOT_FORKING:
+                continue
+            if not started.isdisjoint((*_STARTING, "start_processes")):
+                run += ((part, True) for part in self._given(call, names))
+            made = call.args[0] if last_name(call.func) == "partial" and call.args else call.func
+            if last_name(made) in loaders and _has_workers(call):
+                given = (argument_of(call, name, position) for name, position in _OF_LOADER.items())
+                options = (each.value for each in call.keywords if each.arg is None)
+                run += ((part, False) for part in (*given, *options) if part is not None)
+        if not started.isdisjoint(_STARTING) and default == "fork" and not any(is_run for _, is_run in run):
+            run.append((self._tree.module, True))  # what they run is not known
+        yield from self.reached(run)
+
+    def reached(self, start: Iterable[_Code]) -> Iterator[str]:
+        """Yield what some code leads to; see `forked`."""
+        todo, seen = list(start), set[_Code]()
         while todo:
-            target = todo.pop()
-            name = target.id if isinstance(target, ast.Name) else ""
-            if name in self._imports:
-                yield from self._imports[name]
-            elif name not in self._functions:
-                yield UNKNOWN
-            elif name not in seen:
-                seen.add(name)
-                function = self._functions[name]
-                given = self._called_parameters(function)
-                if self._names_devices(function) or any(not isinstance(each, ast.Name) for each in given):
+            code, is_run = each = todo.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            is_value = not isinstance(code, (*_DEFINITIONS, ast.Lambda, ast.Module))
+            is_run = is_run or not is_value
+            for node in (node for part in _parts(code) for node in _without_annotations(part)):
+                if is_run and self._uses_cuda(node, is_value=is_value):
                     yield UNKNOWN
-                if any(isinstance(each, ast.Name) for each in given):
-                    yield GIVEN
-                names = (node for node in walk(function) if isinstance(node, ast.Name))
-                todo += (node for node in names if node.id in self._functions or node.id in self._imports)
+                if is_value and isinstance(node, ast.Lambda):
+                    todo.append((node, True))
+                elif isinstance(node, (ast.Name, ast.Attribute)):
+                    parent = self._tree.parents.get(node)
+                    makes = is_value and isinstance(parent, ast.Call) and parent.func is node
+                    name, is_inner = self._facts.resolve(node), isinstance(parent, ast.Attribute)
+                    if name is not None:
+                        yield from () if is_inner else [_called(name, is_run=is_run, makes=makes)]
+                    elif not is_inner or (is_value and is_run):
+                        for binding in self._meant(node, None if is_value else code):
+                            todo += _of_binding(binding, is_run=is_run, makes=makes)
+                        yield from passed(self._facts, node) if is_value else ()
+
+    def named(self, name: str) -> Iterator[_Code]:
+        """Yield what another file means by a name of this module, by `f()`, or as `GIVEN`."""
+        function, _, rest = name.partition(GIVEN)
+        if not rest or rest.endswith(")"):
+            for binding in self._tree.root.bindings.get(function, ()):
+                yield from _of_binding(binding, is_run="=" in rest or not rest, makes="f" in rest)
+            return
+        position, _, parameter = rest.partition(":")
+        for call in self._tree.calls_with_name(function):
+            if last_name(call.func) == function:
+                value = argument_of(call, parameter, int(position))
+                yield from [(value, False)] if value is not None else ()
+
+    def _meant(self, node: ast.expr, inside: ast.AST | None = None) -> Sequence[Binding]:
+        """Return the bindings of a name outside some code, or of an attribute or method of `self`."""
+        if isinstance(node, ast.Name):
+            found = self._tree.scope(node).lookup(node.id)
+            scope = found[0] if found is not None else None
+            while scope is not None and scope.node is not inside:
+                scope = scope.parent
+            return () if found is None or scope is not None else found[1]
+        name = dotted(node) or ""
+        if inside is not None and not name.startswith("self."):
+            return ()
+        members = [each for scope in self._classes for each in scope.bindings.get(last_name(node), ())]
+        return [*self._tree.attributes.get(name, ()), *members]
+
+    def _uses_cuda(self, node: ast.AST, *, is_value: bool) -> bool:
+        """Return whether code names CUDA, or a device that it gets."""
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str() as name):
+                parent = self._tree.parents.get(node)
+                is_harmless = isinstance(parent, ast.Expr) or not _HARMLESS.isdisjoint(
+                    (name, getattr(parent, "attr", ""))
+                )
+                is_device = is_value and not isinstance(node, ast.Constant) and "device" in name
+                is_device = is_device and not self._facts.bindings(node) and self._facts.resolve(node) is None
+                name += self._facts.resolve(node) or ""  # of an alias
+                return ("cuda" in name.lower() and not is_harmless) or is_device
+            case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name() | ast.Attribute() as target, *_]):
+                is_known = self._facts.bindings(target) or self._facts.resolve(target) is not None
+                words = ("dtype", "device") if isinstance(target, ast.Name) else ("dtype",)
+                return not is_known and not any(word in last_name(target) for word in words)
+            case ast.Call(func=function, args=[ast.Constant(value=int())]):
+                return self._facts.resolve(function) == "torch.device"
+        return False
+
+    def _names(self, function: ast.expr) -> set[str]:
+        """Return the last names of what an expression, a variable among them, may be."""
+        values = (binding.value for binding in self._facts.bindings(function))
+        return {self._name(each) for each in (function, *values) if each is not None}
 
     def _name(self, function: ast.expr) -> str:
         """Return the last name of what starts processes, empty for what another library has."""
@@ -182,67 +159,82 @@ class _Forks:
             return ""
         return (full or last_name(function)).rpartition(".")[2]
 
-    def _starts_processes(self, node: ast.AST) -> bool:
-        """Return whether a node is a function or class that forks processes, or may."""
-        if not isinstance(node, (ast.Name, ast.Attribute)) or self._name(node) not in _STARTING:
-            return False
-        call = self._facts.tree.parents.get(node)
-        return self._name(node) != "start_processes" or (
-            isinstance(call, ast.Call) and _starts_by(call, {"fork"})
-        )
+    def _method(self, call: ast.Call) -> str | None:
+        """Return the way to start processes that a call names, or the context that it uses."""
+        named = (node for node in walk(call) if isinstance(node, (ast.Name, ast.Attribute)))
+        for part in (call, *filter(None, map(self._facts.value, named))):
+            for node in walk(part):
+                if isinstance(node, ast.Constant) and node.value in {"fork", *_NOT_FORKING}:
+                    return str(node.value)
+        return None
 
-    def _spawns(self, call: ast.Call) -> bool:
-        """Return whether a call makes the module start processes in another way."""
-        return self._name(call.func) in _METHODS and _starts_by(call, _NOT_FORKING)
-
-    def _names_devices(self, function: ast.FunctionDef) -> bool:
-        """Return whether a function names devices, itself or by the values of variables that it reads."""
-        names = (node for node in walk(function) if isinstance(node, ast.Name))
-        values = (binding.value for name in names for binding in self._facts.bindings(name))
-        texts = (self._facts.source.code(each) for each in (function, *values) if each is not None)
-        return any(word.decode() in text for text in texts for word in DEVICES)
-
-    def _called_parameters(self, function: ast.FunctionDef) -> list[ast.expr]:
-        """Return the parameters that a function calls, and the methods of them."""
-        given = {parameter.arg for parameter, _ in with_defaults(function.args)}
-        called = (node.func for node in walk(function) if isinstance(node, ast.Call))
-        return [each for each in called if _root(each) in given]
-
-    def _targets(self, call: ast.Call) -> Iterator[ast.expr]:
-        """Yield the functions that a call runs in processes, `partial(f, x)` as `f`."""
-        name = self._name(call.func)
-        if name == "fork":
-            yield call
-        if name == "start_processes":
-            yield from [*call.args, *(each.value for each in call.keywords if each.arg == "fn")][:1]
-        if name in (*_POOLS, "Process"):
-            given = [each.value for each in call.keywords if each.arg in ("target", "initializer")]
-        elif isinstance(call.func, ast.Attribute) and name in _RUNNING:
-            given = call.args[:1]
-        else:
-            return
-        for target in given:
-            is_partial = isinstance(target, ast.Call) and last_name(target.func) == "partial" and target.args
-            yield target.args[0] if is_partial else target  # type: ignore[attr-defined]
-
-    def _imported(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the names that imports bind, each with the modules that it may be, or be of."""
-        for node in self._nodes:
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                for alias in node.names:
-                    one = copy(node)
-                    one.names = [alias]
-                    yield alias.asname or alias.name.partition(".")[0], modules_of(one)
+    def _given(self, call: ast.Call, names: set[str]) -> Iterator[ast.AST]:
+        """Yield what a call runs in processes, with its arguments."""
+        if "fork" in names:
+            function = self._tree.scope(call).function
+            owner = function.node if function is not None else self._tree.module
+            yield from (owner, *(each for each in walk(owner) if isinstance(each, ast.Name)))
+        elif names & {"Pool", "ProcessPoolExecutor"}:
+            yield from filter(None, [argument_of(call, "initializer", 1 if "Pool" in names else 2)])
+        elif names & {"Process", "start_processes"} or (
+            isinstance(call.func, ast.Attribute) and any(map(_RUNNING.fullmatch, names))
+        ):
+            yield from (*call.args, *(each.value for each in call.keywords))
 
 
-def _starts_by(call: ast.Call, methods: set[str]) -> bool:
-    """Return whether a call names one of some ways to start processes."""
-    values = (*call.args, *(keyword.value for keyword in call.keywords))
-    return any(isinstance(value, ast.Constant) and value.value in methods for value in values)
+def passed(facts: Facts, node: ast.expr) -> Iterator[str]:
+    """Yield `GIVEN` for a name that is a parameter of a function."""
+    for function, (name, position) in Sources(facts, How(0), 0).parameters([node]):
+        if name not in ("self", "cls"):
+            yield f"{function}{GIVEN}{position}:{name}"
 
 
-def _root(function: ast.expr) -> str:
-    """Return the first name of what is called: `x` for `x.y[0]()`."""
-    while isinstance(function, (ast.Attribute, ast.Subscript, ast.Call)):
-        function = function.func if isinstance(function, ast.Call) else function.value
-    return last_name(function)
+def _called(name: str, *, is_run: bool, makes: bool) -> str:
+    """Return a name as `forked` does: `f(:)` if processes get it, `f(=f)` if they use what it returns."""
+    return name if is_run and not makes else f"{name}({'=' if is_run else ':'}{'f' if makes else ''})"
+
+
+def _without_annotations(part: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and those inside it, but for annotations, and what `isinstance` asks for."""
+    todo = [part]
+    for each in todo:  # which grows
+        yield each
+        skipped = [getattr(each, "annotation", None), getattr(each, "returns", None)]
+        if isinstance(each, ast.Call) and last_name(each.func) == "isinstance":
+            skipped += each.args[1:]
+        todo += (child for child in children(each) if child not in skipped)
+
+
+def _parts(code: ast.AST) -> list[ast.AST]:
+    """Return what of some code processes use."""
+    if isinstance(code, ast.ClassDef):
+        methods = [each for each in code.body if getattr(each, "name", "") in _IN_WORKER]
+        return [*(methods or code.body), *code.bases]
+    return [code]
+
+
+def _of_binding(binding: Binding, *, is_run: bool, makes: bool) -> Iterator[_Code]:
+    """Yield the definition or the value that a name is bound to, or what its function returns."""
+    node = binding.node
+    if isinstance(node, ast.ClassDef):
+        has_bases = any(last_name(each) != "object" for each in node.bases)
+        if has_bases or not makes or any(getattr(each, "name", "") in _IN_WORKER for each in node.body):
+            yield node, True
+    elif isinstance(node, _DEFINITIONS) and not makes:
+        yield node, True
+    elif not binding.parameter:
+        parts = [each for each in walk(node) if isinstance(each, (ast.Return, ast.Yield))]
+        for each in parts if isinstance(node, _DEFINITIONS) else [binding, node]:
+            values = (getattr(each, name, None) for name in ("value", "iter", "context_expr"))
+            yield from ((value, is_run) for value in values if isinstance(value, ast.expr))
+
+
+def _has_workers(loader: ast.Call) -> bool:
+    """Return whether a data loader may fork workers: https://docs.pytorch.org/docs/stable/data.html.
+
+    A subclass, and `**options`, may give it some.
+    """
+    workers = argument_of(loader, "num_workers", 5)
+    if workers is None:
+        return any(each.arg is None for each in loader.keywords) or last_name(loader.func) != "DataLoader"
+    return not (isinstance(workers, ast.Constant) and not workers.value)

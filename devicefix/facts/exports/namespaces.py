@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.exports.export import of_facts
+from devicefix.facts.exports.forks import passed
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.tree import walk
+from devicefix.facts.values import last_name
 
 OWN = ""  # the file itself
 
@@ -20,7 +22,7 @@ _OF_FUNCTIONS = ("f_globals", "__globals__")
 _LOOKUPS = ("get", "__getitem__")
 _WORDS = (
     "exec(", "globals()", "vars(", "locals()", "dir(", "__dict__", "getmembers", "hasattr(", "setattr(",
-    "FunctionType", "getsource", "create=", "_globals", "def __getattr__",
+    "FunctionType", "getsource", "create=", "_globals", "def __getattr__", "run_path", "import_module(",
 )  # fmt: skip
 
 
@@ -52,6 +54,8 @@ def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
         if facts.tree.scope(node).is_module:
             yield OWN
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and "device" in node.attr:
+        yield from _module(facts, node.value) if isinstance(node.value, ast.Call) else ()
     elif isinstance(node, ast.Attribute) and not _is_lookup(facts, node):
         if node.attr == "__dict__":
             yield from _module(facts, node.value)
@@ -70,10 +74,14 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
             yield OWN
     elif name == "exec" and _writes_globals(call.args):
         yield OWN
+    elif name == "runpy.run_path":
+        texts = (each.value for each in walk(first) if isinstance(each, ast.Constant))
+        yield from (str(each).rpartition("/")[2].removesuffix(".py") for each in texts)
     elif name in _TAKING:
         yield from _module_of_function(facts, first)
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
         yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
+        yield from passed(facts, first) if name == "setattr" else ()
 
 
 def _lists(facts: Facts, name: str, call: ast.Call) -> bool:
@@ -115,6 +123,8 @@ def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
         case ast.Subscript(value=modules, slice=key) if facts.resolve(modules) == "sys.modules":
             if dotted(key) == "__name__":
                 yield OWN
+        case ast.Call(func=function, args=[module]) if last_name(function) == "import_module":
+            yield text_of(module) or OWN
         case _ if (name := facts.resolve(owner)) is not None:
             yield OWN if name == "__main__" else name
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from devicefix.facts.exports import Export
+from devicefix.facts.exports.forks import Forks
 from devicefix.facts.exports.imports import tried_names
 from devicefix.facts.exports.shared import cuda_extensions
 from devicefix.facts.exports.texts import attributes_set
@@ -17,8 +18,10 @@ from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import Questions, remembered
 
 Value = TypeVar("Value")
+Definition = tuple[ProjectFile, str]
 
 _WHOLE = rb"%b(?<![\w\x80-\xff]%b)(?![\w\x80-\xff])"  # it begins with the name, which is found fast
+_HOPS = 3  # packages that pass on a name that they import
 _SEARCHES = 30  # names; to index all names takes as long as to search for so many
 
 
@@ -192,6 +195,29 @@ class Files(Questions):
         for path in self.files:
             named.setdefault(_module_name(path), []).append(path)
         return named
+
+    def definition(self, path: str, name: str, hops: int = _HOPS) -> Definition | None:
+        """Return the file that defines what the file at `path` imports by a full name, and the name there."""
+        module, _, last = name.rpartition(".")
+        file = self.find(path, module or ".") if last else None
+        if file is None or not file.holds(last.encode()):
+            return None
+        if file.defines(last) or not hops:
+            return file, last
+        passed_on = [each for each in file.imports if each.rpartition(".")[2] == last and each != last]
+        passed_on += [f"{star.rstrip('.') if star.strip('.') else star}.{last}" for star in file.star_imports]
+        for each in passed_on:
+            found = self.definition(file.path, each, hops - 1)
+            if found is not None:
+                return found
+        return file, last
+
+    def reached(self, file: ProjectFile, name: str) -> Iterator[str]:
+        """Yield what is reached from a name of a file, from its result, or from what its calls pass."""
+        file.is_followed = True
+        if file.facts is not None:
+            forks = Forks(file.facts)
+            yield from forks.reached(forks.named(name))
 
     def _importing(self, path: str) -> frozenset[str]:
         """Return the files that import a file, also through others, with the file."""

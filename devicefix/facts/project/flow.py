@@ -30,13 +30,13 @@ from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
+from devicefix.facts.project.files import Definition
 from devicefix.facts.project.names import SharedNames
 from devicefix.facts.project.questions import remembered
 from devicefix.facts.project.values import Values
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
-_HOPS = 3  # packages that pass on a name that they import
 _FILES = 20  # that call one function; with more, what they pass is not known
 _STEPS = 3  # bindings and calls between a device and a parameter
 _INFORMED = 16  # files whose facts to keep
@@ -47,7 +47,6 @@ _NUMBER = re.compile(rb"rank|gpu|device|\d")
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Definition = tuple[ProjectFile, str]
 
 
 class Flow(SharedNames, Values):
@@ -74,22 +73,6 @@ class Flow(SharedNames, Values):
     def _informed(self) -> OrderedDict[str, tuple[Facts, Facts]]:
         """The facts of files, each without and with what the other files show, the oldest first."""
         return OrderedDict()
-
-    def definition(self, path: str, name: str, hops: int = _HOPS) -> Definition | None:
-        """Return the file that defines what the file at `path` imports by a full name, and the name there."""
-        module, _, last = name.rpartition(".")
-        file = self.find(path, module or ".") if last else None
-        if file is None or not file.holds(last.encode()):
-            return None
-        if file.defines(last) or not hops:
-            return file, last
-        passed_on = [each for each in file.imports if each.rpartition(".")[2] == last and each != last]
-        passed_on += [f"{star.rstrip('.') if star.strip('.') else star}.{last}" for star in file.star_imports]
-        for each in passed_on:
-            found = self.definition(file.path, each, hops - 1)
-            if found is not None:
-                return found
-        return file, last
 
     # -- backwards ------------------------------------------------------------------------------------
 

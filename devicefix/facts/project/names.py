@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 from functools import cached_property
 
+from devicefix.facts.exports.forks import GIVEN
 from devicefix.facts.exports.namespaces import OWN, listed_packages, open_namespaces
 from devicefix.facts.exports.shared import bound_names, devices, names_read, public_names
 from devicefix.facts.exports.texts import attributes_read
@@ -73,13 +74,22 @@ class SharedNames(Classes):
             return own is not None
         if any(path.startswith(folder) for folder in self._open_packages):
             return True
-        for importer in self._importers.get(path, ()):
-            file = self.files[importer]
-            found = (self.find(importer, name) for name in file.export(open_namespaces) if name != OWN)
-            if any(each is own for each in found):
+        for file, names in self.exporting(open_namespaces):
+            if any(self._means(file, name, own) for name in names if name != OWN):
                 return True
         carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
         return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)
+
+    def _means(self, file: ProjectFile, name: str, own: ProjectFile) -> bool:
+        """Return whether a name in a file is that of a module, or calls pass that, as `GIVEN`."""
+        function, given, _ = name.partition(GIVEN)
+        callers = (each for each in self.mentioning(function) if own.normal in self._imported[each.normal])
+        found = (
+            ((each, value) for each in callers for value in self.reached(each, name))
+            if given
+            else [(file, name)]
+        )
+        return any(self.find(each.path, value.partition(GIVEN)[0]) is own for each, value in found)
 
     @cached_property
     def _open_packages(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
-from devicefix.facts.exports.forks import DEVICES, GIVEN, UNKNOWN, device_workers, forked_modules, loaded
+from devicefix.facts.exports.forks import UNKNOWN, forked
 from devicefix.facts.exports.imports import guarded_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
@@ -87,10 +87,7 @@ class Programs(Files):
             name: the function's full name by the imports of that file; None for one of the file itself.
         """
         target = self.file(path) if name is None else self.find(path, name)
-        forking = {file.normal for file, _ in self.exporting(forked_modules)}
-        if target is None or not forking:
-            return False
-        return not forking.isdisjoint(closure({target.normal}, self._imported))
+        return target is not None and not self._starting.isdisjoint(closure({target.normal}, self._imported))
 
     @remembered
     def is_patched(self, path: str, name: str) -> bool:
@@ -131,28 +128,35 @@ class Programs(Files):
 
     @cached_property
     def _forking(self) -> frozenset[str]:
-        forking = {file.normal for file, _ in self.exporting(forked_modules) if self._computes(file)}
-        loading = {
-            file.normal
-            for file, names in self.exporting(loaded)
-            if any(self._uses_cuda(file.path, name) for name in names)
-        }
-        return self._together(forking | loading)
+        return self._together(self._starting)
 
-    def _uses_cuda(self, path: str, name: str) -> bool:
-        """Return whether what the workers of a data loader run, by its full name in a file, uses CUDA."""
-        module, _, last = name.rpartition(".")
-        file = self.find(path, module) if module else None
-        return name == UNKNOWN or (file is not None and last in file.export(device_workers))
+    @cached_property
+    def _starting(self) -> set[str]:
+        """The files that fork processes which may use CUDA."""
+        return {file.normal for file, names in self.exporting(forked) if self._use_cuda(file, names)}
 
-    def _computes(self, file: ProjectFile) -> bool:
-        """Return whether processes that a file forks may use CUDA: they run code that names devices."""
-        forks = file.export(forked_modules)
-        found = (self.find(file.path, module) for module in forks)
-        run = {each.normal for each in found if each} | ({file.normal} if {UNKNOWN, GIVEN} & forks else set())
-        if GIVEN in forks:
-            run |= self._importers.get(file.normal, set())
-        return any(any(map(self.files[each].holds, DEVICES)) for each in closure(run, self._imported))
+    def _use_cuda(self, file: ProjectFile, names: frozenset[str]) -> bool:
+        """Return whether one of the things that processes run may use CUDA, as a file names them."""
+        todo, seen = [(file, name) for name in names], set[tuple[str, str]]()
+        while todo:
+            file, name = todo.pop()
+            if name == UNKNOWN:
+                return True
+            if (file.normal, name) not in seen:
+                seen.add((file.normal, name))
+                for other, own in self._named_in(file, name):
+                    todo += ((other, each) for each in self.reached(other, own))
+        return False
+
+    def _named_in(self, file: ProjectFile, name: str) -> Iterator[tuple[ProjectFile, str]]:
+        """Yield the files that bind a name of a file, or call a function of it, with the name there."""
+        function, call, rest = name.partition("(")
+        if rest and not rest.endswith(")"):
+            others = (each for each in self.mentioning(function) if each.normal != file.normal)
+            importing = self._importing(file.normal)
+            yield from ((each, name) for each in (file, *others) if each.normal in importing)
+        elif found := self.definition(file.path, function):
+            yield found[0], found[1] + call + rest
 
     def _run_by(self, path: str) -> Iterable[str]:
         """Return a file, or all of its folder: pytest runs `conftest.py` before them."""
