@@ -26,6 +26,7 @@ _NOT_FORKING = {"spawn", "forkserver"}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "run")
 _OF_LOADER = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10}  # what its workers use
+_OF_MAIN = {"sampler", "batch_sampler"}  # what a loader uses itself
 _HARMLESS = {"is_available", "manual_seed", "manual_seed_all"}  # they start nothing
 _Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value; else it makes what they get
 
@@ -89,7 +90,7 @@ class Forks:
                     yield UNKNOWN
                 if is_value and isinstance(node, ast.Lambda):
                     todo.append((node, True))
-                elif isinstance(node, (ast.Name, ast.Attribute)):
+                elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                     parent = self._tree.parents.get(node)
                     makes = is_value and isinstance(parent, ast.Call) and parent.func is node
                     name, is_inner = self._facts.resolve(node), isinstance(parent, ast.Attribute)
@@ -195,11 +196,12 @@ def _called(name: str, *, is_run: bool, makes: bool) -> str:
 
 
 def _without_annotations(part: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and those inside it, but for annotations, and what `isinstance` asks for."""
+    """Yield a node and those inside it, but for annotations, samplers, and what `isinstance` asks for."""
     todo = [part]
     for each in todo:  # which grows
         yield each
         skipped = [getattr(each, "annotation", None), getattr(each, "returns", None)]
+        skipped += [part for part in getattr(each, "keywords", ()) if part.arg in _OF_MAIN]
         if isinstance(each, ast.Call) and last_name(each.func) == "isinstance":
             skipped += each.args[1:]
         todo += (child for child in children(each) if child not in skipped)
@@ -208,7 +210,9 @@ def _without_annotations(part: ast.AST) -> Iterator[ast.AST]:
 def _parts(code: ast.AST) -> list[ast.AST]:
     """Return what of some code processes use."""
     if isinstance(code, ast.ClassDef):
-        methods = [each for each in code.body if getattr(each, "name", "") in _IN_WORKER]
+        is_loader = "DataLoader" in map(last_name, code.bases)  # only what it is made of goes to its workers
+        used = ("__init__",) if is_loader else _IN_WORKER
+        methods = [each for each in code.body if getattr(each, "name", "") in used]
         return [*(methods or code.body), *code.bases]
     return [code]
 
