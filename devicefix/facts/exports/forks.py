@@ -193,7 +193,8 @@ class Forks:
 
 def passed(facts: Facts, node: ast.expr, *, is_run: bool = False) -> Iterator[str]:
     """Yield `GIVEN` for a name that is a parameter of a function."""
-    for function, (name, position) in Sources(facts, How(0), 0).parameters([node]):
+    values = [node, *(each.value for each in facts.bindings(node) if each.value is not None)]  # of `self.x`
+    for function, (name, position) in Sources(facts, How(0), 0).parameters(values):
         if name not in ("self", "cls"):
             yield f"{function}{GIVEN}{'=' if is_run else ''}{position}:{name}"
 
