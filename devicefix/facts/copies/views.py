@@ -90,8 +90,13 @@ def copy_of(facts: Facts, outer: ast.expr, calls: bool = True) -> Copy | None:
     place = place_of(facts, outer)
     if place is None:
         return None
-    trained = any(is_parameter(value) for value in _calls(facts, chain[-1]))
+    trained = _is_trained(facts, chain[-1])
     return Copy(moving[0], outer, replace(place, trained=trained), chain[-1], len(moving) > 1)
+
+
+def _is_trained(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a tensor is a leaf that requires a gradient, as far as the module shows."""
+    return any(is_parameter(each) for value in _calls(facts, node) for each in views(facts, value))
 
 
 def is_copied(facts: Facts, copy: Copy) -> bool:
@@ -343,7 +348,8 @@ def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner
         yield inner  # it is a variable of the caller
     for given in given_to(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
         if (place := place_of(facts, given)) is not None:
-            yield replace(inner, path=place.path + inner.path.removeprefix(name))
+            path = place.path + inner.path.removeprefix(name)
+            yield replace(inner, path=path, trained=inner.trained or _is_trained(facts, given))
 
 
 def given_to(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:
