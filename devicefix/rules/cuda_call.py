@@ -657,7 +657,9 @@ class CudaCall(Rule):
             " something else; call `.cuda()` only if CUDA is available"
         )
         fix = _kept(self.context, node)
-        if fix is not None and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
+        assert isinstance(node.func, ast.Attribute)
+        is_used = not _only_moves(self.facts.tree.statement(node), node.func.value)  # and not `x = x.cuda()`
+        if fix and self.context.project.has_cuda_effects(is_used) and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
         return self.finding(node, message, fix, unless="because the object is `super()`, or long code")
 

@@ -211,8 +211,8 @@ def _parameters_of(model: str) -> Place:
 def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
     """Return the expression that another one is, or is a view of, on a CPU."""
     match node:
-        case ast.NamedExpr(value=value) | ast.Call(func=ast.Lambda(body=value), args=[]):
-            return value
+        case ast.NamedExpr(value=of) | ast.IfExp(body=of) | ast.Call(func=ast.Lambda(body=of), args=[]):
+            return of
         case ast.Attribute(value=value) if is_view(node):
             return value
         case ast.Name() | ast.Subscript() | ast.Call(func=ast.Name(id="next")):
