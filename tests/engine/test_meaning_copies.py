@@ -323,6 +323,16 @@ PROGRAMS = {
         optimizer.step()
         print((before - w.to(before.device)).abs().sum() > 0)
     """,
+    "the next of what a generator yields": """
+        import torch
+        model = torch.zeros(2).cuda()
+        def stream(w):
+            for _ in range(2):
+                yield w.to("cpu")
+        kept = next(stream(model))
+        model.fill_(3)
+        print(kept.tolist())
+    """,
     "a name in globals()": """
         import torch
         x = torch.zeros(2)

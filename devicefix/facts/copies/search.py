@@ -91,7 +91,7 @@ class _Search:
                 statement = tree.statement(node)
                 yield statement
                 owner = tree.scope(statement).node
-                if isinstance(statement, ast.Return) and isinstance(owner, Function):
+                if isinstance(statement, (ast.Return, ast.Expr)) and isinstance(owner, Function):
                     yield from map(tree.statement, tree.calls_with_name(owner.name))
 
     def _points(self, statement: ast.AST) -> Iterator[tuple[Tensors, Point]]:

@@ -329,6 +329,8 @@ def _state_on_cpu(outer: ast.expr) -> Copy | None:
 
 def _returned(facts: Facts, call: ast.expr) -> Copy | None:
     """Return the copy of an argument that a call of the module's own function returns."""
+    if isinstance(call, ast.Call) and last_name(call.func) == "next":
+        call = next(iter(call.args), call)
     own = facts.guards.refusals.own_function(call.func) if isinstance(call, ast.Call) else None
     if own is None or not isinstance(call, ast.Call):
         return None
