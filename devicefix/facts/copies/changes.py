@@ -57,8 +57,7 @@ def _by_function(facts: Facts, call: ast.Call, own: Function) -> Iterator[Change
     for inner, item in facts.once(changed_in, Steps(facts).scope_of(own)).items():
         given = [*given_to(facts, call, own, root(inner.path)), call.func][0]
         # What a function does to a copy that nothing keeps is lost on a GPU: it is sent, or received.
-        lost = isinstance(given, ast.Call) and moves(facts, given) and place_of(facts, call) is None
-        if not lost:
+        if not (isinstance(given, ast.Call) and moves(facts, given) and place_of(facts, call) is None):
             for place in passed(facts, call, own, inner):
                 yield Change(place, item, call, given)
 

@@ -129,10 +129,8 @@ class _Search:
     def _later(self, body: Tensors, changed: Name, used: Name) -> Clash | None:
         """Return the clash of what an object keeps of its own with what a later call of a method changes."""
         around = self._facts.tree.parents.get(body.flow.owner)
-        every = product(body.own(changed), body.own(used))
-        pairs = [
-            each for each in every if each[0].place.path != each[1].place.path
-        ]  # not `self.x = self.x.cuda()`
+        every = product(body.own(changed), body.own(used))  # without `self.x = self.x.cuda()`
+        pairs = [each for each in every if each[0].place.path != each[1].place.path]
         for method in self._methods(around) if pairs and isinstance(around, ast.ClassDef) else ():
             for one, other in pairs:
                 start = method.flow.entry

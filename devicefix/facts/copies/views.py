@@ -21,7 +21,6 @@ from devicefix.facts.flow.binding import all_collections, contents, element_pair
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.kind import NUMBERS
-from devicefix.facts.flow.kinds.objects import methods_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Function, described, positional
 from devicefix.facts.flow.points import is_view, path_of, root
@@ -176,10 +175,9 @@ def place_of(facts: Facts, node: ast.expr, calls: bool = True) -> Place | None:
     for model in filter(None, (_model_of(facts, each) for each in reversed(chain))):
         return _parameters_of(model)
     path = path_of(base)
-    if path is None and calls and len(found := _results(facts, base)) == 1:
-        call, own, value = found[0]
-        inner = place_of(facts, value, calls=False)
-        return next(passed(facts, call, own, inner), None) if inner is not None else None
+    match _results(facts, base) if path is None and calls else ():
+        case [(call, own, value)] if (inner := place_of(facts, value, calls=False)) is not None:
+            return next(passed(facts, call, own, inner), None)
     if path is None or _LIBRARY.match(facts.resolve(base) or ""):
         return None
     parts = (each for each in chain[:-1] if isinstance(each, (ast.Name, ast.Subscript)))
@@ -305,8 +303,7 @@ def _model_of(facts: Facts, node: ast.expr) -> str | None:
                 if any(isinstance(each, ast.Name) and each.id == node.id for each in walk(target)):
                     return _iterated(facts, iterated)
         case ast.Subscript(value=ast.Call() as iterated) | (ast.Call() as iterated):
-            if last_name(iterated.func) in (*FUNCTIONS["iterate"], *METHODS["hold"]):
-                return _iterated(facts, iterated)
+            return _iterated(facts, iterated) if last_name(iterated.func) in FUNCTIONS["iterate"] else None
     return None
 
 
@@ -341,14 +338,9 @@ def _returned(facts: Facts, node: ast.expr) -> Copy | None:
 
 def _results(facts: Facts, node: ast.expr) -> list[tuple[ast.Call, ast.FunctionDef, ast.expr]]:
     """Return what a call, or the read of a property as one, may return, with the function of the module."""
-    is_read = isinstance(node, ast.Attribute) and node.attr in facts.once(methods_of, facts.tree.root)
-    call = ast.Call(node, [], []) if is_read else node
-    own = Steps(facts).reached(call) if isinstance(call, ast.Call) else None
-    if (
-        not isinstance(call, ast.Call)
-        or not isinstance(own, ast.FunctionDef)
-        or is_property(own) is not is_read
-    ):
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    own = Steps(facts).reached(call)
+    if not isinstance(own, ast.FunctionDef) or is_property(own) is isinstance(node, ast.Call):
         return []
     return [(call, own, value) for value in facts.once(results, facts.tree.scopes[own])[0]]
 
