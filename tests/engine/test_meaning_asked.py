@@ -284,6 +284,11 @@ NAMES = {
         "between": "from other import *\n",
         "other": "from torch.cuda import *\n",
     },
+    "a new name that star imports carry over two files": {
+        "main": "device = 'cpu'\nfrom between import *\nimport torch\n"
+        "print(move(torch.ones(1)).device, device)\n",
+        "between": "from other import *\n",
+    },
     "the source of a function": {
         "main": "import inspect, torch, other\ncode = inspect.getsource(other.move) if 0 else ''\n"
         "print(code, other.move(torch.ones(1)).device)\n",
