@@ -54,10 +54,8 @@ class SharedNames(Classes):
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
         return any(
-            name in importer.export(bound_names)
-            or name in importer.export(names_read)
-            or self.carried(importer.path, name)
-            for importer in importers
+            name in each.export(bound_names) | each.export(names_read) or self.carried(each.path, name)
+            for each in importers
         )
 
     @remembered
@@ -77,8 +75,7 @@ class SharedNames(Classes):
         if any(path.startswith(folder) for folder in self._open_packages):
             return True
         for file, names in self.exporting(open_namespaces):
-            modules = {name.removesuffix(TAKEN) for name in names}
-            if any(self._means(file, name, own) for name in modules if name != OWN):
+            if any(self._means(file, name.removesuffix(TAKEN), own) for name in names - {OWN, TAKEN}):
                 return True
         carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
         return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)
