@@ -19,7 +19,7 @@ from devicefix.facts.project.questions import remembered
 
 Value = TypeVar("Value")
 
-_CALL = rb"(?<!def )%b\s*\("
+_CALL = rb"%b(?<!def %b)\s*\("  # it begins with the name, which is found fast
 _RUNNERS = 100  # files that may run a file
 
 
@@ -154,7 +154,8 @@ class Programs(Files):
         """Yield the files that bind a name of a file, or call a function of it, with the name there."""
         function, call, rest = name.partition("(")
         if rest and not rest.endswith(")"):
-            called, importing = re.compile(_CALL % re.escape(function).encode()), self._importing(file.normal)
+            own, importing = re.escape(function).encode(), self._importing(file.normal)
+            called = re.compile(_CALL % (own, own))
             users = (each for each in self.mentioning(function) if each.normal in importing)
             yield from ((each, name) for each in users if called.search(each.data))
         elif found := self.definition(file.path, function):
