@@ -42,19 +42,21 @@ class Change(NamedTuple):
 
 def changes_at(facts: Facts, point: Point) -> Iterator[Change]:
     """Yield what is changed at a point, also by the functions of the module that it calls."""
+    steps = Steps(facts)
     for node in point.nodes:
         for target, item in targets(facts, node):
             if (place := place_of(facts, target)) is not None:
                 yield Change(place, item, node, target)
             if (whole := whole_of(facts, target)) is not None:
                 yield Change(whole, False, node, target)
-        if isinstance(node, ast.Call) and (own := Steps(facts).reached(node)) is not None:
-            yield from _by_function(facts, node, own)
+        if isinstance(node, ast.Call):
+            own = steps.reached(node, lambda each: facts.once(changed_in, steps.scope_of(each)))
+            yield from _by_function(facts, node, own, steps.scope_of(own)) if own is not None else ()
 
 
-def _by_function(facts: Facts, call: ast.Call, own: Function) -> Iterator[Change]:
+def _by_function(facts: Facts, call: ast.Call, own: Function, inside: Scope) -> Iterator[Change]:
     """Yield what a function of the module changes of the arguments of a call, or of other variables."""
-    for inner, item in facts.once(changed_in, Steps(facts).scope_of(own)).items():
+    for inner, item in facts.once(changed_in, inside).items():
         given = [*given_to(facts, call, own, root(inner.path)), call.func][0]
         # What a function does to a copy that nothing keeps is lost on a GPU: it is sent, or received.
         if not (isinstance(given, ast.Call) and moves(facts, given) and place_of(facts, call) is None):
