@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.exports.export import of_facts
-from devicefix.facts.exports.forks import passed
+from devicefix.facts.exports.forks import Named, passed
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
@@ -38,6 +38,14 @@ def open_namespaces(facts: Facts) -> frozenset[str]:
         for node in facts.tree.nodes_with(*_WORDS)
         for module in (_by_call(facts, node) if isinstance(node, ast.Call) else _by_dictionary(facts, node))
     )
+
+
+@of_facts(b"setattr(", anywhere=True)
+def open_parameters(facts: Facts) -> frozenset[Named]:
+    """Return the parameters that may be modules in which `setattr` sets a new global name."""
+    calls = (node for node in facts.tree.nodes_with("setattr(") if isinstance(node, ast.Call))
+    setting = (call for call in calls if dotted(call.func) == "setattr" and _lists(facts, "setattr", call))
+    return frozenset(parameter for call in setting for parameter in passed(facts, call.args[0]))
 
 
 @of_facts(b"import_module(", pattern=rb"dir\(|vars\(|getmembers", anywhere=True)
@@ -81,7 +89,6 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
         yield from _module_of_function(facts, first)
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
         yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
-        yield from passed(facts, first) if name == "setattr" else ()
 
 
 def _lists(facts: Facts, name: str, call: ast.Call) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from devicefix.facts.exports import Export
-from devicefix.facts.exports.forks import Forks
+from devicefix.facts.exports.forks import Forks, Named
 from devicefix.facts.exports.imports import tried_names
 from devicefix.facts.exports.shared import cuda_extensions
 from devicefix.facts.exports.texts import attributes_set
@@ -212,12 +212,12 @@ class Files(Questions):
                 return found
         return file, last
 
-    def reached(self, file: ProjectFile, name: str) -> Iterator[str]:
+    def reached(self, file: ProjectFile, named: Named) -> Iterator[Named]:
         """Yield what is reached from a name of a file, from its result, or from what its calls pass."""
         file.is_followed = True
         if file.facts is not None:
             forks = Forks(file.facts)
-            yield from forks.reached(forks.named(name))
+            yield from forks.reached(forks.named(named))
 
     def _importing(self, path: str) -> frozenset[str]:
         """Return the files that import a file, also through others, with the file."""
