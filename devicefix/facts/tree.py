@@ -234,6 +234,11 @@ class Tree:
         """Return the scope that binds a name at its place, and all bindings there; None for other nodes."""
         return self.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
 
+    def bound(self, node: ast.AST) -> Sequence[Binding]:
+        """Return all bindings of a name in the scope that binds it at its place; none for other nodes."""
+        found = self.lookup(node)
+        return found[1] if found is not None else ()
+
     def place(self, node: ast.expr) -> int:
         """Return the place of an expression among the elements, arguments, keys or values of its parent."""
         parent = self.parents[node]

@@ -273,8 +273,7 @@ class PinMemory(Rule):
 
 def _bindings(facts: Facts, node: ast.expr) -> Sequence[Binding]:
     """Return the bindings of a name or a dotted path, those of parameters too."""
-    found = facts.tree.lookup(node)
-    return found[1] if found is not None else facts.tree.attributes.get(dotted(node) or "", ())
+    return facts.tree.bound(node) or facts.tree.attributes.get(dotted(node) or "", ())
 
 
 def _made_true(facts: Facts, bindings: Sequence[Binding], hops: int) -> bool:

@@ -144,8 +144,8 @@ def _start(facts: Facts, node: ast.expr) -> tuple[Scope | None, Sequence[Binding
     """Return the scope that binds the name that a path starts with, None for `self`, and its bindings."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
-    known = isinstance(node, ast.Name) and node.id != "self"
-    return (facts.tree.scope(node).lookup(node.id) if known else None) or (None, ())  # type: ignore[attr-defined]
+    is_self = isinstance(node, ast.Name) and node.id == "self"
+    return (None if is_self else facts.tree.lookup(node)) or (None, ())
 
 
 def views(facts: Facts, node: ast.expr) -> Iterator[ast.expr]:
@@ -259,8 +259,7 @@ def _iterated_by(facts: Facts, node: ast.expr, kind: type[ast.AST]) -> ast.expr 
 
 def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
     """Return the loop that binds a name where it is read, which nothing else binds there."""
-    found = facts.tree.scope(name).lookup(name.id)
-    bindings = reaching(facts.tree, name, found[1]) if found is not None else ()
+    bindings = reaching(facts.tree, name, facts.tree.bound(name))
     loop = bindings[0].node if len(bindings) == 1 else None
     return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
 

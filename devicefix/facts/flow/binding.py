@@ -286,11 +286,11 @@ def _makes_object(facts: Facts, function: ast.expr) -> bool:
     name = facts.resolve(function)
     if name is not None:
         return name not in FUNCTIONS["view"] and re.search(r"\.[A-Z]\w*(?<!Tensor)\Z", name) is not None
-    found = facts.tree.scope(function).lookup(function.id) if isinstance(function, ast.Name) else None
-    return found is not None and all(
+    bindings = facts.tree.bound(function)
+    return bool(bindings) and all(
         isinstance(each.node, ast.ClassDef)
         or (isinstance(each.value, ast.Call) and last_name(each.value.func) == "namedtuple")
-        for each in found[1]
+        for each in bindings
     )
 
 

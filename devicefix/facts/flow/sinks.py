@@ -116,8 +116,8 @@ def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
 
 def _is_of_module(facts: Facts, value: ast.expr) -> bool:
     """Return whether an expression is a variable that the module itself binds."""
-    found = facts.tree.scope(value).lookup(value.id) if isinstance(value, ast.Name) else None
-    return found is not None and not any(binding.imported for binding in found[1])
+    bindings = facts.tree.bound(value)
+    return bool(bindings) and not any(binding.imported for binding in bindings)
 
 
 def is_of_tensor(facts: Facts, value: ast.expr) -> bool:

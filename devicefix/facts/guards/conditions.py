@@ -210,9 +210,9 @@ class Conditions(ABC):
 
     def _near(self, node: ast.Name) -> Sequence[Binding]:
         """Return the bindings of a name that may hold where it is read, none if all of them may."""
-        found = self.facts.tree.scope(node).lookup(node.id)
-        near = reaching(self.facts.tree, node, found[1]) if found is not None else ()
-        return near if found is not None and len(near) < len(found[1]) else ()
+        bindings = self.facts.tree.bound(node)
+        near = reaching(self.facts.tree, node, bindings)
+        return near if len(near) < len(bindings) else ()
 
     def _set_with_cuda(self, bindings: Sequence[Binding]) -> bool:
         """Return whether bindings set a flag, and to what is true only where CUDA is available."""
