@@ -122,9 +122,10 @@ def _is_replaced(facts: Facts, copy: Copy) -> bool:
 def _is_module(facts: Facts, copy: Copy) -> bool:
     """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
     methods, start = METHODS["module"], _start(facts, copy.base)[0]
-    named = (node for node in facts.tree.nodes_with(*methods) if getattr(node, "attr", "") in methods)
-    owners = (node for node in named if path_of(node.value) == copy.source.path)  # type: ignore[attr-defined]
-    shown = any(_start(facts, node)[0] is start for node in owners)  # type: ignore[arg-type]
+    attributes = (node for node in facts.tree.nodes_with(*methods) if isinstance(node, ast.Attribute))
+    named = (node for node in attributes if node.attr in methods)
+    owners = (node for node in named if path_of(node.value) == copy.source.path)
+    shown = any(_start(facts, node)[0] is start for node in owners)
     return shown or facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
 
 
@@ -167,7 +168,8 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     arrays = [
         each
         for each in chain
-        if facts.call(each, *FUNCTIONS["make"], "torch.from_numpy") or is_typed(facts, each)
+        if isinstance(each, ast.Call)
+        and (facts.call(each, *FUNCTIONS["make"], "torch.from_numpy") or is_typed(facts, each))
     ]
     if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
@@ -180,7 +182,7 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     indexed = any(not isinstance(getattr(each, "slice", None), (ast.Slice, ast.Tuple)) for each in parts)
     # An item of a tensor is a view of it.
     indexed = indexed and not facts.kinds.of(base).are({Kind.TENSOR})
-    buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)  # type: ignore[attr-defined]
+    buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)
     return Place(path, indexed, buffer=buffer)
 
 
@@ -340,9 +342,10 @@ def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner
     found = facts.tree.scope(call).lookup(name)
     if found is not None and found == facts.tree.scopes[function].lookup(name):
         yield inner  # it is a variable of the caller
-    for given in given_to(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
-        if (place := place_of(facts, given)) is not None:
-            yield replace(inner, path=place.path + inner.path.removeprefix(name))
+    if isinstance(call, ast.Call) and not isinstance(function, ast.ClassDef):
+        for given in given_to(facts, call, function, name):
+            if (place := place_of(facts, given)) is not None:
+                yield replace(inner, path=place.path + inner.path.removeprefix(name))
 
 
 def given_to(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:
