@@ -55,7 +55,7 @@ class TorchScript:
             if isinstance(node, Definition) and self._has(node, _COMPILES):
                 self._compile(node)
         for call in facts.tree.nodes_with("script"):
-            if isinstance(call, ast.Call) and facts.call(call, *_SCRIPTS) and call.args:
+            if facts.call(call, *_SCRIPTS) and call.args:
                 self._script(call.args[0])
 
     def compiles(self, node: ast.AST) -> bool:

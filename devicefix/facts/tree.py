@@ -225,7 +225,7 @@ class Tree:
         """Yield the nodes of some classes around a node, inner to outer."""
         return (parent for _, parent in self.ancestors(node) if isinstance(parent, kinds))
 
-    def call_of(self, function: ast.AST) -> ast.Call | None:
+    def call_of(self, function: ast.AST | None) -> ast.Call | None:
         """Return the call of a function, None where it is not called."""
         parent = self.parents.get(function)
         return parent if isinstance(parent, ast.Call) and parent.func is function else None

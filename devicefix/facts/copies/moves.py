@@ -50,8 +50,9 @@ def _is_cuda_type(facts: Facts, node: ast.expr) -> bool:
 
 def moved(call: ast.Call) -> ast.expr:
     """Return what a call moves."""
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in METHODS["move"]
-    return call.func.value if is_method else call.args[0]  # type: ignore[attr-defined]
+    if isinstance(call.func, ast.Attribute) and call.func.attr in METHODS["move"]:
+        return call.func.value
+    return call.args[0]
 
 
 def goes_to_cpu(facts: Facts, call: ast.Call) -> bool:

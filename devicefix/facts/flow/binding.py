@@ -51,7 +51,7 @@ def bound_by(facts: Facts, node: ast.AST) -> Iterator[Pair]:
         case ast.withitem():
             yield from _entered(node)
         case ast.match_case(pattern=pattern):
-            yield from captured(pattern, facts.tree.parents[node].subject)  # type: ignore[attr-defined]
+            yield from captured(pattern, next(facts.tree.around(node, ast.Match)).subject)
         case ast.FunctionDef(decorator_list=[ast.Lambda(body=ast.Call(func=ast.Name(), args=[]))]):
             yield from _called(node)
         case ast.pattern():
@@ -268,7 +268,8 @@ def _offered(point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
         name, given = last_name(call.func), [*call.args, *(keyword.value for keyword in call.keywords)]
         holder = given[0] if given and name in FUNCTIONS["add"] else getattr(call.func, "value", None)
         if holder is not None and (path := dotted(holder)) and name in _KEEPING:
-            yield from ((path + f".{name}()" * (name in METHODS["start"]), True, each) for each in given)
+            keeper = f"{path}.{name}()" if name in METHODS["start"] else path
+            yield from ((keeper, True, each) for each in given)
 
 
 def all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
