@@ -11,7 +11,7 @@ from devicefix.facts.exports.export import of_facts
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.scopes import Binding, dotted, with_defaults
 from devicefix.facts.tree import children, walk
 from devicefix.facts.values import last_name
 
@@ -128,18 +128,26 @@ class Forks:
         elif not is_inner or (is_value and is_run):
             for binding in self._bindings(node, None if is_value else code):
                 yield from _of_binding(binding, is_run=is_run, makes=makes)
-            yield from passed(self._facts, node) if is_value else ()
+            yield from passed(self._facts, node, is_run=is_run) if is_value else ()
 
     def named(self, named: Named) -> Iterator[_Code]:
         """Yield what another file means by a name of this module."""
-        if not named.parameter:
-            for binding in self._tree.root.bindings.get(named.name, ()):
-                yield from _of_binding(binding, is_run=named.is_run, makes=named.makes)
+        if named.parameter:
+            yield from ((value, named.is_run) for value in self._passed(named))
             return
+        for binding in self._tree.root.bindings.get(named.name, ()):
+            yield from _of_binding(binding, is_run=named.is_run, makes=named.makes)
+
+    def _passed(self, named: Named) -> Iterator[ast.expr]:
+        """Yield what the calls of a function, or of a class, pass for a parameter, and its default."""
         for call in self._tree.calls_with_name(named.name):
-            if last_name(call.func) == named.name:
-                value = argument_of(call, named.parameter, named.position)
-                yield from [(value, False)] if value is not None else ()
+            value = argument_of(call, named.parameter, named.position)
+            if last_name(call.func) == named.name and value is not None:
+                yield value
+        for own in (binding.node for binding in self._tree.root.bindings.get(named.name, ())):
+            for part in (own, *getattr(own, "body", ())):  # a class has `__init__`
+                defaults = with_defaults(part.args) if isinstance(part, ast.FunctionDef) else ()
+                yield from (value for each, value in defaults if each.arg == named.parameter and value)
 
     def _bindings(self, node: ast.expr, inside: ast.AST | None = None) -> Sequence[Binding]:
         """Return the bindings of a name outside some code, or of an attribute or method of `self`."""
@@ -210,11 +218,12 @@ class Forks:
             yield from (*call.args, *(each.value for each in call.keywords))
 
 
-def passed(facts: Facts, node: ast.expr) -> Iterator[Named]:
-    """Yield the parameter that a name is, as what calls of its function pass."""
-    for function, (name, position) in Sources(facts, How(0), 0).parameters([node]):
+def passed(facts: Facts, node: ast.expr, *, is_run: bool = False) -> Iterator[Named]:
+    """Yield the parameter that a name or `self.x` is, as what calls of its function pass."""
+    values = [node, *(each.value for each in facts.bindings(node) if each.value is not None)]  # of `self.x`
+    for function, (name, position) in Sources(facts, How(0), 0).parameters(values):
         if name not in ("self", "cls"):
-            yield Named(function, parameter=name, position=position)
+            yield Named(function, is_run, parameter=name, position=position)
 
 
 def _is_value(code: ast.AST) -> bool:

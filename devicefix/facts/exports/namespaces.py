@@ -13,7 +13,8 @@ from devicefix.facts.texts import text_of
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
-OWN = ""  # the file itself
+OWN = Named("")  # the file itself
+_MAIN = "__main__"  # the module that is the program
 
 _OF_CALLER = {"vars", "dir", "locals"}  # without arguments
 _LISTING = {"vars", "dir", "inspect.getmembers", "inspect.getmembers_static"}
@@ -27,7 +28,7 @@ _WORDS = (
 
 
 @of_facts(*(word.encode() for word in _WORDS), anywhere=True)
-def open_namespaces(facts: Facts) -> frozenset[str]:
+def open_namespaces(facts: Facts) -> frozenset[Named]:
     """Return the modules in which a new global name may be seen, replaced or missed.
 
     Returns:
@@ -40,14 +41,6 @@ def open_namespaces(facts: Facts) -> frozenset[str]:
     )
 
 
-@of_facts(b"setattr(", anywhere=True)
-def open_parameters(facts: Facts) -> frozenset[Named]:
-    """Return the parameters that may be modules in which `setattr` sets a new global name."""
-    calls = (node for node in facts.tree.nodes_with("setattr(") if isinstance(node, ast.Call))
-    setting = (call for call in calls if dotted(call.func) == "setattr" and _lists(facts, "setattr", call))
-    return frozenset(parameter for call in setting for parameter in passed(facts, call.args[0]))
-
-
 @of_facts(b"import_module(", pattern=rb"dir\(|vars\(|getmembers", anywhere=True)
 def listed_packages(facts: Facts) -> frozenset[str]:
     """Return the packages whose modules a file imports by computed names; it lists the names of modules."""
@@ -57,7 +50,7 @@ def listed_packages(facts: Facts) -> frozenset[str]:
     return frozenset(each.removesuffix(".") for each in texts if each.endswith("."))
 
 
-def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
+def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[Named]:
     """Yield the module whose names are read as its dictionary."""
     if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
         if facts.tree.scope(node).is_module:
@@ -67,11 +60,12 @@ def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Attribute) and not _is_lookup(facts, node):
         if node.attr == "__dict__":
             yield from _module(facts, node.value)
+            yield from passed(facts, node.value)
         elif node.attr in _OF_FUNCTIONS:
             yield OWN
 
 
-def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
+def _by_call(facts: Facts, call: ast.Call) -> Iterator[Named]:
     """Yield the module whose names a call lists, writes or asks for, or out of which it takes a function."""
     name = facts.resolve(call.func) or dotted(call.func) or ""
     first = call.args[0] if call.args else None
@@ -84,11 +78,12 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
         yield OWN
     elif name == "runpy.run_path":
         texts = (each.value for each in walk(first) if isinstance(each, ast.Constant))
-        yield from (str(each).rpartition("/")[2].removesuffix(".py") for each in texts)
+        yield from (Named(str(each).rpartition("/")[2].removesuffix(".py")) for each in texts)
     elif name in _TAKING:
         yield from _module_of_function(facts, first)
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
-        yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
+        yield from [Named(path.rpartition(".")[0])] if (path := text_of(first)) else _module(facts, first)
+        yield from passed(facts, first)
 
 
 def _lists(facts: Facts, name: str, call: ast.Call) -> bool:
@@ -124,23 +119,24 @@ def _may_be_device(name: ast.expr) -> bool:
     return not isinstance(name, ast.Constant) or "device" in str(name.value)
 
 
-def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
+def _module(facts: Facts, owner: ast.expr) -> Iterator[Named]:
     """Yield the module that an expression is, if it is one that the file imports, or the file itself."""
     match facts.value(owner) or owner:
         case ast.Subscript(value=modules, slice=key) if facts.resolve(modules) == "sys.modules":
-            if dotted(key) == "__name__":
+            if dotted(key) == "__name__" or text_of(key) == _MAIN:
                 yield OWN
         case ast.Call(func=function, args=[module]) if last_name(function) == "import_module":
-            yield text_of(module) or OWN
+            name = text_of(module)
+            yield OWN if name is None or name == _MAIN else Named(name)
         case _ if (name := facts.resolve(owner)) is not None:
-            yield OWN if name == "__main__" else name
+            yield OWN if name == _MAIN else Named(name)
 
 
-def _module_of_function(facts: Facts, function: ast.expr) -> Iterator[str]:
+def _module_of_function(facts: Facts, function: ast.expr) -> Iterator[Named]:
     """Yield the module of a function, `f`, or of those whose `__code__` an expression holds."""
     codes = [
         each.value for each in walk(function) if isinstance(each, ast.Attribute) and each.attr == "__code__"
     ]
     for each in codes or [function]:
         name = facts.resolve(each)
-        yield OWN if name is None else name.rpartition(".")[0]
+        yield OWN if name is None else Named(name.rpartition(".")[0])

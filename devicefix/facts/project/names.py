@@ -6,7 +6,7 @@ import os.path
 from functools import cached_property
 
 from devicefix.facts.exports.forks import Named
-from devicefix.facts.exports.namespaces import OWN, listed_packages, open_namespaces, open_parameters
+from devicefix.facts.exports.namespaces import OWN, listed_packages, open_namespaces
 from devicefix.facts.exports.shared import bound_names, devices, names_read, public_names
 from devicefix.facts.exports.texts import attributes_read
 from devicefix.facts.project.classes import Classes
@@ -75,22 +75,21 @@ class SharedNames(Classes):
         if any(path.startswith(folder) for folder in self._open_packages):
             return True
         for file, names in self.exporting(open_namespaces):
-            if any(self.find(file.path, name) is own for name in names if name != OWN):
-                return True
-        for _, parameters in self.exporting(open_parameters):
-            if any(self._is_passed(own, parameter) for parameter in parameters):
+            if any(self._means(file, named, own) for named in names if named != OWN):
                 return True
         carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
         return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)
 
-    def _is_passed(self, own: ProjectFile, parameter: Named) -> bool:
-        """Return whether a call passes a module for a parameter."""
-        callers = self.mentioning(parameter.name)
+    def _means(self, file: ProjectFile, named: Named, own: ProjectFile) -> bool:
+        """Return whether a name in a file is that of a module, or calls pass that."""
+        if not named.parameter:
+            return self.find(file.path, named.name) is own
+        callers = self.mentioning(named.name)
         return any(
             self.find(caller.path, value.name) is own
             for caller in callers
             if own.normal in self._imported[caller.normal]
-            for value in self.reached(caller, parameter)
+            for value in self.reached(caller, named)
         )
 
     @cached_property
