@@ -133,7 +133,9 @@ class Forks:
     def named(self, named: Named) -> Iterator[_Code]:
         """Yield what another file means by a name of this module."""
         if named.parameter:
-            yield from ((value, named.is_run) for value in self._passed(named))
+            for value in self._passed(named):
+                is_device = isinstance(value, ast.Constant) or self._facts.call(value, "torch.device")
+                yield value, named.is_run and is_device
             return
         for binding in self._tree.root.bindings.get(named.name, ()):
             yield from _of_binding(binding, is_run=named.is_run, makes=named.makes)
