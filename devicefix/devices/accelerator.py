@@ -164,7 +164,7 @@ class Accelerator:
         if isinstance(node, ast.Constant) and node.value == "nccl":
             backend = f"{torch}.distributed.get_default_backend_for_device({device})"
             return (lambda _: backend) if self.version >= _DEFAULT_BACKEND else None
-        if isinstance(node, ast.Call) and self.facts.call(node, "torch.device"):
+        if self.facts.call(node, "torch.device"):
             return self._translation_of_call(node, device)
         return self._translation_of_name(node, f"{device}.type")
 

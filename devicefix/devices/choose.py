@@ -396,7 +396,7 @@ class Devices:
     def _is_availability(self, flag: ast.expr) -> bool:
         """Return whether a flag is `torch.cuda.is_available()` and nothing else."""
         value = self.facts.value(flag)
-        return value is not None and self.facts.call(value, *ASKS)
+        return self.facts.call(value, *ASKS)
 
 
 def _as_object(new: DeviceExpr) -> DeviceExpr:

@@ -48,10 +48,10 @@ class Variables:
         Returns:
             None where the argument is no such variable, or the definition can't be placed.
         """
-        found = self._facts.tree.scope(site).lookup(target.id) if isinstance(target, ast.Name) else None
-        if found is None or not self._facts.once(is_moved_to_often, found[0], target.id):  # type: ignore[attr-defined]
+        name = target.id if isinstance(target, ast.Name) else ""
+        found = self._facts.tree.scope(site).lookup(name)
+        if found is None or not self._facts.once(is_moved_to_often, found[0], name):
             return None
-        name = target.id  # type: ignore[attr-defined]
         place = self._place_of_variable(site, *found)
         if place is None or place.function is None:
             return None
@@ -87,9 +87,7 @@ class Variables:
 
 def is_never_none(facts: Facts, target: ast.expr) -> bool:
     """Return whether an expression is the number of a GPU or a device, and not None, as a default may be."""
-    found = facts.tree.scope(target).lookup(target.id) if isinstance(target, ast.Name) else None
-    defaults = [binding.default for binding in found[1]] if found is not None else []
-    if any(is_constant(default, None) for default in defaults):
+    if any(is_constant(binding.default, None) for binding in facts.tree.bound(target)):
         return False
     return facts.kinds.of(target).are({*NUMBERS, Kind.DEVICE, Kind.CUDA})
 

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.others import Others
@@ -131,7 +131,7 @@ class Names:
                 return f"{module}.{name}"
         return None
 
-    def call(self, node: ast.AST, *names: str) -> bool:
+    def call(self, node: ast.AST | None, *names: str) -> TypeGuard[ast.Call]:
         """Return whether a node is a call of one of the functions with these full names."""
         return isinstance(node, ast.Call) and self.resolve(node.func) in names
 

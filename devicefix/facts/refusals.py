@@ -85,7 +85,7 @@ class Refusals:
             return True
         if isinstance(function, ast.Attribute) and function.attr in ("error", "exit"):
             made = self.facts.value(function.value)
-            return made is not None and self.facts.call(made, *_PARSERS)
+            return self.facts.call(made, *_PARSERS)
         own = self.own_function(function)
         return own is not None and calls > 0 and self.refuses(own.body, calls - 1)
 

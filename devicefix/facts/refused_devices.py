@@ -135,9 +135,7 @@ def _compared(test: ast.expr, truth: bool) -> tuple[list[ast.expr], bool]:
         case ast.Compare(
             left=left, ops=[ast.Eq() | ast.NotEq() | ast.In() | ast.NotIn() as op], comparators=[right]
         ):
-            is_display = isinstance(op, ast.In | ast.NotIn) and isinstance(
-                right, ast.List | ast.Tuple | ast.Set
-            )
-            others = right.elts if is_display else [right]  # type: ignore[attr-defined]
+            is_in = isinstance(op, ast.In | ast.NotIn)
+            others = right.elts if is_in and isinstance(right, ast.List | ast.Tuple | ast.Set) else [right]
             return [left, *others], isinstance(op, ast.Eq | ast.In) is truth
     return [], False

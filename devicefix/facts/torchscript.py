@@ -55,7 +55,7 @@ class TorchScript:
             if isinstance(node, Definition) and self._has(node, _COMPILES):
                 self._compile(node)
         for call in facts.tree.nodes_with("script"):
-            if isinstance(call, ast.Call) and facts.call(call, *_SCRIPTS) and call.args:
+            if facts.call(call, *_SCRIPTS) and call.args:
                 self._script(call.args[0])
 
     def compiles(self, node: ast.AST) -> bool:
@@ -144,8 +144,7 @@ class TorchScript:
         """Yield the functions and classes of the module whose names some nodes read."""
         for node in nodes:
             for each in walk(node):
-                found = self._facts.tree.scope(each).lookup(each.id) if isinstance(each, ast.Name) else None
-                yield from _definitions(found[1] if found is not None else ())
+                yield from _definitions(self._facts.tree.bound(each))
 
 
 def _definitions(bindings: Iterable[Binding]) -> Iterator[Definition]:

@@ -225,7 +225,7 @@ class Tree:
         """Yield the nodes of some classes around a node, inner to outer."""
         return (parent for _, parent in self.ancestors(node) if isinstance(parent, kinds))
 
-    def call_of(self, function: ast.AST) -> ast.Call | None:
+    def call_of(self, function: ast.AST | None) -> ast.Call | None:
         """Return the call of a function, None where it is not called."""
         parent = self.parents.get(function)
         return parent if isinstance(parent, ast.Call) and parent.func is function else None
@@ -233,6 +233,11 @@ class Tree:
     def lookup(self, node: ast.AST) -> tuple[Scope, list[Binding]] | None:
         """Return the scope that binds a name at its place, and all bindings there; None for other nodes."""
         return self.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+
+    def bound(self, node: ast.AST) -> Sequence[Binding]:
+        """Return all bindings of a name in the scope that binds it at its place; none for other nodes."""
+        found = self.lookup(node)
+        return found[1] if found is not None else ()
 
     def place(self, node: ast.expr) -> int:
         """Return the place of an expression among the elements, arguments, keys or values of its parent."""

@@ -101,14 +101,14 @@ def cpu(facts: Names, node: ast.expr) -> bool:
     """Return whether an expression is the CPU, as a string or a device."""
     if isinstance(node, ast.Constant):
         return node.value == "cpu"
-    return facts.call(node, "torch.device") and bool(node.args) and cpu(facts, node.args[0])  # type: ignore[attr-defined]
+    return facts.call(node, "torch.device") and bool(node.args) and cpu(facts, node.args[0])
 
 
 def cuda_device(facts: Names, node: ast.expr) -> bool:
     """Return whether an expression is a CUDA device and nothing else: a string or `torch.device(...)`."""
     if cuda_string(node):
         return True
-    if not (isinstance(node, ast.Call) and facts.call(node, "torch.device")):
+    if not (facts.call(node, "torch.device")):
         return False
     first = next(iter(node.args), None) or next((keyword.value for keyword in node.keywords), None)
     if first is None:
@@ -182,7 +182,7 @@ def current_device(
         arms = choice(facts, node)
         right = arms is not None and (chooses is None or chooses(node.test, arms[1] is node.body))
         return arms is not None and right and current_device(facts, arms[1], chooses, depth - 1)
-    if isinstance(node, ast.Call) and facts.call(node, "torch.device") and not node.keywords:
+    if facts.call(node, "torch.device") and not node.keywords:
         return len(node.args) == 1 and current_device(facts, node.args[0], chooses, depth - 1)
     if isinstance(node, ast.Name):
         return current_device(facts, facts.value(node), chooses, depth - 1)

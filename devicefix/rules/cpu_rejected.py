@@ -361,10 +361,13 @@ class CpuRejected(Rule):
                 names = [target for use in uses for target in getattr(use, "targets", ())]
             case [ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as name, attr="append")))]:
                 names = [name]
-        held = (name for name in names if isinstance(name, ast.Name))
-        reads = (read for name in held for read in self.facts.reads_in(tree.scope(name), name.id))
-        checks = (check for read in reads if isinstance(check := tree.parents[read], ast.If))
-        return next((last for check in checks if (last := self._ends.last(check.body))), None)
+        for held in (name for name in names if isinstance(name, ast.Name)):
+            for read in self.facts.reads_in(tree.scope(held), held.id):
+                check = tree.parents[read]
+                last = self._ends.last(check.body) if isinstance(check, ast.If) else None
+                if last is not None:
+                    return last
+        return None
 
     def _rejected(self, node: ast.If, branch: list[ast.stmt]) -> Iterator[Finding]:
         """Yield the finding of what the branch for the CPU does not implement, under a condition of its own."""

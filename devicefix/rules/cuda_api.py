@@ -8,6 +8,7 @@ from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterp
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import cuda_device, is_constant, last_name, literal_index
@@ -435,14 +436,9 @@ class CudaApi(Rule):
             case ast.Call(func=ast.Attribute(attr="cuda")):
                 return self._move(node) if self.facts.resolve(node.func) is None else nothing
             case ast.Call() if self.facts.call(node, *LOADS):
-                where = next(
-                    (keyword.value for keyword in node.keywords if keyword.arg == "map_location"), None
-                )
-                return (
-                    nothing
-                    if isinstance(where, (ast.Name, ast.Attribute)) or is_constant(where, "cpu")
-                    else None
-                )
+                where = argument_of(node, "map_location", -1)
+                goes_there = isinstance(where, (ast.Name, ast.Attribute)) or is_constant(where, "cpu")
+                return nothing if goes_there else None
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
                 if accelerated is None or not self.facts.is_guarded(node):

@@ -547,9 +547,7 @@ class CudaAutocast(Rule):
         values = [binding.value for binding in found[1]] if found is not None and not use.needs else []
         if values and all(value is not None and _is_text(value) for value in values):
             return use.text, use.needs
-        if use.needs or (
-            values and all(value is not None and self.facts.call(value, "torch.device") for value in values)
-        ):
+        if use.needs or (values and all(self.facts.call(value, "torch.device") for value in values)):
             return f"{use.text}.type", use.needs
         return f"{self.devices.torch(site).text}.device({use.text}).type", use.needs
 

@@ -644,8 +644,7 @@ class CudaCall(Rule):
 
     def _is_assigned(self, receiver: ast.expr) -> bool:
         """Return whether an imported name is also assigned: `model = model.cuda()` moves a value."""
-        found = self.facts.tree.lookup(receiver)
-        return found is not None and any(isinstance(binding.node, ast.Assign) for binding in found[1])
+        return any(isinstance(binding.node, ast.Assign) for binding in self.facts.tree.bound(receiver))
 
     def _of_project(self, node: ast.Call) -> Finding:
         """Return the finding for a call that may be one of a method of the project."""

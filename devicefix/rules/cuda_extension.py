@@ -238,7 +238,7 @@ class CudaExtension(Rule):
         yield self.finding(node, f"`CUDAExtension(...)` needs the CUDA toolkit; {advice}", fix, unless)
 
     def _is_extension(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and self.facts.call(node, _EXTENSION)
+        return self.facts.call(node, _EXTENSION)
 
     def _is_behind_return(self, node: ast.Call) -> bool:
         """Return whether the function around a call may return no extensions before it."""
@@ -260,8 +260,7 @@ class CudaExtension(Rule):
         if not isinstance(parent, ast.keyword) or parent.arg != "ext_modules":
             return None
         call = parents.get(parent)
-        is_setup = isinstance(call, ast.Call) and self.facts.resolve(call.func) in _SETUP
-        return call if is_setup else None  # type: ignore[return-value]  # mypy does not follow `is_setup`
+        return call if self.facts.call(call, *_SETUP) else None
 
     def _reads(self, assignment: ast.Assign) -> list[ast.Name]:
         """Return where the variable of an assignment is read; nothing if it may have other values."""

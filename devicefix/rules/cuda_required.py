@@ -918,13 +918,15 @@ class CudaRequired(Rule):
     def visit_Expr(self, node: ast.Expr) -> Iterator[Finding]:
         call = node.value
         own = self._ends.own_function(call.func) if isinstance(call, ast.Call) else None
-        match own and own.body:
+        if own is None or not isinstance(call, ast.Call):
+            return
+        match own.body:
             case [*before, ast.If(test=ast.UnaryOp(op=ast.Not(), operand=test), body=body, orelse=[])]:
-                given, last = given_to(self.facts, call, own, last_name(test)), self._ends.last(body)  # type: ignore[arg-type]
+                given, last = given_to(self.facts, call, own, last_name(test)), self._ends.last(body)
                 if given and last is not None and self._guards.settled(given[0]):
                     verdict = self._refusals.verdict(node, (given[0], False), self._ends.error_of(last))
                     does_more = any(has_effects(self.facts, each) for each in ast.iter_child_nodes(call))
-                    alone = not (before or own.decorator_list or does_more)  # type: ignore[union-attr]
+                    alone = not (before or own.decorator_list or does_more)
                     yield from self._judged(node, verdict, (remove(self.facts, node),) if alone else ())
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:

@@ -197,8 +197,9 @@ class DeviceChoice(Rule):
         """Return why it is not safe to take the other arm of a choice for a CUDA device, or None if it is none."""
         if cuda_device(self.facts, cuda):
             return ""
-        of_call = self.facts.call(cuda, "torch.device") and len(cuda.args) == 1  # type: ignore[attr-defined]
-        return gpu_number(self.context, cuda.args[0] if of_call else cuda)  # type: ignore[attr-defined]
+        if self.facts.call(cuda, "torch.device") and len(cuda.args) == 1:
+            cuda = cuda.args[0]
+        return gpu_number(self.context, cuda)
 
     def _fix(self, node: ast.IfExp, test: ast.expr, cuda: ast.expr) -> Fix:
         fix = self._also_available(node, test, wanted=cuda is node.body)

@@ -764,8 +764,9 @@ class HardWiredFlag(Rule):
 
     def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
         call = self.facts.tree.parents[node]
-        is_default = node.arg == "default" and isinstance(call, ast.Call)
-        name = self._option(call) if is_default else node.arg or ""  # type: ignore[arg-type]  # is a call
+        name = node.arg or ""
+        if name == "default" and isinstance(call, ast.Call):
+            name = self._option(call)
         if node.arg == "num_gpus" and self._requests(call, node.value):
             advice = "waits forever if no machine in the cluster has a GPU; request no GPU in that case"
             yield self.finding(node.value, f"`num_gpus={self.context.source.code(node.value)}` {advice}")

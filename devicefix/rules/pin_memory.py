@@ -244,12 +244,10 @@ class PinMemory(Rule):
     def _fix(self, node: ast.Call, receiver: ast.expr) -> Fix | None:
         if dotted(receiver) is not None:
             return self.context.when_cuda(node, self.context.source.code(receiver))
-        maker = (self.facts.resolve(receiver.func) or "") if isinstance(receiver, ast.Call) else ""
-        if maker.removeprefix("torch.") in self._MAKERS and not any(
-            keyword.arg in ("device", "pin_memory", None)
-            for keyword in receiver.keywords  # type: ignore[attr-defined]
-        ):
-            return self._pinned_when_made(node, receiver)
+        if self.facts.call(receiver, *(f"torch.{name}" for name in self._MAKERS)):
+            given = {keyword.arg for keyword in receiver.keywords}
+            if given.isdisjoint(("device", "pin_memory", None)):
+                return self._pinned_when_made(node, receiver)
         code = self.context.source.code(node)
         if not code.endswith(_CALL) or "\n" in code or len(code) > _SHORT:
             return None
@@ -273,8 +271,7 @@ class PinMemory(Rule):
 
 def _bindings(facts: Facts, node: ast.expr) -> Sequence[Binding]:
     """Return the bindings of a name or a dotted path, those of parameters too."""
-    found = facts.tree.lookup(node)
-    return found[1] if found is not None else facts.tree.attributes.get(dotted(node) or "", ())
+    return facts.tree.bound(node) or facts.tree.attributes.get(dotted(node) or "", ())
 
 
 def _made_true(facts: Facts, bindings: Sequence[Binding], hops: int) -> bool:

@@ -119,15 +119,15 @@ class SharedMemory(Rule):
 
     def _last_view(self, node: ast.expr) -> ast.expr:
         """Return the outermost expression around a call that is a view of its result."""
-        while (outer := self._called_on(node)) is not None and outer.func.attr in METHODS["view"]:  # type: ignore[attr-defined]
+        while (outer := self._called_on(node, *METHODS["view"])) is not None:
             node = outer
         return node
 
-    def _called_on(self, node: ast.expr) -> ast.Call | None:
-        """Return the call of a method of an expression, None if it is used otherwise."""
+    def _called_on(self, node: ast.expr, *methods: str) -> ast.Call | None:
+        """Return the call of one of some methods of an expression, None if it is used otherwise."""
         method = self.facts.tree.parents.get(node)
-        return self.facts.tree.call_of(method) if isinstance(method, ast.Attribute) else None
+        is_one = isinstance(method, ast.Attribute) and method.attr in methods
+        return self.facts.tree.call_of(method) if is_one else None
 
     def _is_copied(self, node: ast.expr) -> bool:
-        outer = self._called_on(node)
-        return outer is not None and outer.func.attr in ("clone", "copy")  # type: ignore[attr-defined]
+        return self._called_on(node, "clone", "copy") is not None

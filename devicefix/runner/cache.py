@@ -339,7 +339,7 @@ def _read(kind: Any, value: Any) -> Any:
         kinds = parts or (kind,)  # the types of a union, or the type
         if type(value) in kinds:
             return value
-        record: Any = next(filter(is_dataclass, kinds), None)
+        record: Any = next((each for each in kinds if is_dataclass(each) or hasattr(each, "_fields")), None)
         if record is not None and type(value) is list:
             return record(*map(_read, _kinds(record).values(), value))
     raise TypeError(f"not of the type {kind}")

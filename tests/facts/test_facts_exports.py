@@ -9,6 +9,7 @@ import pytest
 
 from devicefix.facts import Facts
 from devicefix.facts.exports import EXPORTS, late_settings, own_method
+from devicefix.facts.exports.forks import Named
 from devicefix.facts.project import ProjectFile
 
 
@@ -101,13 +102,14 @@ def test_exports(code: str, name: str, expected: object) -> None:
         ("import inspect\ninspect.getsource(f)", {""}),
         ("import runpy\nrunpy.run_path(here / 'a/b.py')", {"b"}),
         ("import importlib\nimportlib.import_module('a.b').device = 2", {"a.b"}),
-        ("def f(x, y):\n    setattr(y, name, 2)", {"f(1:y"}),
+        ("def f(x, y):\n    setattr(y, name, 2)", {Named("f", False, parameter="y", position=1)}),
         ("def f(self):\n    setattr(self, name, 2)", set()),
         ("import a\npatch.object(a, 'device', 2, create=True)", {"a"}),
     ],
 )
-def test_open_namespaces(code: str, modules: set[str]) -> None:
-    assert exported(code, "open_namespaces") == modules
+def test_open_namespaces(code: str, modules: set[str | Named]) -> None:
+    named = {each if isinstance(each, Named) else Named(each) for each in modules}
+    assert exported(code, "open_namespaces") == named
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,13 @@ class Tensors:
     @cached_property
     def keeping(self) -> list[tuple[str, str]]:
         """What keeps tensors after the function has returned, each with the name of such a tensor."""
-        kept = [(point, *each) for point in self.flow.points for each in kept_at(self._facts, point)]
-        held = [
-            each for each in kept if self.outlives_call(Name(Place(each[1], each[3]), each[0], kept=True))
-        ]
-        return [(path, place.path) for _, path, value, _ in held if (place := place_of(self._facts, value))]
+        found = []
+        for point in self.flow.points:
+            for path, value, contained in kept_at(self._facts, point):
+                if self.outlives_call(Name(Place(path, contained), point, kept=True)):
+                    place = place_of(self._facts, value)
+                    found += [(path, place.path)] if place is not None else []
+        return found
 
     # -- changes ----------------------------------------------------------------------------------------
 

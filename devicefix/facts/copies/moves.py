@@ -50,8 +50,9 @@ def _is_cuda_type(facts: Facts, node: ast.expr) -> bool:
 
 def moved(call: ast.Call) -> ast.expr:
     """Return what a call moves."""
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in METHODS["move"]
-    return call.func.value if is_method else call.args[0]  # type: ignore[attr-defined]
+    if isinstance(call.func, ast.Attribute) and call.func.attr in METHODS["move"]:
+        return call.func.value
+    return call.args[0]
 
 
 def goes_to_cpu(facts: Facts, call: ast.Call) -> bool:
@@ -89,8 +90,8 @@ def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
 
 def values_of(facts: Facts, node: ast.expr) -> list[ast.expr | None]:
     """Return what a name may be bound to where it is read, None for what is not shown."""
-    found = facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
-    bindings = reaching(facts.tree, node, found[1]) if found is not None else facts.bindings(node)
+    bound = facts.tree.bound(node)
+    bindings = reaching(facts.tree, node, bound) if bound else facts.bindings(node)
     if len(bindings) > BINDINGS:
         return [None]
     return [binding.value for binding in bindings if not isinstance(binding.node, ast.AugAssign)]

@@ -214,17 +214,23 @@ class _Search:
 
     def _calls(self, function: Owner) -> Iterator[tuple[Tensors, Point, ast.AST]]:
         """Yield the calls of a function, or of a method of its name, and the statement that runs a class."""
+        tree = self._facts.tree
+        for call in [function] if isinstance(function, ast.ClassDef) else self._calls_of(function):
+            statement = tree.statement(call)
+            if tree.scope(call) is tree.scope(statement):  # and not of a comprehension
+                points = self._points(statement)
+                yield from ((body, point, call) for body, point in points if call in point.nodes)
+
+    def _calls_of(self, function: Function) -> Iterator[ast.Call]:
         tree, name = self._facts.tree, called(self._facts.tree, function)
         is_method = isinstance(tree.parents.get(function), ast.ClassDef) and name == function.name
         if name not in self._named:  # many classes may have a method of one name
             every = (node for node in tree.nodes if isinstance(node, ast.Call)) if name in CALLED else ()
             self._named[name] = [*self._steps.calls(name), *every]  # `net(x)` is one of `forward`
-        for call in [function] if isinstance(function, ast.ClassDef) else self._named[name]:
-            of, statement = getattr(call, "func", None), tree.statement(call)
-            by_name = of is None or (last_name(of) == name and isinstance(of, ast.Attribute) is is_method)
-            if tree.scope(call) is tree.scope(statement):  # and not of a comprehension
-                found = self._points(statement) if by_name or self._steps.reached(call) is function else ()  # type: ignore[arg-type]
-                yield from ((body, point, call) for body, point in found if call in point.nodes)
+        for call in self._named[name]:
+            by_name = last_name(call.func) == name and isinstance(call.func, ast.Attribute) is is_method
+            if by_name or self._steps.reached(call) is function:
+                yield call
 
 
 def _keeps_all(node: ast.AST | None) -> bool:

@@ -128,9 +128,10 @@ def _is_replaced(facts: Facts, copy: Copy) -> bool:
 def _is_module(facts: Facts, copy: Copy) -> bool:
     """Return whether what is copied is shown to be a module, maybe by a method that only modules have."""
     methods, start = METHODS["module"], _start(facts, copy.base)[0]
-    named = (node for node in facts.tree.nodes_with(*methods) if getattr(node, "attr", "") in methods)
-    owners = (node for node in named if path_of(node.value) == copy.source.path)  # type: ignore[attr-defined]
-    shown = any(_start(facts, node)[0] is start for node in owners)  # type: ignore[arg-type]
+    attributes = (node for node in facts.tree.nodes_with(*methods) if isinstance(node, ast.Attribute))
+    named = (node for node in attributes if node.attr in methods)
+    owners = (node for node in named if path_of(node.value) == copy.source.path)
+    shown = any(_start(facts, node)[0] is start for node in owners)
     return shown or facts.kinds.of(copy.base).can_be(Kind.MODULE) is True
 
 
@@ -150,8 +151,8 @@ def _start(facts: Facts, node: ast.expr) -> tuple[Scope | None, Sequence[Binding
     """Return the scope that binds the name that a path starts with, None for `self`, and its bindings."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
-    known = isinstance(node, ast.Name) and node.id != "self"
-    return (facts.tree.scope(node).lookup(node.id) if known else None) or (None, ())  # type: ignore[attr-defined]
+    is_self = isinstance(node, ast.Name) and node.id == "self"
+    return (None if is_self else facts.tree.lookup(node)) or (None, ())
 
 
 def views(facts: Facts, node: ast.expr) -> Iterator[ast.expr]:
@@ -173,7 +174,8 @@ def place_of(facts: Facts, node: ast.expr, calls: bool = True) -> Place | None:
     arrays = [
         each
         for each in chain
-        if facts.call(each, *FUNCTIONS["make"], "torch.from_numpy") or is_typed(facts, each)
+        if isinstance(each, ast.Call)
+        and (facts.call(each, *FUNCTIONS["make"], "torch.from_numpy") or is_typed(facts, each))
     ]
     if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
@@ -189,7 +191,7 @@ def place_of(facts: Facts, node: ast.expr, calls: bool = True) -> Place | None:
     indexed = any(not isinstance(getattr(each, "slice", None), (ast.Slice, ast.Tuple)) for each in parts)
     # An item of a tensor is a view of it.
     indexed = indexed and not facts.kinds.of(base).are({Kind.TENSOR})
-    buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)  # type: ignore[attr-defined]
+    buffer = bool(arrays) and not facts.kinds.of(arrays[-1].args[0]).can_be(Kind.TENSOR)
     return Place(path, indexed, buffer=buffer)
 
 
@@ -268,8 +270,7 @@ def _iterated_by(facts: Facts, node: ast.expr, kind: type[ast.AST]) -> ast.expr 
 
 def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
     """Return the loop that binds a name where it is read, which nothing else binds there."""
-    found = facts.tree.scope(name).lookup(name.id)
-    bindings = reaching(facts.tree, name, found[1]) if found is not None else ()
+    bindings = reaching(facts.tree, name, facts.tree.bound(name))
     loop = bindings[0].node if len(bindings) == 1 else None
     return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
 
@@ -358,12 +359,13 @@ def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner
     found = facts.tree.scope(getattr(call, "func", call)).lookup(name)
     if found is not None and found == facts.tree.scopes[function].lookup(name):
         yield inner  # it is a variable of the caller
-    for given in given_to(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
-        if (place := place_of(facts, given, calls=False)) is not None:
-            path = place.path + inner.path.removeprefix(name)
-            parameters = place.parameters or inner.parameters
-            trained = inner.trained or _is_trained(facts, given)
-            yield replace(inner, path=path, parameters=parameters, trained=trained)
+    if isinstance(call, ast.Call) and not isinstance(function, ast.ClassDef):
+        for given in given_to(facts, call, function, name):
+            if (place := place_of(facts, given, calls=False)) is not None:
+                path = place.path + inner.path.removeprefix(name)
+                parameters = place.parameters or inner.parameters
+                trained = inner.trained or _is_trained(facts, given)
+                yield replace(inner, path=path, parameters=parameters, trained=trained)
 
 
 def given_to(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:

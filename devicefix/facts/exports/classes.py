@@ -224,12 +224,11 @@ def _is_function(facts: Facts, value: ast.expr | None) -> bool:
     match value:
         case ast.Lambda():
             return True
-        case ast.Name(id=name):
-            found = facts.tree.scope(value).lookup(name)
-            return found is not None and any(
+        case ast.Name():
+            return any(
                 isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef))
                 or isinstance(binding.value, ast.Lambda)
-                for binding in found[1]
+                for binding in facts.tree.bound(value)
             )
         case ast.Attribute(attr=name):
             return any(name in scope.bindings for scope in facts.tree.scopes.values() if scope.is_class)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.flow.kinds.parameters import argument_of
@@ -13,10 +14,6 @@ from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted, with_defaults
 from devicefix.facts.tree import children, walk
 from devicefix.facts.values import last_name
-
-UNKNOWN = ""  # code that uses CUDA, or a device that it gets
-# `f(0:x`: what calls of `f`, or of the class, pass for the first parameter `x`; `f(=0:x` if processes use it.
-GIVEN = "("
 
 _STARTING = ("Pool", "ProcessPoolExecutor", "Process", "fork")
 _LIBRARIES = {"multiprocessing", "torch", "concurrent", "os", "multiprocess", "billiard"}
@@ -34,9 +31,30 @@ _WORDS = rf"\b(?:{'|'.join(_STARTING)}|start_processes|DataLoader)\b".encode()
 _Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value; else it makes what they get
 
 
+class Named(NamedTuple):
+    """What processes run or get, as a file names it.
+
+    Attributes:
+        name: the full name of a function, a class or a value.
+        is_run: whether processes run it, or use this value; else it makes what they get.
+        makes: whether it is what the function of that name returns.
+        parameter: the parameter of the function for which its calls pass it, empty if they do not.
+        position: the position of the parameter, -1 if it has none.
+    """
+
+    name: str
+    is_run: bool = True
+    makes: bool = False
+    parameter: str = ""
+    position: int = -1
+
+
+UNKNOWN = Named("")  # code that uses CUDA, or a device that it gets
+
+
 @of_facts(b"multiprocessing", b"concurrent", b"fork(", b"DataLoader", pattern=_WORDS, anywhere=True)
-def forked(facts: Facts) -> frozenset[str]:
-    """Return what the processes run that a file forks: `UNKNOWN`, full names and `GIVEN`.
+def forked(facts: Facts) -> frozenset[Named]:
+    """Return what the processes run that a file forks.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
     """
@@ -50,8 +68,8 @@ class Forks:
         self._facts = facts
         self._tree = facts.tree
 
-    def found(self) -> Iterator[str]:
-        """Yield what the processes run; see `forked`."""
+    def found(self) -> Iterator[Named]:
+        """Yield what the processes run."""
         nodes = list(walk(self._tree.module))
         named = nodes if _NAMED.search(self._tree.text) else ()
         calls = {call: self._names(call.func) for call in named if isinstance(call, ast.Call)}
@@ -79,55 +97,64 @@ class Forks:
             run.append((self._tree.module, True))  # what they run is not known
         yield from self.reached(run)
 
-    def reached(self, start: Iterable[_Code]) -> Iterator[str]:
-        """Yield what some code leads to; see `forked`."""
+    def reached(self, start: Iterable[_Code]) -> Iterator[Named]:
+        """Yield what other files have of what some code leads to."""
         todo, seen = list(start), set[_Code]()
         while todo:
-            code, is_run = each = todo.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            is_value = not isinstance(code, (*_DEFINITIONS, ast.Lambda, ast.Module))
-            is_run = is_run or not is_value
-            for node in (node for part in _parts(code) for node in _without_annotations(part)):
-                if is_run and self._uses_cuda(node, is_value=is_value):
-                    yield UNKNOWN
-                if is_value and isinstance(node, ast.Lambda):
-                    todo.append((node, True))
-                elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                    parent = self._tree.parents.get(node)
-                    makes = is_value and isinstance(parent, ast.Call) and parent.func is node
-                    name, is_inner = self._facts.resolve(node), isinstance(parent, ast.Attribute)
-                    if name is not None:
-                        yield from () if is_inner else [_called(name, is_run=is_run, makes=makes)]
-                    elif not is_inner or (is_value and is_run):
-                        for binding in self._meant(node, None if is_value else code):
-                            todo += _of_binding(binding, is_run=is_run, makes=makes)
-                        yield from passed(self._facts, node, is_run=is_run) if is_value else ()
+            code = todo.pop()
+            if code not in seen:
+                seen.add(code)
+                for found in self._used(*code):
+                    if isinstance(found, Named):
+                        yield found
+                    else:
+                        todo.append(found)
 
-    def named(self, name: str) -> Iterator[_Code]:
-        """Yield what another file means by a name of this module, by `f()`, or as `GIVEN`."""
-        function, _, rest = name.partition(GIVEN)
-        if not rest or rest.endswith(")"):
-            for binding in self._tree.root.bindings.get(function, ()):
-                yield from _of_binding(binding, is_run="=" in rest or not rest, makes="f" in rest)
+    def _used(self, code: ast.AST, is_run: bool) -> Iterator[Named | _Code]:
+        """Yield what some code uses."""
+        is_value = _is_value(code)
+        for node in (node for part in _parts(code) for node in _without_annotations(part)):
+            if (is_run or not is_value) and self._uses_cuda(node, is_value=is_value):
+                yield UNKNOWN
+            if is_value and isinstance(node, ast.Lambda):
+                yield node, True
+            elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                yield from self._meant(node, code, is_run or not is_value)
+
+    def _meant(self, node: ast.expr, code: ast.AST, is_run: bool) -> Iterator[Named | _Code]:
+        """Yield what a name or an attribute in some code means."""
+        is_value, is_inner = _is_value(code), isinstance(self._tree.parents.get(node), ast.Attribute)
+        makes = is_value and self._tree.call_of(node) is not None
+        name = self._facts.resolve(node)
+        if name is not None:
+            yield from () if is_inner else [Named(name, is_run, makes)]
+        elif not is_inner or (is_value and is_run):
+            for binding in self._bindings(node, None if is_value else code):
+                yield from _of_binding(binding, is_run=is_run, makes=makes)
+            yield from passed(self._facts, node, is_run=is_run) if is_value else ()
+
+    def named(self, named: Named) -> Iterator[_Code]:
+        """Yield what another file means by a name of this module."""
+        if named.parameter:
+            for value in self._passed(named):
+                is_device = isinstance(value, ast.Constant) or self._facts.call(value, "torch.device")
+                yield value, named.is_run and is_device
             return
-        position, _, parameter = rest.lstrip("=").partition(":")
-        calls = [call for call in self._tree.calls_with_name(function) if last_name(call.func) == function]
-        given = [argument_of(call, parameter, int(position)) for call in calls]
-        own = [binding.node for binding in self._tree.root.bindings.get(function, ())]
-        parts = (
-            part for each in own for part in (each, *getattr(each, "body", ()))
-        )  # a class has `__init__`
-        arguments = (part.args for part in parts if isinstance(part, ast.FunctionDef))
-        given += (
-            default for each in arguments for part, default in with_defaults(each) if part.arg == parameter
-        )
-        for value in filter(None, given):
-            is_device = isinstance(value, ast.Constant) or self._facts.call(value, "torch.device")
-            yield value, rest[0] == "=" and is_device
+        for binding in self._tree.root.bindings.get(named.name, ()):
+            yield from _of_binding(binding, is_run=named.is_run, makes=named.makes)
 
-    def _meant(self, node: ast.expr, inside: ast.AST | None = None) -> Sequence[Binding]:
+    def _passed(self, named: Named) -> Iterator[ast.expr]:
+        """Yield what the calls of a function, or of a class, pass for a parameter, and its default."""
+        for call in self._tree.calls_with_name(named.name):
+            value = argument_of(call, named.parameter, named.position)
+            if last_name(call.func) == named.name and value is not None:
+                yield value
+        for own in (binding.node for binding in self._tree.root.bindings.get(named.name, ())):
+            for part in (own, *getattr(own, "body", ())):  # a class has `__init__`
+                defaults = with_defaults(part.args) if isinstance(part, ast.FunctionDef) else ()
+                yield from (value for each, value in defaults if each.arg == named.parameter and value)
+
+    def _bindings(self, node: ast.expr, inside: ast.AST | None = None) -> Sequence[Binding]:
         """Return the bindings of a name outside some code, or of an attribute or method of `self`."""
         if isinstance(node, ast.Name):
             found = self._tree.scope(node).lookup(node.id)
@@ -197,17 +224,17 @@ class Forks:
             yield from (*call.args, *(each.value for each in call.keywords))
 
 
-def passed(facts: Facts, node: ast.expr, *, is_run: bool = False) -> Iterator[str]:
-    """Yield `GIVEN` for a name that is a parameter of a function."""
+def passed(facts: Facts, node: ast.expr, *, is_run: bool = False) -> Iterator[Named]:
+    """Yield the parameter that a name or `self.x` is, as what calls of its function pass."""
     values = [node, *(each.value for each in facts.bindings(node) if each.value is not None)]  # of `self.x`
     for function, (name, position) in Sources(facts, How(0), 0).parameters(values):
         if name not in ("self", "cls"):
-            yield f"{function}{GIVEN}{'=' if is_run else ''}{position}:{name}"
+            yield Named(function, is_run, parameter=name, position=position)
 
 
-def _called(name: str, *, is_run: bool, makes: bool) -> str:
-    """Return a name as `forked` does: `f(:)` if processes get it, `f(=f)` if they use what it returns."""
-    return name if is_run and not makes else f"{name}({'=' if is_run else ':'}{'f' if makes else ''})"
+def _is_value(code: ast.AST) -> bool:
+    """Return whether code is a value, and no definition."""
+    return not isinstance(code, (*_DEFINITIONS, ast.Lambda, ast.Module))
 
 
 def _without_annotations(part: ast.AST) -> Iterator[ast.AST]:

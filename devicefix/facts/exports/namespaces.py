@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.exports.export import of_facts
-from devicefix.facts.exports.forks import passed
+from devicefix.facts.exports.forks import Named, passed
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
-OWN = ""  # the file itself
+OWN = Named("")  # the file itself
 TAKEN = ".__code__"  # ends the name of a module out of which a file takes the code of a function
 _MAIN = "__main__"  # the module that is the program
 
@@ -28,7 +28,7 @@ _WORDS = (
 
 
 @of_facts(*(word.encode() for word in _WORDS), anywhere=True)
-def open_namespaces(facts: Facts) -> frozenset[str]:
+def open_namespaces(facts: Facts) -> frozenset[Named]:
     """Return the modules in which a new global name may be seen, replaced or missed.
 
     Returns:
@@ -50,7 +50,7 @@ def listed_packages(facts: Facts) -> frozenset[str]:
     return frozenset(each.removesuffix(".") for each in texts if each.endswith("."))
 
 
-def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
+def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[Named]:
     """Yield the module whose names are read as its dictionary."""
     if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
         if facts.tree.scope(node).is_module:
@@ -64,10 +64,10 @@ def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
         elif node.attr in _OF_FUNCTIONS:
             yield OWN
         elif node.attr == TAKEN[1:] and not getattr(facts.tree.parents[node], "attr", "").startswith("co_"):
-            yield _module_of(facts, node.value) + TAKEN
+            yield Named(_module_of(facts, node.value) + TAKEN)
 
 
-def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
+def _by_call(facts: Facts, call: ast.Call) -> Iterator[Named]:
     """Yield the module whose names a call lists, writes or asks for, or of which it takes a source."""
     name = facts.resolve(call.func) or dotted(call.func) or ""
     first = call.args[0] if call.args else None
@@ -80,11 +80,11 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
         yield OWN
     elif name == "runpy.run_path":
         texts = (each.value for each in walk(first) if isinstance(each, ast.Constant))
-        yield from (str(each).rpartition("/")[2].removesuffix(".py") for each in texts)
+        yield from (Named(str(each).rpartition("/")[2].removesuffix(".py")) for each in texts)
     elif name == "inspect.getsource":  # the function works elsewhere, with other names
-        yield _module_of(facts, first)
+        yield Named(_module_of(facts, first))
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
-        yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
+        yield from [Named(path.rpartition(".")[0])] if (path := text_of(first)) else _module(facts, first)
         yield from passed(facts, first)
 
 
@@ -121,7 +121,7 @@ def _may_be_device(name: ast.expr) -> bool:
     return not isinstance(name, ast.Constant) or "device" in str(name.value)
 
 
-def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
+def _module(facts: Facts, owner: ast.expr) -> Iterator[Named]:
     """Yield the module that an expression is, if it is one that the file imports, or the file itself."""
     match facts.value(owner) or owner:
         case ast.Subscript(value=modules, slice=key) if facts.resolve(modules) == "sys.modules":
@@ -129,11 +129,11 @@ def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
                 yield OWN
         case ast.Call(func=function, args=[module]) if last_name(function) == "import_module":
             name = text_of(module)
-            yield OWN if name in (None, _MAIN) else name
+            yield OWN if name is None or name == _MAIN else Named(name)
         case _ if (name := facts.resolve(owner)) is not None:
-            yield OWN if name == _MAIN else name
+            yield OWN if name == _MAIN else Named(name)
 
 
 def _module_of(facts: Facts, function: ast.expr) -> str:
-    """Return the module of a function."""
-    return (facts.resolve(function) or OWN).rpartition(".")[0]
+    """Return the module of a function, empty for the file itself."""
+    return (facts.resolve(function) or "").rpartition(".")[0]

@@ -113,7 +113,6 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
     for_cpu = any(True for _ in facts.tree.nodes_with("CppExtension("))
     for node in facts.tree.nodes_with("CUDAExtension("):
         if facts.call(node, "torch.utils.cpp_extension.CUDAExtension"):
-            assert isinstance(node, ast.Call)
             keyword = (each.value for each in node.keywords if each.arg == "name")
             name = next(iter(node.args), None) or next(keyword, None)
             if isinstance(name, ast.Constant) and isinstance(name.value, str):

@@ -51,7 +51,7 @@ def bound_by(facts: Facts, node: ast.AST) -> Iterator[Pair]:
         case ast.withitem():
             yield from _entered(node)
         case ast.match_case(pattern=pattern):
-            yield from captured(pattern, facts.tree.parents[node].subject)  # type: ignore[attr-defined]
+            yield from captured(pattern, next(facts.tree.around(node, ast.Match)).subject)
         case ast.FunctionDef(decorator_list=[ast.Lambda(body=ast.Call(func=ast.Name(), args=[]))]):
             yield from _called(node)
         case ast.pattern():
@@ -271,7 +271,8 @@ def _offered(point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
         name, given = last_name(call.func), [*call.args, *(keyword.value for keyword in call.keywords)]
         holder = given[0] if given and name in FUNCTIONS["add"] else getattr(call.func, "value", None)
         if holder is not None and (path := dotted(holder)) and name in _KEEPING:
-            yield from ((path + f".{name}()" * (name in METHODS["start"]), True, each) for each in given)
+            keeper = f"{path}.{name}()" if name in METHODS["start"] else path
+            yield from ((keeper, True, each) for each in given)
 
 
 def all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
@@ -289,11 +290,11 @@ def _makes_object(facts: Facts, function: ast.expr) -> bool:
     name = facts.resolve(function)
     if name is not None:
         return name not in FUNCTIONS["view"] and re.search(r"\.[A-Z]\w*(?<!Tensor)\Z", name) is not None
-    found = facts.tree.scope(function).lookup(function.id) if isinstance(function, ast.Name) else None
-    return found is not None and all(
+    bindings = facts.tree.bound(function)
+    return bool(bindings) and all(
         isinstance(each.node, ast.ClassDef)
         or (isinstance(each.value, ast.Call) and last_name(each.value.func) == "namedtuple")
-        for each in found[1]
+        for each in bindings
     )
 
 

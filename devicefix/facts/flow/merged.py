@@ -12,7 +12,7 @@ from devicefix.facts.flow.sources import LOOPS, How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope
-from devicefix.facts.values import cpu, cuda_device, last_name
+from devicefix.facts.values import cpu, cuda_device, last_name, without_call
 
 _HOW = ~(How.OPTION | How.ARGUMENT)
 _STEPS = 6
@@ -53,9 +53,7 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
             case ast.ClassDef(bases=bases) if any("Enum" in last_name(base) for base in bases):
                 yield node, [each.value for each in node.body if isinstance(each, ast.Assign)]
             case ast.FunctionDef(decorator_list=made, args=ast.arguments(args=parameters)):
-                if {"cache", "lru_cache"}.intersection(
-                    last_name(getattr(each, "func", each)) for each in made
-                ):
+                if not {"cache", "lru_cache"}.isdisjoint(last_name(without_call(each)) for each in made):
                     scope = facts.tree.scopes[node]
                     yield from ((node, [*facts.reads_in(scope, each.arg)[:1]]) for each in parameters)
 
@@ -77,20 +75,30 @@ def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = 3) -> I
         node, shown = source.node, list[_Shown]()
         is_default = isinstance(facts.tree.parents.get(node), ast.arguments)
         if cuda_device(facts, node) or (cpu(facts, node) and not is_default):
-            parts = [part for _, part in arguments_of(node)] if isinstance(node, ast.Call) else [node]
-            name = ":".join(ast.unparse(part).strip("'") for part in parts).removeprefix("cuda:")
-            shown = [(name, part) for part in parts]
+            shown = _named(node)
         elif hops and isinstance(node, ast.Call):
-            if not of_tensor and all(getattr(step.node, "attr", "") != "device" for step in source.way()):
-                continue
-            for place, each in arguments_of(node):
-                if takes_device(facts, node.func, place):
-                    shown += list(_devices(facts, each, False, hops - 1)) or [(ast.unparse(each), each)]
-            made = {"cuda": "cuda", **dict.fromkeys(FUNCTIONS["new"], "cpu")}.get(last_name(node.func))
-            shown += [(made, node)] if made and not shown else []
+            if of_tensor or any(getattr(step.node, "attr", "") == "device" for step in source.way()):
+                shown = _of_call(facts, node, hops)
         yield from ((name, each) for name, part in shown for each in (part, node))
         if shown and any(_is_looped(facts, part) for part in ast.walk(node)):
             yield "", node
+
+
+def _named(device: ast.expr) -> list[_Shown]:
+    """Return the device that an expression names, with each part of it: `torch.device("cuda", 1)`."""
+    parts = [part for _, part in arguments_of(device)] if isinstance(device, ast.Call) else [device]
+    name = ":".join(ast.unparse(part).strip("'") for part in parts).removeprefix("cuda:")
+    return [(name, part) for part in parts]
+
+
+def _of_call(facts: Facts, call: ast.Call, hops: int) -> list[_Shown]:
+    """Return the devices on which a call may make a tensor, or to which it may move one."""
+    found: list[_Shown] = []
+    for place, value in arguments_of(call):
+        if takes_device(facts, call.func, place):
+            found += list(_devices(facts, value, False, hops - 1)) or [(ast.unparse(value), value)]
+    made = {"cuda": "cuda", **dict.fromkeys(FUNCTIONS["new"], "cpu")}.get(last_name(call.func))
+    return found or ([(made, call)] if made else [])
 
 
 def _is_looped(facts: Facts, node: ast.AST) -> bool:

@@ -65,8 +65,12 @@ def arguments_of(call: ast.Call) -> Iterator[tuple[Place, ast.expr]]:
 
 def unpacks(call: ast.Call) -> bool:
     """Return whether a call has arguments such as `*sizes` or `**options`."""
-    starred = any(isinstance(each, ast.Starred) for each in call.args)
-    return starred or any(each.arg is None for each in call.keywords)
+    return has_star(call) or any(each.arg is None for each in call.keywords)
+
+
+def has_star(call: ast.Call) -> bool:
+    """Return whether a call has an argument such as `*sizes`."""
+    return any(isinstance(each, ast.Starred) for each in call.args)
 
 
 def argument_at(tree: Tree, node: ast.expr) -> tuple[ast.Call, Place | None] | None:

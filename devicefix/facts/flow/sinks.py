@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 
 from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Place, arguments_of
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
@@ -65,10 +66,7 @@ def is_location(function: ast.expr, keyword: str) -> bool:
 def load_location(facts: Facts, call: ast.Call) -> ast.expr | None:
     """Return the `map_location` of a call of torch that loads a checkpoint, None if it has none."""
     place = next((_LOADS[name] for name in _LOADS if facts.call(call, name)), None)
-    if place is None:
-        return None
-    given = next((keyword.value for keyword in call.keywords if keyword.arg == "map_location"), None)
-    return call.args[place] if given is None and len(call.args) > place else given
+    return argument_of(call, "map_location", place) if place is not None else None
 
 
 def maps_to_cuda(facts: Facts, location: ast.expr) -> bool:
@@ -116,8 +114,8 @@ def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
 
 def _is_of_module(facts: Facts, value: ast.expr) -> bool:
     """Return whether an expression is a variable that the module itself binds."""
-    found = facts.tree.scope(value).lookup(value.id) if isinstance(value, ast.Name) else None
-    return found is not None and not any(binding.imported for binding in found[1])
+    bindings = facts.tree.bound(value)
+    return bool(bindings) and not any(binding.imported for binding in bindings)
 
 
 def is_of_tensor(facts: Facts, value: ast.expr) -> bool:

@@ -110,7 +110,7 @@ class Sources:
 
     def parameter(self, node: ast.expr) -> tuple[_Function, Binding] | None:
         """Return the function and the parameter that a name is, None if it is something else as well."""
-        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        found = self._facts.tree.lookup(node)
         if found is None or len(found[1]) != 1 or not found[1][0].parameter:
             return None
         function = found[0].node
@@ -118,12 +118,13 @@ class Sources:
 
     def parameters(self, values: Iterable[ast.expr]) -> frozenset[Parameter]:
         """Return the parameters of functions that some expressions may get their values from."""
-        found = set()
-        for source in (source.node for value in values for source in self.of(value)):
-            scope = self._facts.tree.scope(source).lookup(source.id) if isinstance(source, ast.Name) else None
-            if scope is not None and isinstance(scope[0].node, _Function):
-                if any(binding.parameter for binding in scope[1]):
-                    found.add(described(self._facts.tree, scope[0].node, source.id))  # type: ignore[attr-defined]
+        found, tree = set(), self._facts.tree
+        nodes = (source.node for value in values for source in self.of(value))
+        for name in (node for node in nodes if isinstance(node, ast.Name)):
+            scope, bindings = tree.lookup(name) or (None, ())
+            if scope is not None and isinstance(scope.node, _Function):
+                if any(binding.parameter for binding in bindings):
+                    found.add(described(tree, scope.node, name.id))
         return frozenset(found)
 
     def _before(self, node: ast.expr) -> Iterator[ast.expr]:

@@ -129,8 +129,7 @@ class Steps:
     def function(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the function or method of this module that a call certainly reaches."""
         if isinstance(called, ast.Name):
-            found = self.tree.scope(called).lookup(called.id)
-            bindings: Sequence[Binding] = found[1] if found is not None else ()
+            bindings = self.tree.bound(called)
         elif isinstance(called, ast.Attribute) and dotted(called) == f"self.{called.attr}":
             bindings = self._bindings_in(self._owner(called), called.attr)
         else:
@@ -173,9 +172,8 @@ class Steps:
         match called:
             case ast.Lambda():
                 yield called
-            case ast.Name(id=name):
-                found = self.tree.scope(called).lookup(name)
-                for binding in found[1] if found is not None else ():
+            case ast.Name():
+                for binding in self.tree.bound(called):
                     if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         yield binding.node
                     elif isinstance(binding.node, ast.ClassDef):

@@ -68,7 +68,7 @@ def takes_number(values: Forwards, use: ast.expr) -> bool:
 
 def _has_number(facts: Facts, device: ast.expr) -> bool:
     """Return whether a device, or its name, has a number."""
-    if isinstance(device, ast.Call) and facts.call(device, "torch.device"):
+    if facts.call(device, "torch.device"):
         return len(device.args) + len(device.keywords) > 1 or any(
             _has_number(facts, argument) for argument in device.args
         )

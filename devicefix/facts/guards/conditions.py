@@ -10,7 +10,7 @@ from typing import Any
 from weakref import proxy
 
 from devicefix.facts.fallbacks import Fallbacks
-from devicefix.facts.flow.parameters import arguments_of, described
+from devicefix.facts.flow.parameters import arguments_of, described, has_star
 from devicefix.facts.flow.points import own_nodes
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.guards.answers import COUNTS, IMPLYING
@@ -28,6 +28,7 @@ _BACKENDS_IN_USE = tuple(
     for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
 )
 _PROPERTIES = ("property", "cached_property")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _EQUALITIES = (ast.Eq, ast.NotEq)
 # What takes names of the module itself by texts.
 _TAKES_NAMES = re.compile(
@@ -72,19 +73,26 @@ class Conditions(ABC):
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._compared(left, op, right)
             case ast.Call(func=ast.Name(id="all" | "any" as name), args=[values]):
-                each = isinstance(values, (ast.GeneratorExp, ast.ListComp))  # of none, perhaps
-                parts = [values.elt] if each else self._elements(values)  # type: ignore[attr-defined]
-                answer = of_several(map(self.without_cuda, parts), decisive=name == "any")
-                is_whole = isinstance(values, (ast.List, ast.Tuple))  # else there may be more
-                return answer if is_whole or (answer is (name == "any")) is not each else None
+                return self._of_elements(values, decisive=name == "any")
             case ast.Attribute(attr="is_cuda" | "is_cpu" as name) if not self.facts.bindings(test):
                 return name == "is_cpu"
         return False if self._is_false(test) else None
 
+    def _of_elements(self, values: ast.expr, *, decisive: bool) -> bool | None:
+        """Return the value of `any(values)`, or of `all(values)`: the decisive one if an element has it."""
+        if isinstance(values, (ast.GeneratorExp, ast.ListComp)):
+            answer = self.without_cuda(values.elt)
+            return None if answer is decisive else answer  # there may be none
+        answer = of_several(map(self.without_cuda, self._elements(values)), decisive)
+        is_whole = isinstance(values, (ast.List, ast.Tuple))  # else there may be more
+        return answer if is_whole or answer is decisive else None
+
     def _elements(self, node: ast.expr) -> list[ast.expr]:
         """Return the elements of a list, or the values of a dictionary whose `values()` are asked for."""
-        whole = node.func.value if isinstance(node, ast.Call) and last_name(node.func) == "values" else node  # type: ignore[attr-defined]
-        display = self.facts.value(whole) or whole
+        match node:
+            case ast.Call(func=ast.Attribute(attr="values", value=whole)):
+                node = whole
+        display = self.facts.value(node) or node
         return display.values if isinstance(display, ast.Dict) else getattr(display, "elts", [])
 
     def is_named(self, own: ast.AST) -> bool:
@@ -194,18 +202,21 @@ class Conditions(ABC):
         question = ("flag", node if near else id(bindings))
         holding = near or bindings
         if not holding:
-            return self._is_passed(node)
+            return isinstance(node, ast.Name) and self._is_passed(node)
         return self._remembered(question, lambda: self._set_with_cuda(holding))
 
-    def _is_passed(self, node: ast.expr) -> bool:
+    def _is_passed(self, node: ast.Name) -> bool:
         """Return whether this is a parameter for which all calls of its function pass a question for CUDA.
 
         What they pass is not followed to other flags: chains of them would take exponential time.
         """
-        found = self.facts.tree.scope(node).lookup(getattr(node, "id", ""))
-        given = self.facts.once(_passed, found[0], node.id) if found is not None else []  # type: ignore[attr-defined]  # a name
+        found = self.facts.tree.lookup(node)
+        own = found[0].node if found is not None else None
+        if found is None or not isinstance(own, _FUNCTIONS):
+            return False
+        given = self.facts.once(_passed, found[0], node.id)
         answers = {each and truth(self.facts.value(each) or each, self._asked_for) for each in given}
-        return answers == {False} and not self.is_named(found[0].node)  # type: ignore[index]  # of a function
+        return answers == {False} and not self.is_named(own)
 
     def _asked_for(self, part: ast.expr) -> bool | None:
         """Return that a part of a flag is false without CUDA if it is a question for it."""
@@ -213,9 +224,9 @@ class Conditions(ABC):
 
     def _near(self, node: ast.Name) -> Sequence[Binding]:
         """Return the bindings of a name that may hold where it is read, none if all of them may."""
-        found = self.facts.tree.scope(node).lookup(node.id)
-        near = reaching(self.facts.tree, node, found[1]) if found is not None else ()
-        return near if found is not None and len(near) < len(found[1]) else ()
+        bindings = self.facts.tree.bound(node)
+        near = reaching(self.facts.tree, node, bindings)
+        return near if len(near) < len(bindings) else ()
 
     def _set_with_cuda(self, bindings: Sequence[Binding]) -> bool:
         """Return whether bindings set a flag, and to what is true only where CUDA is available."""
@@ -318,8 +329,12 @@ class Conditions(ABC):
     def number(self, node: ast.expr, depth: int = _DEPTH) -> int | None:
         """Return what a number of GPUs is where there are none: 0 or 1, None if it is no such number."""
         match node:
-            case ast.IfExp() | ast.Subscript(value=ast.IfExp(), slice=ast.Constant(value=int())):
-                return self._chosen_number(node)
+            case ast.IfExp():
+                return _literal_number(self.chosen(node, self.without_cuda))
+            case ast.Subscript(value=ast.IfExp() as choice, slice=ast.Constant(value=int(place))):
+                chosen = self.chosen(choice, self.without_cuda)
+                elements = chosen.elts[place:] if isinstance(chosen, ast.Tuple) else []
+                return _literal_number(next(iter(elements), None))
             case ast.Call(func=ast.Name(id="min"), args=[*numbers]):
                 return 0 if 0 in [self.number(each, depth) for each in numbers] else None
             case ast.Call(func=ast.Name(id="len"), args=[listed]):
@@ -334,13 +349,6 @@ class Conditions(ABC):
             case ast.Call():
                 return 0 if self.facts.resolve(node.func) in COUNTS else None
         return self._common(node, self.number, depth)
-
-    def _chosen_number(self, node: ast.IfExp | ast.Subscript) -> int | None:
-        """Return the literal number that a test chooses without CUDA, or one in the tuple that it chooses."""
-        chosen = self.chosen(node.value if isinstance(node, ast.Subscript) else node, self.without_cuda)
-        if isinstance(node, ast.Subscript) and isinstance(chosen, ast.Tuple):
-            chosen = next(iter(chosen.elts[node.slice.value :]), None)  # type: ignore[attr-defined]
-        return chosen.value if isinstance(chosen, ast.Constant) and type(chosen.value) is int else None
 
     def length(self, node: ast.expr, depth: int = _DEPTH) -> int | None:
         """Return the length of a list of GPUs where there are none, None if it is no such list."""
@@ -368,16 +376,22 @@ def _common_answer(
     return found.pop() if len(found) == 1 else None
 
 
+def _literal_number(node: ast.expr | None) -> int | None:
+    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
+
+
 def _passed(facts: Names, scope: Scope, name: str) -> list[ast.expr | None]:
     """Return what the calls of a module's function pass for a parameter, nothing if it has other uses."""
-    tree, own, bound = facts.tree, scope.node, [each.parameter for each in scope.bindings[name]]
-    if tree.parents.get(own) is not tree.module or bound != [True] or getattr(own, "decorator_list", True):
+    tree, own = facts.tree, scope.node
+    if not isinstance(own, _FUNCTIONS) or own.decorator_list or tree.parents[own] is not tree.module:
         return []
-    called, (first, second) = described(tree, own, name)  # type: ignore[arg-type]  # a function
-    calls = [(tree.parents[read], read) for read in tree.reads(called)]
-    plain = [call for call, read in calls if isinstance(call, ast.Call) and call.func is read]
-    given = [dict(arguments_of(call)) for call in plain if ast.Starred not in map(type, call.args)]
-    return [each.get(first, each.get(second)) for each in given] if len(given) == len(calls) else []
+    reads = tree.reads(own.name)
+    calls = [call for read in reads if (call := tree.call_of(read)) is not None and not has_star(call)]
+    if len(calls) < len(reads) or [each.parameter for each in scope.bindings[name]] != [True]:
+        return []
+    _, (_, place) = described(tree, own, name)
+    given = (dict(arguments_of(call)) for call in calls)
+    return [each.get(name, each.get(place)) for each in given]
 
 
 def falsy(node: ast.expr) -> bool:

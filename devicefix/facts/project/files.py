@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from devicefix.facts.exports import Export
-from devicefix.facts.exports.forks import Forks
+from devicefix.facts.exports.forks import Forks, Named
 from devicefix.facts.exports.imports import tried_names
 from devicefix.facts.exports.shared import cuda_extensions
 from devicefix.facts.exports.texts import attributes_set
@@ -41,7 +41,7 @@ class Files(Questions):
         self._found: dict[tuple[str, str], ProjectFile | None] = {}
         self._mentions: dict[str, list[ProjectFile]] = {}
         self._holding: dict[tuple[bytes, ...], list[ProjectFile]] = {}
-        self._reached: dict[tuple[str, str], frozenset[str]] = {}
+        self._reached: dict[tuple[str, Named], frozenset[Named]] = {}
         self._known_importing: dict[str, frozenset[str]] = {}
 
     def file(self, path: str) -> ProjectFile | None:
@@ -214,14 +214,14 @@ class Files(Questions):
                 return found
         return (file, last) if file.holds(last.encode()) else None
 
-    def reached(self, file: ProjectFile, name: str) -> frozenset[str]:
+    def reached(self, file: ProjectFile, named: Named) -> frozenset[Named]:
         """Return what is reached from a name of a file, from its result, or from what its calls pass."""
         file.is_followed = True
-        if (file.normal, name) not in self._reached:
+        if (file.normal, named) not in self._reached:
             forks = Forks(file.facts) if file.facts is not None else None
-            found = forks.reached(forks.named(name)) if forks is not None else ()
-            self._reached[file.normal, name] = frozenset(found)
-        return self._reached[file.normal, name]
+            found = forks.reached(forks.named(named)) if forks is not None else ()
+            self._reached[file.normal, named] = frozenset(found)
+        return self._reached[file.normal, named]
 
     def _importing(self, path: str) -> frozenset[str]:
         """Return the files that import a file, also through others, with the file."""

@@ -132,23 +132,24 @@ class Flow(SharedNames, Values):
 
     def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
         """Yield what may read or call a name of the file at a normal path, or an attribute, in some files."""
-        for file, facts in ((file, facts) for file in files if (facts := self.informed(file)) is not None):
-            imported = (alias for each in facts.tree.imports for alias in each.names)
-            names = {name, *(alias.asname for alias in imported if alias.name == name and alias.asname)}
-            for node in (node for each in sorted(names) for node in facts.tree.nodes_with_name(each)):
-                if not isinstance(node, (ast.Name, ast.Attribute)) or last_name(node) not in names:
-                    continue
-                full, parent = facts.resolve(node), facts.tree.parents.get(node)
-                is_called = isinstance(parent, ast.Call) and parent.func is node
-                if full is not None:
-                    owner = full.rpartition(".")[0]  # of a class attribute
-                    found = self.definition(file.path, full) or self.definition(file.path, owner)
-                    is_ours = found is not None and found[0].normal == path
-                else:
-                    is_own = dotted(node) in (name, f"self.{name}") and file.defines(name)
-                    is_ours = not is_own and (is_called or isinstance(node, ast.Attribute))
-                if is_ours and isinstance(node.ctx, ast.Load):
-                    yield facts, parent if is_called else node  # type: ignore[misc]  # an expression
+        for file in files:
+            facts = self.informed(file)
+            for node in _named(facts, name) if facts is not None else ():
+                assert facts is not None
+                if isinstance(node.ctx, ast.Load) and self._is_of(path, file, facts, node, name):
+                    yield facts, facts.tree.call_of(node) or node
+
+    def _is_of(
+        self, path: str, file: ProjectFile, facts: Facts, node: ast.Name | ast.Attribute, name: str
+    ) -> bool:
+        """Return whether a name or an attribute in a file may be that of the file at a normal path."""
+        full = facts.resolve(node)
+        if full is None:
+            is_own = dotted(node) in (name, f"self.{name}") and file.defines(name)
+            return not is_own and (isinstance(node, ast.Attribute) or facts.tree.call_of(node) is not None)
+        owner = full.rpartition(".")[0]  # of a class attribute
+        found = self.definition(file.path, full) or self.definition(file.path, owner)
+        return found is not None and found[0].normal == path
 
     @remembered
     def receives_number(self, path: str) -> bool:
@@ -236,6 +237,16 @@ class Flow(SharedNames, Values):
         """Return the facts of a definition's file, and the bindings of the name there."""
         facts = self.informed(found[0]) if found is not None else None
         return facts, facts.tree.root.bindings.get(found[1], ()) if found and facts is not None else ()
+
+
+def _named(facts: Facts, name: str) -> Iterator[ast.Name | ast.Attribute]:
+    """Yield what reads or sets a name or an attribute, also by another name that it is imported as."""
+    imported = (alias for each in facts.tree.imports for alias in each.names)
+    names = {name, *(alias.asname for alias in imported if alias.name == name and alias.asname)}
+    for each in sorted(names):
+        for node in facts.tree.nodes_with_name(each):
+            if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) in names:
+                yield node
 
 
 def _receivers(facts: Facts) -> frozenset[Parameter]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os.path
 from functools import cached_property
 
-from devicefix.facts.exports.forks import GIVEN
+from devicefix.facts.exports.forks import Named
 from devicefix.facts.exports.namespaces import OWN, TAKEN, listed_packages, open_namespaces
 from devicefix.facts.exports.shared import bound_names, devices, names_read, public_names
 from devicefix.facts.exports.texts import attributes_read
 from devicefix.facts.project.classes import Classes
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.questions import remembered
+
+_OWN = {OWN, Named(TAKEN)}  # names of the file itself
 
 
 class SharedNames(Classes):
@@ -54,7 +56,9 @@ class SharedNames(Classes):
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
         return any(
-            name in each.export(bound_names) | each.export(names_read) or self.carried(each.path, name)
+            name in each.export(bound_names)
+            or name in each.export(names_read)
+            or self.carried(each.path, name)
             for each in importers
         )
 
@@ -70,12 +74,12 @@ class SharedNames(Classes):
     def _is_open(self, path: str, seen: set[str]) -> bool:
         seen.add(path)
         own = self.files.get(path)
-        if own is None or own.export(open_namespaces) & {OWN, TAKEN}:
+        if own is None or own.export(open_namespaces) & _OWN:
             return own is not None
         if any(path.startswith(folder) for folder in self._open_packages):
             return True
         for file, names in self.exporting(open_namespaces):
-            if any(self._means(file, name.removesuffix(TAKEN), own) for name in names - {OWN, TAKEN}):
+            if any(self._means(file, named, own) for named in names - _OWN):
                 return True
         carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
         return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)
@@ -85,22 +89,23 @@ class SharedNames(Classes):
         """Return whether the code of a function is taken out of a file: it may run without its names."""
         own = self.files.get(os.path.normpath(path))
         return own is not None and any(
-            file is own if name == TAKEN else self._means(file, name.removesuffix(TAKEN), own)
+            file is own if named in _OWN else self._means(file, named, own)
             for file, names in self.exporting(open_namespaces)
-            for name in names
-            if name.endswith(TAKEN)
+            for named in names
+            if named.name.endswith(TAKEN)
         )
 
-    def _means(self, file: ProjectFile, name: str, own: ProjectFile) -> bool:
-        """Return whether a name in a file is that of a module, or calls pass that, as `GIVEN`."""
-        function, given, _ = name.partition(GIVEN)
-        callers = (each for each in self.mentioning(function) if own.normal in self._imported[each.normal])
-        found = (
-            ((each, value) for each in callers for value in self.reached(each, name))
-            if given
-            else [(file, name)]
+    def _means(self, file: ProjectFile, named: Named, own: ProjectFile) -> bool:
+        """Return whether a name in a file is that of a module, or calls pass that."""
+        if not named.parameter:
+            return self.find(file.path, named.name.removesuffix(TAKEN)) is own
+        callers = self.mentioning(named.name)
+        return any(
+            self.find(caller.path, value.name) is own
+            for caller in callers
+            if own.normal in self._imported[caller.normal]
+            for value in self.reached(caller, named)
         )
-        return any(self.find(each.path, value.partition(GIVEN)[0]) is own for each, value in found)
 
     @cached_property
     def _open_packages(self) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
-from devicefix.facts.exports.forks import UNKNOWN, forked
+from devicefix.facts.exports.forks import UNKNOWN, Named, forked
 from devicefix.facts.exports.imports import guarded_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
@@ -137,9 +137,9 @@ class Programs(Files):
         imported = closure({file.normal for file in early if file is not None}, self._imported)
         return self._together({file.normal for file, _ in self.exporting(late_functions)}) | imported
 
-    def _use_cuda(self, file: ProjectFile, names: frozenset[str]) -> bool:
+    def _use_cuda(self, file: ProjectFile, names: frozenset[Named]) -> bool:
         """Return whether one of the things that processes run may use CUDA, as a file names them."""
-        todo, seen = [(file, name) for name in names], set[tuple[str, str]]()
+        todo, seen = [(file, name) for name in names], set[tuple[str, Named]]()
         while todo:
             file, name = todo.pop()
             if name == UNKNOWN:
@@ -150,16 +150,15 @@ class Programs(Files):
                     todo += ((other, each) for each in self.reached(other, own))
         return False
 
-    def _named_in(self, file: ProjectFile, name: str) -> Iterator[tuple[ProjectFile, str]]:
+    def _named_in(self, file: ProjectFile, named: Named) -> Iterator[tuple[ProjectFile, Named]]:
         """Yield the files that bind a name of a file, or call a function of it, with the name there."""
-        function, call, rest = name.partition("(")
-        if rest and not rest.endswith(")"):
-            own, importing = re.escape(function).encode(), self._importing(file.normal)
+        if named.parameter:
+            own, importing = re.escape(named.name).encode(), self._importing(file.normal)
             called = re.compile(_CALL % (own, own))
-            users = (each for each in self.mentioning(function) if each.normal in importing)
-            yield from ((each, name) for each in users if called.search(each.data))
-        elif found := self.definition(file.path, function):
-            yield found[0], found[1] + call + rest
+            users = (each for each in self.mentioning(named.name) if each.normal in importing)
+            yield from ((each, named) for each in users if called.search(each.data))
+        elif found := self.definition(file.path, named.name):
+            yield found[0], named._replace(name=found[1])
 
     def _run_by(self, path: str) -> Iterable[str]:
         """Return a file, or all of its folder: pytest runs `conftest.py` before them."""

@@ -83,9 +83,9 @@ def examine(text: str, start: int = 0) -> Problem | None:
     advice = "; leave it out on macOS" if only_macos else advice
     separator = "" if text.endswith(" ") else " "
     safe = None if found.marker else f"{text}{separator}; {_MARKER}"
-    cpu = text.replace(found.name, needed.cpu, 1) if needed.cpu else ""
+    cpu: str | None = text.replace(found.name, needed.cpu, 1) if needed.cpu else ""
     if only_macos:
-        cpu = None if found.marker else safe  # type: ignore[assignment]
+        cpu = safe
     return Problem(start, end, REQUIREMENT, f"`{found.name}` {needed.why}{advice}", safe, cpu)
 
 

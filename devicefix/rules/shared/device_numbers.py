@@ -104,7 +104,7 @@ def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> b
     number = facts.once(_only_number, bindings)
     if number is None or not _is_plain_number(facts, number):
         return False
-    found = facts.tree.scope(number.node.targets[0]).lookup(name)  # type: ignore[attr-defined]  # an assignment
+    found = facts.tree.scope(number.node).lookup(name)
     reads = facts.reads_in(found[0], name) if found is not None else ()
     devices = [read for read in reads if _is_device(facts, read)]
     return bool(devices) and all(read in devices or _takes_either(facts, read) for read in reads)

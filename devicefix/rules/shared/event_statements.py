@@ -83,9 +83,9 @@ class EventStatements:
     def _is_only_used(self, target: ast.expr) -> bool:
         """Return whether a variable has one value, and only methods of it are called."""
         scope = self._scope(target)
-        if scope is None or len(scope.bindings[target.id]) != 1:  # type: ignore[attr-defined]
+        if scope is None or not isinstance(target, ast.Name) or len(scope.bindings[target.id]) != 1:
             return False
-        reads = self.facts.reads_in(scope, target.id)  # type: ignore[attr-defined]
+        reads = self.facts.reads_in(scope, target.id)
         return all(self.facts.is_guarded(read) or self._is_called(read) for read in reads)
 
     def _scope(self, target: ast.expr) -> Scope | None:

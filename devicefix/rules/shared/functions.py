@@ -170,7 +170,7 @@ class Functions:
         """Return the fix of the index of the current GPU: the CPU, or 0, by what it is used for."""
         if _is_move(parent):
             return Fix(())  # the fix of the move is enough
-        if isinstance(parent, ast.Call) and self.facts.call(parent, "torch.device"):
+        if self.facts.call(parent, "torch.device"):
             return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
         if isinstance(parent, ast.Call) and last_name(parent.func) in PRINTING:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
@@ -193,7 +193,7 @@ class Functions:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.keyword):
             return parent.arg in ("device", "map_location")
-        return parent is not None and self.facts.call(parent, "torch.device")
+        return self.facts.call(parent, "torch.device")
 
     def _counts(self, node: ast.expr) -> bool:
         """Return whether a value is certainly used as a number: counted with, or compared with one."""

@@ -102,8 +102,7 @@ class GuardedMoves:
         bindings: Sequence[Binding]
         for part in ast.walk(node):
             if isinstance(part, ast.Name):
-                found = self.facts.tree.scope(part).lookup(part.id)
-                bindings = found[1] if found is not None else ()
+                bindings = self.facts.tree.bound(part)
             elif isinstance(part, ast.Attribute):
                 bindings = self.facts.bindings(part)
             else:

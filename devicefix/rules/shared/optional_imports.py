@@ -263,8 +263,7 @@ class Installed(Asking):
 
     def _is_on(self, node: ast.Name | ast.Attribute) -> bool:
         """Return whether a flag is true unless a caller says otherwise."""
-        found = self.tree.lookup(node)
-        bindings = self.facts.bindings(node) if found is None else found[1]
+        bindings = self.tree.bound(node) or self.facts.bindings(node)
         return bool(bindings) and all(
             is_constant(binding.default if binding.parameter else binding.value, True) for binding in bindings
         )

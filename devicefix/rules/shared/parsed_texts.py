@@ -9,6 +9,7 @@ from contextlib import suppress
 from textwrap import dedent
 
 from devicefix.facts import Facts
+from devicefix.facts.flow.parameters import Place
 from devicefix.facts.flow.sinks import device_values, values_at
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.texts import UNKNOWN_PART, text_of
@@ -51,12 +52,19 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
 def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr, str]]:
     """Yield the devices and types that are made of other texts, each with the text, and what is wrong."""
     found = {each for each in facts.tree.nodes_with("cuda") if re.search(_PART, text_of(each) or "")} - seen
-    taken = values_at(facts, _TAKING, lambda _, called, place: not place and last_name(called) in _TAKING)
-    for value in [*device_values(facts), *taken] if found else ():
-        for node, _ in _texts(facts, [value]) if not facts.is_guarded(value) else ():
+    if not found:
+        return
+    values = [*device_values(facts), *values_at(facts, _TAKING, _takes_text)]
+    for value in (each for each in values if not facts.is_guarded(each)):
+        for node, _ in _texts(facts, [value]):
             if node in found and not facts.is_guarded(node):
                 made = f"`{facts.source.code(value)}` in line {value.lineno} is made of this text"
                 yield value, node, f"{made}, which may select CUDA; let the program choose the device"
+
+
+def _takes_text(_facts: Facts, function: ast.expr, place: Place) -> bool:
+    """Return whether a function or a method makes a tensor type of its first argument, or takes it apart."""
+    return place == 0 and last_name(function) in _TAKING
 
 
 def _texts(facts: Facts, given: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:

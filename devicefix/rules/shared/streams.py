@@ -265,8 +265,7 @@ class Streams:
         """Return the call of a method of a node, or of a method of streams and tensors that gets it."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Attribute):
-            call = self.facts.tree.parents.get(parent)
-            return call if isinstance(call, ast.Call) and call.func is parent else None
+            return self.facts.tree.call_of(parent)
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and node in parent.args:
             return parent if parent.func.attr in {*_ORDERING, *_ANSWERS} else None
         return None

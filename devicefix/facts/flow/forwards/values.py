@@ -146,8 +146,7 @@ class Walk(Calls):
             self._reach(node, layers[1:])
 
     def _attribute_of(self, node: ast.Attribute, name: str, layers: Layers) -> None:
-        call = self.tree.parents.get(node)
-        if isinstance(call, ast.Call) and call.func is node:
+        if (call := self.tree.call_of(node)) is not None:
             self._method(call, name, layers)
         elif layers and layers[0] == name:
             self._reach(node, layers[1:])

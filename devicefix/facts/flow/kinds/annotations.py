@@ -47,9 +47,9 @@ class Annotations(Inference):
     def instance(self, of: ast.expr, depth: int = DEPTH) -> Kinds:
         """Return the kinds of an instance of a class, with the class's name; unknown for what is no class."""
         name = self._facts.resolve(of)
-        found = self._facts.tree.scope(of).lookup(of.id) if isinstance(of, ast.Name) else None
-        if name is None and found is not None:
-            definition = found[1][0].node if len(found[1]) == 1 else None
+        bindings = self._facts.tree.bound(of)
+        if name is None and bindings:
+            definition = bindings[0].node if len(bindings) == 1 else None
             return self._of_class(definition, depth) if isinstance(definition, ast.ClassDef) else UNKNOWN
         full = _class_name(name or (of.id if isinstance(of, ast.Name) else ""))
         if not full:

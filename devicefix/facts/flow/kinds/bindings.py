@@ -213,15 +213,14 @@ class Bindings(Parameters, Objects):
 
     def _captured(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of the parts of what a pattern or a `with` statement binds to a name."""
-        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
         taken = (ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.withitem)
-        bindings = [each for each in found[1] if isinstance(each.node, taken)] if found is not None else []
+        bindings = [each for each in self._facts.tree.bound(node) if isinstance(each.node, taken)]
         return union(self._binding(binding, "", depth - 1) for binding in bindings[:BINDINGS])
 
     def _item_of_loop(self, node: ast.expr, index: ast.expr, depth: int) -> Kinds:
         """Return the kinds of an item of what a loop binds to a name: by its key, or any of a list."""
-        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
-        loops = [each.node for each in found[1] if isinstance(each.node, _LOOPS)] if found is not None else []
+        bindings = self._facts.tree.bound(node)
+        loops = [each.node for each in bindings if isinstance(each.node, _LOOPS)]
         collections = [self._facts.value(loop.iter) or loop.iter for loop in loops[:BINDINGS]]
         if not isinstance(index, ast.Constant) or not isinstance(index.value, str):
             return union(self._parts(each, depth - 1) for each in collections)

@@ -80,8 +80,7 @@ class Calls(Objects):
         if isinstance(node.func, ast.Lambda):
             return self.of(node.func.body, depth)
         if isinstance(node.func, ast.Name):
-            found = self._facts.tree.scope(node).lookup(node.func.id)
-            bindings = reaching(self._facts.tree, node.func, found[1]) if found is not None else ()
+            bindings = reaching(self._facts.tree, node.func, self._facts.tree.bound(node.func))
             if len(bindings) == 1:
                 definition, value = bindings[0].node, bindings[0].value
                 if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -149,10 +149,8 @@ class KindsOf(Calls, Bindings):
     def _raised(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of the arguments of an error, in `error.args`."""
         error = node.value if isinstance(node, ast.Attribute) and node.attr == "args" else None
-        found = self._facts.tree.scope(error).lookup(error.id) if isinstance(error, ast.Name) else None
-        handlers = (
-            [each.node for each in found[1] if isinstance(each.node, ast.ExceptHandler)] if found else []
-        )
+        bindings = self._facts.tree.bound(error) if error is not None else ()
+        handlers = [each.node for each in bindings if isinstance(each.node, ast.ExceptHandler)]
         tried = (self._facts.tree.parents[handler] for handler in handlers[:BINDINGS])
         return union(
             self.of(argument, depth - 1)

@@ -50,8 +50,8 @@ class Objects(Annotations):
 
     def _class(self, node: ast.expr) -> ast.ClassDef | None:
         """Return the class of the module that a name refers to."""
-        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
-        definition = found[1][0].node if found is not None and len(found[1]) == 1 else None
+        bindings = self._facts.tree.bound(node)
+        definition = bindings[0].node if len(bindings) == 1 else None
         return definition if isinstance(definition, ast.ClassDef) else None
 
     def _named(self, name: str, depth: int) -> Kinds:
@@ -84,7 +84,7 @@ class Objects(Annotations):
 
     def _put_into(self, node: ast.Name | ast.Attribute) -> Sequence[ast.expr]:
         """Return what the module puts into a collection, beside what it is bound to."""
-        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        found = self._facts.tree.lookup(node)
         scope = found[0] if found is not None else self._facts.tree.root
         path = dotted(node)
         return self._facts.once(_put_into, scope, path, isinstance(node, ast.Name)) if path else ()
@@ -103,11 +103,11 @@ def _put_at(facts: Names, read: ast.expr) -> Iterator[ast.expr]:
     match parent:
         case ast.Subscript(value=value, ctx=ast.Store()) if value is read and isinstance(outer, ast.Assign):
             yield outer.value
-        case ast.Attribute(attr=method) if isinstance(outer, ast.Call) and outer.func is parent:
+        case ast.Attribute(attr=method) if (call := facts.tree.call_of(parent)) is not None:
             if method in _PUTS:
-                yield from outer.args[-1:]
+                yield from call.args[-1:]
             elif method == "update":
-                yield from (keyword.value for keyword in outer.keywords)
+                yield from (keyword.value for keyword in call.keywords)
 
 
 def methods_of(facts: Names, _: Scope) -> dict[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]]:

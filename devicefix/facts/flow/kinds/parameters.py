@@ -11,7 +11,7 @@ from devicefix.facts.flow.kinds.inference import Function
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.parameters import called, described
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import Scope, with_defaults
+from devicefix.facts.scopes import FUNCTIONS, Scope, dotted, with_defaults
 from devicefix.facts.values import last_name
 
 _SPAWNS = (
@@ -100,11 +100,11 @@ class Parameters(Annotations):
 
     def _more_arguments(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of what the calls in the module pass for `*values`, `**values` or in `values`."""
-        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        name = dotted(node) or ""
+        found = self._facts.tree.lookup(node)
         owner = found[0].node if found is not None else None
-        if not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if not isinstance(owner, FUNCTIONS):
             return UNKNOWN
-        name = node.id  # type: ignore[attr-defined]
         if owner.args.kwarg is not None and owner.args.kwarg.arg == name:
             values = (each.value for call in self._calls_of(owner) for each in call.keywords)
             return union(self.of(value, depth - 1) for value in values)
