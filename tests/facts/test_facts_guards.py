@@ -90,6 +90,8 @@ IMPLIES = {
     "all(x.is_cpu for x in y)": (False, True),
     "all([x.is_cuda, y])": (True, False),
     "any([x.is_cuda, y])": (False, False),
+    "all({1: x.is_cuda, 2: y}.values())": (True, False),
+    "all(values())": (False, False),
     "x.device.type.startswith('cuda')": (True, False),
     "x.device.type == 'cuda'": (True, False),
     "x.device.type != 'cuda'": (False, True),
