@@ -54,7 +54,9 @@ class SharedNames(Classes):
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
         return any(
-            name in each.export(bound_names) | each.export(names_read) or self.carried(each.path, name)
+            name in each.export(bound_names)
+            or name in each.export(names_read)
+            or self.carried(each.path, name)
             for each in importers
         )
 
