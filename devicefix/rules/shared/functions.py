@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.context import SKIPS, Context
@@ -15,7 +16,7 @@ from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, prints
 from devicefix.facts.scopes import Scope
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_constant, last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
 
@@ -209,7 +210,11 @@ class Functions:
     def replays(self, node: ast.Call, short: str, *, guarded: bool) -> bool:
         """Return whether a call seeds GPUs, or saves or restores their states, so that only they draw numbers again."""
         if "manual_seed" in short:
-            alone = not guarded and self.facts.once(_seeds_only_gpus, self.facts.tree.root)
+            if guarded or not self.facts.once(_seeds_only_gpus, self.facts.tree.scope(node)):
+                return False
+            if self._saved(node) is not None and not self._keeps_cpu_state(node):
+                return True
+            alone = self.facts.once(_seeds_only_gpus, self.facts.tree.root)
             return alone and not self.facts.others.is_mentioned("manual_seed")
         if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
             return False
@@ -220,9 +225,16 @@ class Functions:
         return elsewhere or self._restored(saved)
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
-        """Return the call that saves the random state which a call restores, None if that is not shown."""
+        """Return the call that saves the state which a call restores, or seeds anew, None if that is not shown."""
+        if "manual_seed" in self._name(node):
+            scope = self.facts.tree.scope(node)
+            calls = (each for each in _calls_in(self.facts, scope, "_rng") if each.lineno < node.lineno)
+            saves = (each for each in calls if _is_state(self._name(each), "get"))
+            return next((each for each in saves if self.facts.tree.scope(each) is scope), None)
         state = _state_of(node)
-        saved = self.facts.value(state) if state is not None else None
+        bindings = self.facts.bindings(state) if state is not None else ()
+        values = [each.value for each in bindings if each.value is None or not is_constant(each.value, None)]
+        saved = values[0] if len(values) == 1 else None
         return saved if isinstance(saved, ast.Call) and _is_state(self._name(saved), "get") else None
 
     def _of_cpu(self, node: ast.Call, short: str) -> Fix | None:
@@ -234,7 +246,8 @@ class Functions:
         state = _state_of(node) if function in ("set_rng_state", "manual_seed") else None
         saved = self._saved(node)
         known = saved is not None and self._restored(saved)
-        if state is None or self._keeps_cpu_state(saved or node, anywhere=not known):
+        keeper = saved if saved is not None and "seed" not in function else node
+        if state is None or self._keeps_cpu_state(keeper, anywhere=not known):
             return None
         new = f"{self.devices.torch(node).text}.{function}({self.context.source.code(state)})"
         return self.context.when_cuda(node, new, "" if known else _OPEN)
@@ -243,7 +256,9 @@ class Functions:
         """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
         names = ("torch.get_rng_state", "torch.random.get_rng_state", "torch.random.fork_rng")
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
-        return any(anywhere or self.facts.tree.scope(node) is self.facts.tree.scope(saved) for node in kept)
+        tree, own = self.facts.tree, self.facts.tree.parents.get(saved)
+        both = (node for node in kept if not isinstance(each := tree.parents.get(node), ast.IfExp) or each is own)
+        return any(anywhere or tree.scope(node) is tree.scope(saved) for node in both)
 
     def _is_borne(self, node: ast.Call) -> bool:
         """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
@@ -267,16 +282,20 @@ class Functions:
         return False
 
 
-def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
-    """Return whether a module gets, or sets, random states of GPUs."""
-    names = (
-        facts.resolve(node.func) or "" for node in facts.tree.nodes_with("_rng") if isinstance(node, ast.Call)
-    )
+def _uses_states(facts: Names, scope: Scope, verb: str) -> bool:
+    """Return whether a scope, or the module, gets, or sets, random states of GPUs."""
+    names = (facts.resolve(call.func) or "" for call in _calls_in(facts, scope, "_rng"))
     return any(name.startswith("torch.cuda.") and _is_state(name, verb) for name in names)
 
 
-def _seeds_only_gpus(facts: Names, _module: Scope) -> bool:
-    """Return whether a module seeds no generator of torch but those of GPUs, as far as its imports show."""
-    calls = (node for node in facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
-    names = (facts.resolve(call.func) or "random." for call in calls)
+def _seeds_only_gpus(facts: Names, scope: Scope) -> bool:
+    """Return whether a scope seeds no generator of torch but those of GPUs, as far as the imports show."""
+    names = (facts.resolve(call.func) or "random." for call in _calls_in(facts, scope, "seed"))
     return all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)
+
+
+def _calls_in(facts: Names, scope: Scope, word: str) -> Iterator[ast.Call]:
+    """Yield the calls with a word in a scope, or in the whole module."""
+    for node in facts.tree.nodes_with(word):
+        if isinstance(node, ast.Call) and (scope.is_module or facts.tree.scope(node) is scope):
+            yield node

@@ -132,10 +132,12 @@ class KindsOf(Calls, Bindings):
                 if self._facts.resolve(node) in ("os.environ", "sys.argv"):
                     return Kinds({Kind.STRING: node})
                 bindings = self._facts.bindings(node)
-                put = union(self.of(value, depth - 1) for value in self._put_into(node))
+                values = self._put_into(node)
+                put = union(self.of(value, depth - 1) for value in values)
                 if bindings and all(binding.value is not None for binding in bindings):
-                    found = (self.elements(binding.value, depth - 1) for binding in bindings if binding.value)
-                    return union(found) | put
+                    bound = (binding.value for binding in bindings if binding.value)
+                    filled = [each for each in bound if not values or not _is_empty(each)]
+                    return union(self.elements(each, depth - 1) for each in filled) | put
                 more = self._raised(node, depth) | self._more_arguments(node, depth)
                 more |= self._option(node, depth) or UNKNOWN if isinstance(node, ast.Attribute) else UNKNOWN
                 return more | self._captured(node, depth) | put | UNKNOWN
