@@ -16,6 +16,10 @@ from devicefix.facts.scopes import dotted
 _WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
 # They compare their arguments, and `nan` with anything is false.
 _ORDERS = {"min", "max", "sorted"}
+# They return 0 for 0, whatever else they get.
+_KEEPS_ZERO = {"int", "float", "round", "abs", "min", "math.floor", "math.ceil"}
+# They raise an error for 0.
+LOGARITHMS = ("math.log", "math.log2", "math.log10")
 
 
 def need_of(values: Forwards, use: ast.expr) -> Use:
@@ -29,6 +33,8 @@ def need_of(values: Forwards, use: ast.expr) -> Use:
         needs |= Use.COUNTED
     if _is_compared(facts, use):
         needs |= Use.ORDERED
+    if _is_demanded(facts, use):
+        needs |= Use.DEMANDED
     match facts.tree.parents.get(use):
         case parent if divisor(parent) is use:
             needs |= Use.DIVISOR
@@ -87,6 +93,8 @@ def of_number(values: Forwards, number: ast.expr) -> Followed:
             if isinstance(parent, (ast.BinOp, ast.UnaryOp)) and parent not in seen:
                 seen.add(parent)
                 todo.append(parent)
+            elif isinstance(parent, ast.Call) and dotted(parent.func) in _KEEPS_ZERO:
+                todo.append(parent)
             elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, (ast.Name, ast.Attribute)):
                 todo += {*values.variable(parent.target).reads} - seen
                 seen.update(todo)
@@ -102,8 +110,12 @@ def used_as_number(values: Forwards, number: ast.expr) -> ast.expr | None:
 
 
 def divisor(node: ast.AST | None) -> ast.expr | None:
-    """Return what a node divides by, None if it is no division."""
+    """Return what a node divides by, or else may not be 0, None if there is nothing."""
     match node:
+        case ast.Call(func=function, args=[value, *_]) if dotted(function) in LOGARITHMS:
+            return value
+        case ast.Call(func=ast.Name(id="range"), args=[_, _, value]) | ast.keyword("batch_size", value):
+            return value
         case ast.BinOp(op=op, right=right) | ast.AugAssign(op=op, value=right):
             return right if isinstance(op, (ast.Div, ast.FloorDiv, ast.Mod)) else None
     return None
@@ -118,3 +130,23 @@ def _is_compared(facts: Facts, node: ast.expr) -> bool:
         return False
     name = facts.resolve(parent.func) or dotted(parent.func)
     return name in _ORDERS or (name in _WHOLE_NUMBERS and len(parent.args) == 1)
+
+
+def _is_demanded(facts: Facts, node: ast.expr) -> bool:
+    """Return whether the program ends, or a loop does not, if a number is 0, and not more."""
+    more = True  # whether the test around it is only true for more than 0
+    for child, parent in facts.tree.ancestors(node):
+        match parent:
+            case ast.Compare(ops=[ast.GtE()], comparators=[ast.Constant(value=0)]):
+                return False
+            case ast.Compare(left=left, ops=[op, *_]):
+                more = isinstance(op, (ast.Eq, *((ast.Gt, ast.GtE) if left is child else (ast.Lt, ast.LtE))))
+            case ast.UnaryOp(op=ast.Not()):
+                more = not more
+            case ast.If(test=test, body=body, orelse=orelse):
+                return child is test and facts.guards.refusals.refuses(orelse if more else body)
+            case ast.Assert(test=test) | ast.While(test=test):
+                return child is test and more is isinstance(parent, ast.Assert)
+            case ast.stmt():
+                return False
+    return False

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
-from devicefix.facts.flow.forwards import Use
+from devicefix.facts.flow.forwards import Followed, Use
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.needs import need_of
+from devicefix.facts.flow.needs import need_of, needs_of, of_number
 from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.names import Names
@@ -120,7 +119,7 @@ class Functions:
             kept = "None" if keeps else f"{self.devices.torch(node).text}.get_rng_state()"
             return self.context.when_cuda(node, kept, "" if restored else _OPEN)
         if short in INSTEAD:
-            return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
+            return self.context.when_cuda(node, INSTEAD[short]) if self.failing(node) is None else None
         if short == "initial_seed":
             return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):
@@ -210,12 +209,10 @@ class Functions:
     def replays(self, node: ast.Call, short: str, *, guarded: bool) -> bool:
         """Return whether a call seeds GPUs, or saves or restores their states, so that only they draw numbers again."""
         if "manual_seed" in short:
-            if guarded or not self.facts.once(_seeds_only_gpus, self.facts.tree.scope(node)):
-                return False
-            if self._saved(node) is not None and not self._keeps_cpu_state(node):
-                return True
-            alone = self.facts.once(_seeds_only_gpus, self.facts.tree.root)
-            return alone and not self.facts.others.is_mentioned("manual_seed")
+            between = self._saved(node) is not None and not self._keeps_cpu_state(node)
+            scope = self.facts.tree.scope(node) if between else self.facts.tree.root
+            alone = not guarded and self.facts.once(_seeds_only_gpus, scope)
+            return alone and (between or not self.facts.others.is_mentioned("manual_seed"))
         if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
             return False
         saved = node if _is_state(short, "get") else self._saved(node)
@@ -227,10 +224,10 @@ class Functions:
     def _saved(self, node: ast.Call) -> ast.Call | None:
         """Return the call that saves the state which a call restores, or seeds anew, None if that is not shown."""
         if "manual_seed" in self._name(node):
-            scope = self.facts.tree.scope(node)
-            calls = (each for each in _calls_in(self.facts, scope, "_rng") if each.lineno < node.lineno)
-            saves = (each for each in calls if _is_state(self._name(each), "get"))
-            return next((each for each in saves if self.facts.tree.scope(each) is scope), None)
+            calls = (each for each in self.facts.tree.nodes_with("_rng") if isinstance(each, ast.Call))
+            saves = (each for each in calls if _is_state(self._name(each), "get") and self._restored(each))
+            block = self.facts.tree.block(self.facts.tree.statement(node))
+            return next((each for each in saves if self.facts.tree.statement(each) in block), None)
         state = _state_of(node)
         bindings = self.facts.bindings(state) if state is not None else ()
         values = [each.value for each in bindings if each.value is None or not is_constant(each.value, None)]
@@ -246,8 +243,7 @@ class Functions:
         state = _state_of(node) if function in ("set_rng_state", "manual_seed") else None
         saved = self._saved(node)
         known = saved is not None and self._restored(saved)
-        keeper = saved if saved is not None and "seed" not in function else node
-        if state is None or self._keeps_cpu_state(keeper, anywhere=not known):
+        if state is None or self._keeps_cpu_state(saved or node, anywhere=not known):
             return None
         new = f"{self.devices.torch(node).text}.{function}({self.context.source.code(state)})"
         return self.context.when_cuda(node, new, "" if known else _OPEN)
@@ -256,46 +252,42 @@ class Functions:
         """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
         names = ("torch.get_rng_state", "torch.random.get_rng_state", "torch.random.fork_rng")
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
-        tree, own = self.facts.tree, self.facts.tree.parents.get(saved)
-        both = (node for node in kept if not isinstance(each := tree.parents.get(node), ast.IfExp) or each is own)
+        tree, seeds = self.facts.tree, "seed" in self._name(saved)
+        both = (node for node in kept if not (seeds and isinstance(tree.parents.get(node), ast.IfExp)))
         return any(anywhere or tree.scope(node) is tree.scope(saved) for node in both)
 
-    def _is_borne(self, node: ast.Call) -> bool:
-        """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
-        uses = [node, *self.context.forwards.of(node).uses]
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
-            names = [target for target in parent.targets[0].elts if isinstance(target, ast.Name)]
-            uses += [read for name in names for read in self.context.forwards.variable(name).reads]
-        return not any(map(self._fails, uses))
+    def failing(self, node: ast.Call) -> ast.expr | None:
+        """Return a use that fails for what a value is on a CPU, if any: a divisor of 0, a key, a demand for more."""
+        values, uses = self.context.forwards, [node, *self.context.forwards.of(node).uses]
+        for use in uses:
+            match self.facts.tree.parents.get(use):
+                case ast.Assign(targets=[ast.Tuple(elts=targets)]):
+                    names = (target for target in targets if isinstance(target, ast.Name))
+                    reads = (read for name in names for read in values.variable(name).reads)
+                    uses += [read for read in reads if read not in uses]
+                case ast.Subscript(value=value) as part if value is use:
+                    uses.append(part)
+        numbers = (each for use in uses for each in of_number(values, use).uses)
+        return next(filter(self._fails, numbers), None)
 
     def _fails(self, node: ast.expr) -> bool:
         """Return whether a use fails for the value of a CPU."""
-        parent = self.facts.tree.parents.get(node)
-        match parent:
-            case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
-                return right is node and not self.facts.is_guarded(node)
-            case ast.Subscript(value=value, slice=index):
-                return (index is node and not self.facts.is_guarded(node)) or (
-                    value is node and self._fails(parent)
-                )
-        return False
+        is_key = getattr(self.facts.tree.parents.get(node), "slice", None) is node
+        needs = needs_of(self.context.forwards, Followed(uses=[node])) & (Use.DEMANDED | Use.DIVISOR)
+        return (is_key or bool(needs)) and not self.facts.is_guarded(node)
 
 
-def _uses_states(facts: Names, scope: Scope, verb: str) -> bool:
-    """Return whether a scope, or the module, gets, or sets, random states of GPUs."""
-    names = (facts.resolve(call.func) or "" for call in _calls_in(facts, scope, "_rng"))
+def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
+    """Return whether a module gets, or sets, random states of GPUs."""
+    names = (
+        facts.resolve(node.func) or "" for node in facts.tree.nodes_with("_rng") if isinstance(node, ast.Call)
+    )
     return any(name.startswith("torch.cuda.") and _is_state(name, verb) for name in names)
 
 
 def _seeds_only_gpus(facts: Names, scope: Scope) -> bool:
-    """Return whether a scope seeds no generator of torch but those of GPUs, as far as the imports show."""
-    names = (facts.resolve(call.func) or "random." for call in _calls_in(facts, scope, "seed"))
+    """Return whether a scope, or the module, seeds only the generators of GPUs, as far as its imports show."""
+    calls = (node for node in facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
+    inside = (call for call in calls if scope.is_module or facts.tree.scope(call) is scope)
+    names = (facts.resolve(call.func) or "random." for call in inside)
     return all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)
-
-
-def _calls_in(facts: Names, scope: Scope, word: str) -> Iterator[ast.Call]:
-    """Yield the calls with a word in a scope, or in the whole module."""
-    for node in facts.tree.nodes_with(word):
-        if isinstance(node, ast.Call) and (scope.is_module or facts.tree.scope(node) is scope):
-            yield node

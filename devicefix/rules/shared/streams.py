@@ -11,7 +11,7 @@ from weakref import proxy
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
 from devicefix.facts.flow.forwards import Followed, Use
-from devicefix.facts.flow.needs import divisor, needs_of, of_number
+from devicefix.facts.flow.needs import LOGARITHMS, divisor, needs_of, of_number
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
@@ -278,17 +278,11 @@ class Streams:
             needs = needs_of(self.uses, found)
             compared, divides = Use.ORDERED in needs, Use.DIVISOR in needs
             leaves = not divides and any(map(self._leaves, found.uses)) and not self._divides
-            positive = any(map(self._is_positive, found.uses))
-            none = compared and (divides or positive)
+            nodes = self.facts.tree.nodes_with("log") if leaves else ()
+            logs = any(self.facts.call(each, *LOGARITHMS) for each in nodes)
+            none = (compared and divides) or logs or Use.DEMANDED in needs
             self._times[call] = None if none else "0.0" if compared or leaves else _NAN
         return self._times[call]
-
-    def _is_positive(self, node: ast.expr) -> bool:
-        """Return whether an assertion demands that a time is more than 0."""
-        match self.facts.tree.parents.get(node):
-            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]) if left is node:
-                return isinstance(self.facts.tree.statement(node), ast.Assert)
-        return False
 
     def _leaves(self, node: ast.expr) -> bool:
         """Return whether a time goes where its uses are not followed: into a collection, or another function."""

@@ -135,9 +135,8 @@ class KindsOf(Calls, Bindings):
                 values = self._put_into(node)
                 put = union(self.of(value, depth - 1) for value in values)
                 if bindings and all(binding.value is not None for binding in bindings):
-                    bound = (binding.value for binding in bindings if binding.value)
-                    filled = [each for each in bound if not values or not _is_empty(each)]
-                    return union(self.elements(each, depth - 1) for each in filled) | put
+                    bound = [b.value for b in bindings if b.value and not (values and _is_empty(b.value))]
+                    return union(self.elements(each, depth - 1) for each in bound) | put
                 more = self._raised(node, depth) | self._more_arguments(node, depth)
                 more |= self._option(node, depth) or UNKNOWN if isinstance(node, ast.Attribute) else UNKNOWN
                 return more | self._captured(node, depth) | put | UNKNOWN
