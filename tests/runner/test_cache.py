@@ -218,8 +218,8 @@ def without_half(first: bytes, rest: bytes) -> bytes:
 
 
 def with_wrong_export(first: bytes, rest: bytes) -> bytes:
-    assert b'"attributes_read":[' in rest
-    return first + b"\n" + rest.replace(b'"attributes_read":[', b'"attributes_read":[[],')
+    assert b'"named_configurations":[' in rest
+    return first + b"\n" + rest.replace(b'"named_configurations":[', b'"attributes_read":[[],')
 
 
 def with_wrong_question(*question: object) -> Callable[[bytes, bytes], bytes]:

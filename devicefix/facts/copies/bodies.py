@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import islice
 
 from devicefix.facts.copies.changes import Change, changes_at, everything, trained_by
@@ -49,7 +49,7 @@ class Tensors:
     def __init__(self, facts: Facts, owner: Body) -> None:
         self._facts = facts
         self.flow = Flow(owner)
-        self.changes = cache(self._changes)
+        self._known_changes: dict[Place, Mapping[Point, ast.AST]] = {}
         self._known_uses: dict[tuple[Place, bool], dict[Point, Point]] = {}
 
     def clash(self, changed: Name, used: Name) -> Clash | None:
@@ -117,15 +117,18 @@ class Tensors:
 
     # -- changes ----------------------------------------------------------------------------------------
 
-    def _changes(self, place: Place) -> Mapping[Point, ast.AST]:
+    def changes(self, place: Place) -> Mapping[Point, ast.AST]:
         """Return the points that change a tensor, each with what changes it."""
-        by_hand = {
-            point: change.node
-            for point, change in reversed(list(self._touching(place)))
-            if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
-        }
-        found = self._trained.get(place.path, {}) if place.parameters else by_hand
-        return {**found, **(self._trained.get("", {}) if place.parameters or place.trained else {})}
+        if place not in self._known_changes:
+            by_hand = {
+                point: change.node
+                for point, change in reversed(list(self._touching(place)))
+                if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
+            }
+            found = self._trained.get(place.path, {}) if place.parameters else by_hand
+            of_any = self._trained.get("", {}) if place.parameters or place.trained else {}
+            self._known_changes[place] = {**found, **of_any}
+        return self._known_changes[place]
 
     def _touching(self, place: Place) -> Iterator[tuple[Point, Change]]:
         """Yield the changes of a tensor, of the elements of a collection, or of any of those around it."""

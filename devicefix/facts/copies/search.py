@@ -69,7 +69,7 @@ class _Search:
         self._facts = facts
         self._steps = Steps(facts)
         self._body: Callable[[Body], Tensors] = cache(partial(Tensors, facts))
-        self._changing = cache(self._methods)
+        self._changing: dict[ast.ClassDef, list[Tensors]] = {}
         self._pending: dict[tuple[Owner, Place], tuple[Copy, ast.AST]] = {}
         self._named: dict[str, list[ast.Call]] = {}
         self._outliving: dict[tuple[Owner, Place], tuple[Copy, Name]] = {}
@@ -128,7 +128,7 @@ class _Search:
         """Return the clash of what an object keeps of its own with what a later call of a method changes."""
         around, paths = self._facts.tree.parents.get(body.flow.owner), {source.place.path, kept.place.path}
         is_own = len(paths) > 1 and set(map(root, paths)) == {"self"}  # and not `self.x = self.x.cuda()`
-        for method in self._changing(around) if is_own and isinstance(around, ast.ClassDef) else ():
+        for method in self._methods(around) if is_own and isinstance(around, ast.ClassDef) else ():
             start = method.flow.entry
             if found := method.clash(replace(source, start=start), replace(kept, start=start)):
                 return found
@@ -136,9 +136,13 @@ class _Search:
 
     def _methods(self, owner: ast.ClassDef) -> list[Tensors]:
         """Return the methods of a class that change a tensor, or take the step of an optimizer."""
-        methods = (each for each in owner.body if isinstance(each, Function) and each.name != "__init__")
-        found, any_model = map(self._body, methods), Place("", parameters=True)
-        return [each for each in found if each.changes(any_model) or any(each.changes_at.values())]
+        if owner not in self._changing:
+            methods = (each for each in owner.body if isinstance(each, Function) and each.name != "__init__")
+            found, any_model = map(self._body, methods), Place("", parameters=True)
+            self._changing[owner] = [
+                each for each in found if each.changes(any_model) or any(each.changes_at.values())
+            ]
+        return self._changing[owner]
 
     def _yielded(self, body: Tensors, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
         """Yield what a generator yields as an element of a collection that its function's name keeps."""
