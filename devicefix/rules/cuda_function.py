@@ -7,7 +7,6 @@ from devicefix.devices.context import Context
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.functions import NVTX, Functions
-from devicefix.rules.shared.torch_facts import INSTEAD
 
 _GENERATORS = "torch.cuda.default_generators"
 _STATISTICS = ("memory_stats", "memory.memory_stats")
@@ -734,8 +733,8 @@ class CudaFunction(Rule):
             fix = self._functions.fix(node, short)
             advice = "call it only if CUDA is available" if fix else "guard it, and add a CPU path"
             why = "because the program needs its result, or a part of it"
-            if fix is None and short in INSTEAD and (use := self._functions.failing(node)) is not None:
-                why = f"because line {use.lineno} fails for what a CPU has"
+            if fix is None and (use := self._functions.failing(node)) is not None:
+                why = f"because line {use.lineno} needs more than a CPU has"
             yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from devicefix.facts.backends import takes_backend
 from devicefix.facts.flow.forwards import Followed, Forwards, Use, use_of_import
@@ -17,14 +18,12 @@ _WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trun
 # They compare their arguments, and `nan` with anything is false.
 _ORDERS = {"min", "max", "sorted"}
 # They return 0 for 0, whatever else they get.
-_KEEPS_ZERO = {"int", "float", "round", "abs", "min", "math.floor", "math.ceil"}
-# They raise an error for 0.
-LOGARITHMS = ("math.log", "math.log2", "math.log10")
+_ZEROS = {"int", "float", "round", "abs", "min", "math.floor", "math.ceil"}
 
 
 def need_of(values: Forwards, use: ast.expr) -> Use:
     """Return what a use needs its value to be."""
-    facts, needs = values.facts, Use.NOTHING
+    facts, needs = values.facts, Use.DEMANDED if _is_demanded(values.facts, use) else Use.NOTHING
     if takes_number(values, use):
         needs |= Use.INDEXED
     if is_refused(facts, use):
@@ -33,8 +32,6 @@ def need_of(values: Forwards, use: ast.expr) -> Use:
         needs |= Use.COUNTED
     if _is_compared(facts, use):
         needs |= Use.ORDERED
-    if _is_demanded(facts, use):
-        needs |= Use.DEMANDED
     match facts.tree.parents.get(use):
         case parent if divisor(parent) is use:
             needs |= Use.DIVISOR
@@ -90,11 +87,9 @@ def of_number(values: Forwards, number: ast.expr) -> Followed:
         for use in followed.uses:
             parent = values.tree.parents.get(use)
             found.uses.append(use)
-            if isinstance(parent, (ast.BinOp, ast.UnaryOp)) and parent not in seen:
+            if isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Call)) and parent not in seen:
                 seen.add(parent)
-                todo.append(parent)
-            elif isinstance(parent, ast.Call) and dotted(parent.func) in _KEEPS_ZERO:
-                todo.append(parent)
+                todo += [parent] if not isinstance(parent, ast.Call) or dotted(parent.func) in _ZEROS else []
             elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, (ast.Name, ast.Attribute)):
                 todo += {*values.variable(parent.target).reads} - seen
                 seen.update(todo)
@@ -103,19 +98,21 @@ def of_number(values: Forwards, number: ast.expr) -> Followed:
 
 def used_as_number(values: Forwards, number: ast.expr) -> ast.expr | None:
     """Return a use of the number of a GPU that counts with it, or takes an item by it, if any."""
-    for use in () if values.facts.is_guarded(number) else values.of(number).uses:
-        if not values.facts.is_guarded(use) and Use.COUNTED in needs_of(values, Followed(uses=[use])):
-            return use
-    return None
+    uses = [] if values.facts.is_guarded(number) else values.of(number).uses
+    return use_that_needs(values, Use.COUNTED, uses)
+
+
+def use_that_needs(values: Forwards, needs: Use, uses: Iterable[ast.expr]) -> ast.expr | None:
+    """Return the first of some uses without a guard that needs something, if any."""
+    free = (use for use in uses if not values.facts.is_guarded(use))
+    return next((use for use in free if needs & needs_of(values, Followed(uses=[use]))), None)
 
 
 def divisor(node: ast.AST | None) -> ast.expr | None:
-    """Return what a node divides by, or else may not be 0, None if there is nothing."""
+    """Return what a node divides by, or another part that may not be 0: a step, a size, a key."""
     match node:
-        case ast.Call(func=function, args=[value, *_]) if dotted(function) in LOGARITHMS:
-            return value
-        case ast.Call(func=ast.Name(id="range"), args=[_, _, value]) | ast.keyword("batch_size", value):
-            return value
+        case ast.Call(ast.Name("range"), [_, _, it]) | ast.keyword("batch_size", it) | ast.Subscript(_, it):
+            return it
         case ast.BinOp(op=op, right=right) | ast.AugAssign(op=op, value=right):
             return right if isinstance(op, (ast.Div, ast.FloorDiv, ast.Mod)) else None
     return None
@@ -147,6 +144,4 @@ def _is_demanded(facts: Facts, node: ast.expr) -> bool:
                 return child is test and facts.guards.refusals.refuses(orelse if more else body)
             case ast.Assert(test=test) | ast.While(test=test):
                 return child is test and more is isinstance(parent, ast.Assert)
-            case ast.stmt():
-                return False
     return False

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
-from devicefix.facts.flow.forwards import Followed, Use
+from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.needs import need_of, needs_of, of_number
+from devicefix.facts.flow.needs import need_of, of_number, use_that_needs
 from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.names import Names
@@ -195,7 +195,7 @@ class Functions:
         """Return whether a value is certainly used as a number: counted with, or compared with one."""
         return is_number(self.facts, node) or Use.COMPARED in need_of(self.context.forwards, node)
 
-    def _restored(self, node: ast.Call) -> bool:
+    def _restored(self, node: ast.expr) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""
         found = self.context.forwards.of(node)
         return bool(found.uses) and not found.parameters and all(map(self._is_restored, found.uses))
@@ -223,14 +223,14 @@ class Functions:
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
         """Return the call that saves the state which a call restores, or seeds anew, None if that is not shown."""
-        if "manual_seed" in self._name(node):
-            calls = (each for each in self.facts.tree.nodes_with("_rng") if isinstance(each, ast.Call))
-            saves = (each for each in calls if _is_state(self._name(each), "get") and self._restored(each))
-            block = self.facts.tree.block(self.facts.tree.statement(node))
-            return next((each for each in saves if self.facts.tree.statement(each) in block), None)
         state = _state_of(node)
         bindings = self.facts.bindings(state) if state is not None else ()
-        values = [each.value for each in bindings if each.value is None or not is_constant(each.value, None)]
+        values = [each.value for each in bindings if not is_constant(each.value, None)]
+        if "manual_seed" in self._name(node):
+            beside = self.facts.tree.block(self.facts.tree.statement(node))
+            values = [
+                each.value for each in beside if isinstance(each, ast.Assign) and self._restored(each.value)
+            ]
         saved = values[0] if len(values) == 1 else None
         return saved if isinstance(saved, ast.Call) and _is_state(self._name(saved), "get") else None
 
@@ -252,29 +252,19 @@ class Functions:
         """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
         names = ("torch.get_rng_state", "torch.random.get_rng_state", "torch.random.fork_rng")
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
-        tree, seeds = self.facts.tree, "seed" in self._name(saved)
-        both = (node for node in kept if not (seeds and isinstance(tree.parents.get(node), ast.IfExp)))
-        return any(anywhere or tree.scope(node) is tree.scope(saved) for node in both)
+        return any(anywhere or self.facts.tree.scope(node) is self.facts.tree.scope(saved) for node in kept)
 
     def failing(self, node: ast.Call) -> ast.expr | None:
         """Return a use that fails for what a value is on a CPU, if any: a divisor of 0, a key, a demand for more."""
         values, uses = self.context.forwards, [node, *self.context.forwards.of(node).uses]
         for use in uses:
-            match self.facts.tree.parents.get(use):
-                case ast.Assign(targets=[ast.Tuple(elts=targets)]):
-                    names = (target for target in targets if isinstance(target, ast.Name))
-                    reads = (read for name in names for read in values.variable(name).reads)
-                    uses += [read for read in reads if read not in uses]
-                case ast.Subscript(value=value) as part if value is use:
-                    uses.append(part)
+            parent = self.facts.tree.parents.get(use)
+            uses += [parent] if isinstance(parent, ast.Subscript) and parent.value is use else []
+            targets = ast.walk(parent.targets[0]) if isinstance(parent, ast.Assign) else ()
+            names = (each for each in targets if isinstance(each, ast.Name))
+            uses += [each for name in names for each in values.variable(name).reads if each not in uses]
         numbers = (each for use in uses for each in of_number(values, use).uses)
-        return next(filter(self._fails, numbers), None)
-
-    def _fails(self, node: ast.expr) -> bool:
-        """Return whether a use fails for the value of a CPU."""
-        is_key = getattr(self.facts.tree.parents.get(node), "slice", None) is node
-        needs = needs_of(self.context.forwards, Followed(uses=[node])) & (Use.DEMANDED | Use.DIVISOR)
-        return (is_key or bool(needs)) and not self.facts.is_guarded(node)
+        return use_that_needs(values, Use.DEMANDED | Use.DIVISOR, numbers)
 
 
 def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:

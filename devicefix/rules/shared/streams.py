@@ -11,7 +11,7 @@ from weakref import proxy
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
 from devicefix.facts.flow.forwards import Followed, Use
-from devicefix.facts.flow.needs import LOGARITHMS, divisor, needs_of, of_number
+from devicefix.facts.flow.needs import divisor, needs_of, of_number
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
@@ -278,8 +278,8 @@ class Streams:
             needs = needs_of(self.uses, found)
             compared, divides = Use.ORDERED in needs, Use.DIVISOR in needs
             leaves = not divides and any(map(self._leaves, found.uses)) and not self._divides
-            nodes = self.facts.tree.nodes_with("log") if leaves else ()
-            logs = any(self.facts.call(each, *LOGARITHMS) for each in nodes)
+            nodes = self.facts.tree.nodes_with("log(") if leaves else ()
+            logs = any(self.facts.call(each, "math.log") for each in nodes)
             none = (compared and divides) or logs or Use.DEMANDED in needs
             self._times[call] = None if none else "0.0" if compared or leaves else _NAN
         return self._times[call]

@@ -132,10 +132,9 @@ class KindsOf(Calls, Bindings):
                 if self._facts.resolve(node) in ("os.environ", "sys.argv"):
                     return Kinds({Kind.STRING: node})
                 bindings = self._facts.bindings(node)
-                values = self._put_into(node)
-                put = union(self.of(value, depth - 1) for value in values)
+                put = union(self.of(value, depth - 1) for value in self._put_into(node))
                 if bindings and all(binding.value is not None for binding in bindings):
-                    bound = [b.value for b in bindings if b.value and not (values and _is_empty(b.value))]
+                    bound = [b.value for b in bindings if b.value and not (put.seen and _is_empty(b.value))]
                     return union(self.elements(each, depth - 1) for each in bound) | put
                 more = self._raised(node, depth) | self._more_arguments(node, depth)
                 more |= self._option(node, depth) or UNKNOWN if isinstance(node, ast.Attribute) else UNKNOWN
