@@ -211,6 +211,27 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "a capability that is compared, with and without an end of the program",
+            before="""
+                import torch
+
+                major, minor = torch.cuda.get_device_capability()
+                dtype = torch.bfloat16 if major >= 8 else torch.float16
+                free, total = torch.cuda.mem_get_info()
+                if free < 2**30:
+                    raise MemoryError
+            """,
+            after="""
+                import torch
+
+                major, minor = torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
+                dtype = torch.bfloat16 if major >= 8 else torch.float16
+                free, total = torch.cuda.mem_get_info()
+                if free < 2**30:
+                    raise MemoryError
+            """,
+        ),
+        Example(
             "the random states of all GPUs, in a function that does not keep the CPU's",
             before="""
                 import torch

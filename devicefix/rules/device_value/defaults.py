@@ -110,6 +110,23 @@ INVALID = (
         """,
     ),
     Example(
+        "the constant of a command line option",
+        before="""
+            import torch
+
+            parser.add_argument("--gpu", dest="place", action="store_const", const="cuda")
+            args = parser.parse_args()
+            net.to(args.place)
+        """,
+        after="""
+            import torch
+
+            parser.add_argument("--gpu", dest="place", action="store_const", const="cuda" if torch.cuda.is_available() else "cpu")
+            args = parser.parse_args()
+            net.to(args.place)
+        """,
+    ),
+    Example(
         "the options of click and typer",
         before="""
             import torch
