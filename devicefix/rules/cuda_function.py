@@ -382,6 +382,35 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "a seed between the saving and the restoring of random states",
+            before="""
+                import torch
+
+                torch.manual_seed(0)
+
+
+                def draw(seed):
+                    states = torch.cuda.get_rng_state_all()
+                    torch.cuda.manual_seed_all(seed)
+                    drawn = sample()
+                    torch.cuda.set_rng_state_all(states)
+                    return drawn
+            """,
+            after="""
+                import torch
+
+                torch.manual_seed(0)
+
+
+                def draw(seed):
+                    states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else torch.get_rng_state()
+                    torch.cuda.manual_seed_all(seed) if torch.cuda.is_available() else torch.manual_seed(seed)
+                    drawn = sample()
+                    torch.cuda.set_rng_state_all(states) if torch.cuda.is_available() else torch.set_rng_state(states)
+                    return drawn
+            """,
+        ),
+        Example(
             "a random state that is restored beside that of the CPU",
             before="""
                 import torch

@@ -312,18 +312,6 @@ PROGRAMS = {
         replay.restore()
         print(torch.equal(first, torch.rand(2, device="cuda")))
     """,
-    "a seed of the GPUs between the saving and the restoring of their states": """
-        import torch
-        def draw(seed):
-            states = torch.cuda.get_rng_state_all()
-            torch.cuda.manual_seed_all(seed)
-            drawn = torch.rand(3, device="cuda")
-            torch.cuda.set_rng_state_all(states)
-            return drawn
-        first = draw(1)
-        torch.rand(5, device="cuda")
-        print(torch.equal(first, draw(1)))
-    """,
     "a method cuda that sets an item": """
         import torch
         class Batch:

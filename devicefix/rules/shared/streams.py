@@ -278,8 +278,7 @@ class Streams:
             needs = needs_of(self.uses, found)
             compared, divides = Use.ORDERED in needs, Use.DIVISOR in needs
             leaves = not divides and any(map(self._leaves, found.uses)) and not self._divides
-            nodes = self.facts.tree.nodes_with("log(") if leaves else ()
-            logs = any(self.facts.call(each, "math.log") for each in nodes)
+            logs = leaves and any(self.facts.call(n, "math.log") for n in self.facts.tree.nodes_with("log("))
             none = (compared and divides) or logs or Use.DEMANDED in needs
             self._times[call] = None if none else "0.0" if compared or leaves else _NAN
         return self._times[call]
