@@ -228,9 +228,7 @@ class Functions:
         values = [each.value for each in bindings if not is_constant(each.value, None)]
         if "manual_seed" in self._name(node):
             beside = self.facts.tree.block(self.facts.tree.statement(node))
-            values = [
-                *filter(self._restored, (each.value for each in beside if isinstance(each, ast.Assign)))
-            ]
+            values = [*filter(self._restored, (n.value for n in beside if isinstance(n, ast.Assign)))]
         saved = values[0] if len(values) == 1 else None
         return saved if isinstance(saved, ast.Call) and _is_state(self._name(saved), "get") else None
 
