@@ -120,7 +120,9 @@ class Forks:
         given += (
             default for each in arguments for part, default in with_defaults(each) if part.arg == parameter
         )
-        yield from ((value, rest[0] == "=") for value in given if value is not None)
+        for value in filter(None, given):
+            is_device = isinstance(value, ast.Constant) or self._facts.call(value, "torch.device")
+            yield value, rest[0] == "=" and is_device
 
     def _meant(self, node: ast.expr, inside: ast.AST | None = None) -> Sequence[Binding]:
         """Return the bindings of a name outside some code, or of an attribute or method of `self`."""

@@ -15,7 +15,7 @@ from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, prints
 from devicefix.facts.scopes import Scope
-from devicefix.facts.values import is_constant, last_name
+from devicefix.facts.values import last_name
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
 
@@ -117,7 +117,11 @@ class Functions:
                 return None
             keeps = not self._has_states("set") or self._keeps_cpu_state(node, anywhere=not restored)
             kept = "None" if keeps else f"{self.devices.torch(node).text}.get_rng_state()"
-            return self.context.when_cuda(node, kept, "" if restored else _OPEN)
+            uses = self.context.forwards.of(
+                node
+            ).uses  # under a condition of the program, the CPU's is not restored
+            alone = restored and (keeps or not any(map(self.facts.is_guarded, uses)))
+            return self.context.when_cuda(node, kept, "" if alone else _OPEN)
         if short in INSTEAD:
             return self.context.when_cuda(node, INSTEAD[short]) if self.failing(node) is None else None
         if short == "initial_seed":
@@ -195,7 +199,7 @@ class Functions:
         """Return whether a value is certainly used as a number: counted with, or compared with one."""
         return is_number(self.facts, node) or Use.COMPARED in need_of(self.context.forwards, node)
 
-    def _restored(self, node: ast.expr) -> bool:
+    def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""
         found = self.context.forwards.of(node)
         return bool(found.uses) and not found.parameters and all(map(self._is_restored, found.uses))
@@ -223,14 +227,14 @@ class Functions:
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
         """Return the call that saves the state which a call restores, or seeds anew, None if that is not shown."""
-        state = _state_of(node)
-        bindings = self.facts.bindings(state) if state is not None else ()
-        values = [each.value for each in bindings if not is_constant(each.value, None)]
+        state, calls, tree = _state_of(node), self.facts.tree.nodes_with("get_rng_state"), self.facts.tree
+        saves = (each for each in calls if isinstance(each, ast.Call) and _is_state(self._name(each), "get"))
         if "manual_seed" in self._name(node):
-            beside = self.facts.tree.block(self.facts.tree.statement(node))
-            values = [*filter(self._restored, (n.value for n in beside if isinstance(n, ast.Assign)))]
-        saved = values[0] if len(values) == 1 else None
-        return saved if isinstance(saved, ast.Call) and _is_state(self._name(saved), "get") else None
+            beside = tree.block(tree.statement(node))
+            return next(
+                (each for each in saves if tree.statement(each) in beside and self._restored(each)), None
+            )
+        return next((each for each in saves if state in (each, *self.context.forwards.of(each).uses)), None)
 
     def _of_cpu(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that restores or seeds the CPU's generator, None where the program does so itself.
