@@ -114,14 +114,14 @@ INVALID = (
         before="""
             import torch
 
-            parser.add_argument("--gpu", dest="place", action="store_const", const="cuda")
+            parser.add_argument("--place", action="store_const", const="cuda")
             args = parser.parse_args()
             net.to(args.place)
         """,
         after="""
             import torch
 
-            parser.add_argument("--gpu", dest="place", action="store_const", const="cuda" if torch.cuda.is_available() else "cpu")
+            parser.add_argument("--place", action="store_const", const="cuda" if torch.cuda.is_available() else "cpu")
             args = parser.parse_args()
             net.to(args.place)
         """,
