@@ -164,8 +164,4 @@ class Counts:
         loop = self.facts.tree.parents.get(call)
         if isinstance(loop, ast.comprehension):
             loop = self.facts.tree.parents.get(loop)
-        return isinstance(loop, (ast.For, ast.expr)) and any(
-            (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
-            for node in ast.walk(loop)
-            if isinstance(node, ast.Call) and node not in call.args
-        )
+        return isinstance(loop, (ast.For, ast.expr)) and self._harms.asks(loop)
