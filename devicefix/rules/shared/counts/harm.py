@@ -213,7 +213,7 @@ class Harms:
         match parent:
             case ast.Subscript(value=value, slice=index):
                 return node is value and not isinstance(index, ast.Slice)
-            case ast.Attribute(attr="pop"):
+            case ast.Attribute(attr="pop") | ast.keyword(arg="choices"):
                 return True
             case ast.Call(func=func) if node in parent.args:
                 if last_name(func) == "len":
