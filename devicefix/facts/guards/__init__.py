@@ -10,14 +10,5 @@ from devicefix.facts.guards.guarded import Built, Guards
 from devicefix.facts.guards.truth import ORDERS, of_any_count, truth
 
 __all__ = [
-    "ASKS",
-    "AVAILABLE",
-    "COUNTS",
-    "CUDNN",
-    "ORDERS",
-    "VERSION",
-    "Built",
-    "Guards",
-    "of_any_count",
-    "truth",
-]
+    "ASKS", "AVAILABLE", "COUNTS", "CUDNN", "ORDERS", "VERSION", "Built", "Guards", "of_any_count", "truth",
+]  # fmt: skip
