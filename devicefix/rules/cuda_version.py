@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts import CUDNN, VERSION
+from devicefix.facts.guards.answers import CUDNN, VERSION
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -218,9 +218,8 @@ class CudaVersion(Rule):
                 text = self.context.source.quoted(f"{{}} or {default}")
                 roomy = isinstance(self.facts.tree.parents.get(use), ast.Call)
                 fix = self.context.edit(use, (text if roomy else f"({text})").format, self.devices.torch(use))
-                message = (
-                    f"`{self.context.source.code(use)}` is None in a build without CUDA; add `or {default}`"
-                )
+                code = self.context.source.code(use)
+                message = f"`{code}` is None in a build without CUDA; add `or {default}`"
                 yield self.finding(use, message, fix)
 
     def _uses(self, node: ast.expr) -> Iterator[ast.expr]:

@@ -242,6 +242,17 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "an accelerator that a function gets",
+            before="""
+                import lightning  # torch
+
+                def make(accelerator="gpu"):
+                    if accelerator == "gpu":
+                        print("a GPU")
+                    return lightning.Trainer(accelerator=accelerator)
+            """,
+        ),
+        Example(
             "GPUs by number, and nothing else",
             before="""
                 import pytorch_lightning as pl
@@ -499,6 +510,25 @@ class HardWiredFlag(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a parameter with the name of an option, which stays in the program",
+            """
+                import torch
+                from enum import Enum
+
+                class Kind(Enum):
+                    GPU = 0
+
+                    @classmethod
+                    def parse(cls, text):
+                        return cls[text.upper()]
+
+                def run(accelerator="gpu"):
+                    if accelerator == "gpu":
+                        print("a GPU")
+                    return Kind.parse(accelerator)
+            """,
+        ),
         Example(
             "a precision that a CPU has, without CUDA",
             """
@@ -788,8 +818,14 @@ class HardWiredFlag(Rule):
 
     def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
         for parameter, default in with_defaults(node):
-            if default is not None:
+            reads = self.facts.reads_in(self.facts.tree.scopes[self.facts.tree.parents[node]], parameter.arg)
+            if default is not None and not (parameter.arg == "accelerator" and all(map(self._stays, reads))):
                 yield from self._check_setting(parameter.arg, default)
+
+    def _stays(self, use: ast.expr) -> bool:
+        """Return whether a value is compared, or is an argument of a function of the program."""
+        parent, functions = self.facts.tree.parents[use], self.context.forwards.functions
+        return isinstance(parent, ast.Compare) or any(functions(getattr(parent, "func", use)))
 
     def _option(self, call: ast.Call) -> str:
         """Return the name of the option, or the field of a data class, that a call makes."""

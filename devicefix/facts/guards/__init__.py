@@ -5,10 +5,8 @@ In the order in which they need one another: `answers` names the functions of to
 GPU, and `guarded` the code that is reached only there, and what refuses to run elsewhere.
 """
 
-from devicefix.facts.guards.answers import ASKS, AVAILABLE, COUNTS, CUDNN, VERSION
+from devicefix.facts.guards.answers import ASKS, AVAILABLE, COUNTS, VERSION
 from devicefix.facts.guards.guarded import Built, Guards
 from devicefix.facts.guards.truth import ORDERS, of_any_count, truth
 
-__all__ = [
-    "ASKS", "AVAILABLE", "COUNTS", "CUDNN", "ORDERS", "VERSION", "Built", "Guards", "of_any_count", "truth",
-]  # fmt: skip
+__all__ = ["ASKS", "AVAILABLE", "COUNTS", "ORDERS", "VERSION", "Built", "Guards", "of_any_count", "truth"]

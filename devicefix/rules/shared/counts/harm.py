@@ -16,6 +16,7 @@ from devicefix.rules.shared.counts.ranges import iterated, made_of
 _STARTS = ("Popen", "Process", "Thread", "submit", "apply_async", "put")
 _SPAWNS = ("spawn", "start_processes")
 _FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange", "randperm"}
+_MOVES = {"cuda", "to", *_FACTORIES}
 _RESHAPES = {"view", "reshape", "expand", "repeat", "unflatten", "new_zeros", "new_ones", "new_empty"}
 _ELEMENTS = {"choice", "max", "min", "next", "cat", "concat", "concatenate", "stack", "vstack", "hstack"}
 _ANY = range(8)  # the positions of arguments
@@ -148,21 +149,23 @@ class Harms:
         try:
             parent = self.facts.tree.parents.get(call)
             if isinstance(parent, ast.For):
-                works = self._leaves_empty(parent) or self._works(parent)
-                return Harm.NOTHING_DONE if works else None
+                return Harm.NOTHING_DONE if self._works(parent) else None
             made = made_of(self.facts.tree, call)
             return self._of_empty(made) if made is not None else None
         finally:
             self._asked.discard(call)
 
     def _works(self, loop: ast.For) -> bool:
-        """Return whether a loop gives jobs to others, or leaves behind what it does on each GPU."""
+        """Return whether a loop gives jobs to others, or leaves behind what it moves to each GPU."""
         parts = [part for statement in loop.body for part in ast.walk(statement)]
-        if any(isinstance(part, ast.Call) and last_name(part.func) in _STARTS for part in parts):
-            return True
+        called = [part.func for part in parts if isinstance(part, ast.Call)]
         numbers = (part for part in parts if isinstance(part, ast.Name) and part.id == last_name(loop.target))
-        used = any(self.uses.values.use_of(number) & (Use.DEVICE | Use.OF_CUDA) for number in numbers)
-        return used and any(map(self._leaves, parts)) and not self.asks(loop)
+        moves = any(
+            last_name(each) in _MOVES or self.facts.guards.refusals.own_function(each) for each in called
+        )
+        used = moves and any(self.uses.values.use_of(each) & (Use.DEVICE | Use.OF_CUDA) for each in numbers)
+        works = used and any(map(self._leaves, parts)) and not self.asks(loop.iter)
+        return works or self._leaves_empty(loop) or any(last_name(each) in _STARTS for each in called)
 
     def _leaves(self, node: ast.AST) -> bool:
         """Return whether a node of a loop leaves something behind: in an object, or to the caller."""
@@ -173,9 +176,12 @@ class Harms:
                 return True
         return False
 
-    def asks(self, loop: ast.AST) -> bool:
-        """Return whether a loop uses what torch.cuda says about each GPU, which fails where there is none."""
-        return any(
+    def asks(self, call: ast.AST) -> bool:
+        """Return whether a loop over a range uses what torch.cuda says about each GPU, and fails without one."""
+        loop = self.facts.tree.parents.get(call)
+        if isinstance(loop, ast.comprehension):
+            loop = self.facts.tree.parents.get(loop)
+        return isinstance(loop, (ast.For, ast.expr)) and any(
             (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
             and not isinstance(self.facts.tree.parents[node], (ast.Expr, ast.withitem))
             for node in ast.walk(loop)
