@@ -818,14 +818,16 @@ class HardWiredFlag(Rule):
 
     def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
         for parameter, default in with_defaults(node):
-            reads = self.facts.reads_in(self.facts.tree.scopes[self.facts.tree.parents[node]], parameter.arg)
-            if default is not None and not (parameter.arg == "accelerator" and all(map(self._stays, reads))):
+            if default is not None and not (parameter.arg == "accelerator" and self._stays(node)):
                 yield from self._check_setting(parameter.arg, default)
 
-    def _stays(self, use: ast.expr) -> bool:
-        """Return whether a value is compared, or is an argument of a function of the program."""
-        parent, functions = self.facts.tree.parents[use], self.context.forwards.functions
-        return isinstance(parent, ast.Compare) or any(functions(getattr(parent, "func", use)))
+    def _stays(self, node: ast.arguments) -> bool:
+        """Return whether an accelerator is only compared, or passed to functions of the program by place."""
+        inside, functions = {*ast.walk(self.facts.tree.parents[node])}, self.context.forwards.functions
+        uses = (
+            self.facts.tree.parents[each] for each in self.facts.tree.reads("accelerator") if each in inside
+        )
+        return all(isinstance(use, ast.Compare) or any(functions(getattr(use, "func", use))) for use in uses)
 
     def _option(self, call: ast.Call) -> str:
         """Return the name of the option, or the field of a data class, that a call makes."""
