@@ -823,10 +823,9 @@ class HardWiredFlag(Rule):
 
     def _stays(self, node: ast.arguments) -> bool:
         """Return whether an accelerator is only compared, or passed to functions of the program by place."""
-        inside, functions = {*ast.walk(self.facts.tree.parents[node])}, self.context.forwards.functions
-        uses = (
-            self.facts.tree.parents[each] for each in self.facts.tree.reads("accelerator") if each in inside
-        )
+        tree, functions = self.facts.tree, self.context.forwards.functions
+        inside = {*ast.walk(tree.parents[node])}
+        uses = (tree.parents[each] for each in tree.reads("accelerator") if each in inside)
         return all(isinstance(use, ast.Compare) or any(functions(getattr(use, "func", use))) for use in uses)
 
     def _option(self, call: ast.Call) -> str:

@@ -160,9 +160,8 @@ class Harms:
         parts = [part for statement in loop.body for part in ast.walk(statement)]
         called = [part.func for part in parts if isinstance(part, ast.Call)]
         numbers = (part for part in parts if isinstance(part, ast.Name) and part.id == last_name(loop.target))
-        moves = any(
-            last_name(each) in _MOVES or self.facts.guards.refusals.own_function(each) for each in called
-        )
+        own = self.facts.guards.refusals.own_function
+        moves = any(last_name(each) in _MOVES or own(each) for each in called)
         used = moves and any(self.uses.values.use_of(each) & (Use.DEVICE | Use.OF_CUDA) for each in numbers)
         works = used and any(map(self._leaves, parts)) and not self.asks(loop.iter)
         return works or self._leaves_empty(loop) or any(last_name(each) in _STARTS for each in called)
