@@ -264,8 +264,11 @@ class Devices:
 
     def _is_available(self, site: ast.AST, module: str) -> DeviceExpr:
         torch = self._names.of(site)
-        doubts = {Doubt(why)} if (why := self.why_unsafe(site)) else set()
-        return DeviceExpr(f"{torch.text}.{module}.is_available()", torch.needs | doubts)
+        return DeviceExpr(f"{torch.text}.{module}.is_available()", torch.needs | self._doubts(site))
+
+    def _doubts(self, site: ast.AST) -> set[Need]:
+        """Return why it is not safe to ask for CUDA at a site, as what the code there needs."""
+        return {Doubt(why)} if (why := self.why_unsafe(site)) else set()
 
     def torch(self, site: ast.AST) -> DeviceExpr:
         """Return the name of the module torch."""
@@ -299,8 +302,10 @@ class Devices:
         value = self._value(torch.text, index)
         text = self._text(torch.text, index) if self.accelerator is None else None
         new = add(Definition(name, value, place.after, place.function, text=text))
-        # A constant of another rule may have the name.
-        return DeviceExpr(name, torch.needs | {new}) if new is not None and new.value == value else None
+        if new is None or new.value != value:  # a constant of another rule may have the name
+            return None
+        doubts = self._doubts(site) if place.function is not None else set()
+        return DeviceExpr(name, torch.needs | doubts | {new})
 
     @cached_property
     def _sends_functions(self) -> bool:

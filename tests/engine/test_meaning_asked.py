@@ -31,6 +31,8 @@ BEFORE_THE_SETTING = {
     "a default device": "torch.set_default_device('cuda')",
     "an event": "e = torch.cuda.Event",
     "a function that is called first": "def f():\n    return torch.device('cuda')\nd = f()",
+    "defaults in a function": "import argparse as a\ndef f():\n    p = a.ArgumentParser()\n"
+    "    p.set_defaults(device=torch.device('cuda'))\n    return p\nf()",
 }
 
 
@@ -110,6 +112,25 @@ FORKS = {
         if __name__ == "__main__":
             with Pool(1) as pool:
                 print(pool.map(work, range(2)))
+    """,
+    "a default of a process": """
+        import torch
+        import torch.multiprocessing as mp
+        class Actor(mp.Process):
+            def __init__(self, queue, dev="cuda"):
+                super().__init__()
+                self.queue, self.dev = queue, dev
+            def run(self):
+                try:
+                    self.queue.put(float(torch.ones(2, device=self.dev).sum()))
+                except (AssertionError, RuntimeError) as error:
+                    self.queue.put(str(error))
+        if __name__ == "__main__":
+            queue = mp.SimpleQueue()
+            actor = Actor(queue)
+            actor.start()
+            print(queue.get())
+            actor.join()
     """,
     "a context": """
         import multiprocessing
@@ -250,6 +271,10 @@ NAMES = {
         "print(other.move(torch.ones(1)).device)\n",
         "between": "def configure(module):\n    for k in ('device', 'lr'): setattr(module, k, 'cpu')\n",
     },
+    "names that a function lists of a module that a call passes": {
+        "main": "import torch, other\ndef dump(m):\n    return sorted(n for n in m.__dict__ if n[0] != '_')\n"
+        "print(dump(other), other.move(torch.ones(1)).device)\n",
+    },
     "the code of a function": {
         "main": "import marshal, torch, types\ndef f(x):\n    return x.cuda()\n"
         "code = marshal.loads(marshal.dumps(f.__code__))\n"
@@ -280,6 +305,13 @@ OWN_NAMES = {
         def move(x):
             return x.cuda()
         print(sorted(k for k in globals() if k[0] != "_"), move(torch.ones(1)).device)
+    """,
+    "the names of the program's module": """
+        import sys, torch
+        main = sys.modules["__main__"]
+        def f(x):
+            return x.cuda()
+        print(sorted(n for n in dir(main) if "dev" in n), f(torch.ones(1)).device)
     """,
     "a question about a global name": """
         import torch

@@ -10,12 +10,13 @@ from devicefix.facts.exports.export import of_facts
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.scopes import Binding, dotted, with_defaults
 from devicefix.facts.tree import children, walk
 from devicefix.facts.values import last_name
 
 UNKNOWN = ""  # code that uses CUDA, or a device that it gets
-GIVEN = "("  # `f(0:x`: what calls of `f`, or of the class, pass for the parameter `x`, which is the first
+# `f(0:x`: what calls of `f`, or of the class, pass for the first parameter `x`; `f(=0:x` if processes use it.
+GIVEN = "("
 
 _STARTING = ("Pool", "ProcessPoolExecutor", "Process", "fork")
 _LIBRARIES = {"multiprocessing", "torch", "concurrent", "os", "multiprocess", "billiard"}
@@ -99,7 +100,7 @@ class Forks:
                     elif not is_inner or (is_value and is_run):
                         for binding in self._meant(node, None if is_value else code):
                             todo += _of_binding(binding, is_run=is_run, makes=makes)
-                        yield from passed(self._facts, node) if is_value else ()
+                        yield from passed(self._facts, node, is_run=is_run) if is_value else ()
 
     def named(self, name: str) -> Iterator[_Code]:
         """Yield what another file means by a name of this module, by `f()`, or as `GIVEN`."""
@@ -108,11 +109,20 @@ class Forks:
             for binding in self._tree.root.bindings.get(function, ()):
                 yield from _of_binding(binding, is_run="=" in rest or not rest, makes="f" in rest)
             return
-        position, _, parameter = rest.partition(":")
-        for call in self._tree.calls_with_name(function):
-            if last_name(call.func) == function:
-                value = argument_of(call, parameter, int(position))
-                yield from [(value, False)] if value is not None else ()
+        position, _, parameter = rest.lstrip("=").partition(":")
+        calls = [call for call in self._tree.calls_with_name(function) if last_name(call.func) == function]
+        given = [argument_of(call, parameter, int(position)) for call in calls]
+        own = [binding.node for binding in self._tree.root.bindings.get(function, ())]
+        parts = (
+            part for each in own for part in (each, *getattr(each, "body", ()))
+        )  # a class has `__init__`
+        arguments = (part.args for part in parts if isinstance(part, ast.FunctionDef))
+        given += (
+            default for each in arguments for part, default in with_defaults(each) if part.arg == parameter
+        )
+        for value in filter(None, given):
+            is_device = isinstance(value, ast.Constant) or self._facts.call(value, "torch.device")
+            yield value, rest[0] == "=" and is_device
 
     def _meant(self, node: ast.expr, inside: ast.AST | None = None) -> Sequence[Binding]:
         """Return the bindings of a name outside some code, or of an attribute or method of `self`."""
@@ -183,11 +193,12 @@ class Forks:
             yield from (*call.args, *(each.value for each in call.keywords))
 
 
-def passed(facts: Facts, node: ast.expr) -> Iterator[str]:
+def passed(facts: Facts, node: ast.expr, *, is_run: bool = False) -> Iterator[str]:
     """Yield `GIVEN` for a name that is a parameter of a function."""
-    for function, (name, position) in Sources(facts, How(0), 0).parameters([node]):
+    values = [node, *(each.value for each in facts.bindings(node) if each.value is not None)]  # of `self.x`
+    for function, (name, position) in Sources(facts, How(0), 0).parameters(values):
         if name not in ("self", "cls"):
-            yield f"{function}{GIVEN}{position}:{name}"
+            yield f"{function}{GIVEN}{'=' if is_run else ''}{position}:{name}"
 
 
 def _called(name: str, *, is_run: bool, makes: bool) -> str:

@@ -14,6 +14,7 @@ from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 OWN = ""  # the file itself
+_MAIN = "__main__"  # the module that is the program
 
 _OF_CALLER = {"vars", "dir", "locals"}  # without arguments
 _LISTING = {"vars", "dir", "inspect.getmembers", "inspect.getmembers_static"}
@@ -59,6 +60,7 @@ def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Attribute) and not _is_lookup(facts, node):
         if node.attr == "__dict__":
             yield from _module(facts, node.value)
+            yield from passed(facts, node.value)
         elif node.attr in _OF_FUNCTIONS:
             yield OWN
 
@@ -81,7 +83,7 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
         yield from _module_of_function(facts, first)
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
         yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
-        yield from passed(facts, first) if name == "setattr" else ()
+        yield from passed(facts, first)
 
 
 def _lists(facts: Facts, name: str, call: ast.Call) -> bool:
@@ -121,12 +123,13 @@ def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
     """Yield the module that an expression is, if it is one that the file imports, or the file itself."""
     match facts.value(owner) or owner:
         case ast.Subscript(value=modules, slice=key) if facts.resolve(modules) == "sys.modules":
-            if dotted(key) == "__name__":
+            if dotted(key) == "__name__" or text_of(key) == _MAIN:
                 yield OWN
         case ast.Call(func=function, args=[module]) if last_name(function) == "import_module":
-            yield text_of(module) or OWN
+            name = text_of(module)
+            yield OWN if name in (None, _MAIN) else name
         case _ if (name := facts.resolve(owner)) is not None:
-            yield OWN if name == "__main__" else name
+            yield OWN if name == _MAIN else name
 
 
 def _module_of_function(facts: Facts, function: ast.expr) -> Iterator[str]:
