@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
+from typing import Any
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
@@ -825,7 +826,7 @@ class HardWiredFlag(Rule):
         """Return whether an accelerator is only compared, or passed to functions of the program by place."""
         tree, functions = self.facts.tree, self.context.forwards.functions
         inside = {*ast.walk(tree.parents[node])}
-        uses = (tree.parents[each] for each in tree.reads("accelerator") if each in inside)
+        uses: list[Any] = [tree.parents[each] for each in tree.reads("accelerator") if each in inside]
         return all(isinstance(use, ast.Compare) or any(functions(getattr(use, "func", use))) for use in uses)
 
     def _option(self, call: ast.Call) -> str:
