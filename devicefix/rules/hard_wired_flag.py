@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
-from typing import Any
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
