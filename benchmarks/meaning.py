@@ -459,7 +459,10 @@ def _sort(node: ast.AST, reads: set[str], binds: set[str]) -> None:  # noqa: C90
         case ast.alias(name=name, asname=other):
             reads.add(name)
             binds.add(other or name)
-        case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
+        case (
+            ast.Subscript(value=ast.Name(id=name), ctx=ast.Store())
+            | ast.Subscript(value=ast.Call(func=ast.Name("globals")), slice=ast.Constant(value=str(name)))
+        ):
             binds.add(name)
         case ast.Subscript(
             value=ast.Attribute(attr="__dict__"), slice=ast.Constant(value=str(name)), ctx=ast.Store()

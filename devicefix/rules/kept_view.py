@@ -297,7 +297,8 @@ class KeptView(Rule):
         if held.reverse:
             line = getattr(held.change, "lineno", None)
             path = held.copy.source.path
-            used = f"line {held.use} uses `{path}` after that" if held.use else f"`{path}` may be used again"
+            again = "is a leaf, which raises an error" if held.copy.source.trained else "may be used again"
+            used = f"line {held.use} uses `{path}` after that" if held.use else f"`{path}` {again}"
             change = f"line {line} also changes" if line else "training also changes"
             return (
                 f"`{code}` copies only on a GPU: on a CPU, {change} `{path}`, and {used}; add {remedy(held)}"

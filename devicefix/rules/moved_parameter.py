@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import chain
 
-from devicefix.facts.copies.buffers import changed_buffer, is_changed, is_only_counted
+from devicefix.facts.copies.buffers import changed_buffer, is_only_counted
 from devicefix.facts.copies.moves import goes_to_cpu, is_parameter, moves, values_of
+from devicefix.facts.copies.views import views
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 # What differs between a leaf and a copy of it: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_leaf.html
-_OF_LEAVES = {"is_leaf", "requires_grad", "requires_grad_", "grad", "retain_grad", "detach_"}
+_OF_LEAVES = {"is_leaf", "requires_grad", "requires_grad_", "grad", "grad_fn", "retain_grad", "detach_"}
 _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
@@ -282,42 +284,21 @@ class MovedParameter(Rule):
         """Report a tensor that requires a gradient, and that a move copies only to a GPU."""
         assert isinstance(node.func, ast.Attribute)
         tensor = node.func.value
-        values = (each for each in (tensor, *values_of(self.facts, tensor)) if isinstance(each, ast.Call))
-        made = next(filter(self._requires_gradient, values), None)
+        values = filter(None, (tensor, *values_of(self.facts, tensor)))
+        made = next(
+            filter(is_parameter, chain.from_iterable(views(self.facts, each) for each in values)), None
+        )
         if made is None or self._there(made):
             return
-        followed = self.context.forwards.of(node)
-        nodes = (binding.node for variable in followed.variables for binding in variable.bindings)
-        uses: list[ast.expr | ast.AugAssign] = [*followed.uses]
-        uses += (each for each in nodes if isinstance(each, ast.AugAssign))
-        for use in uses:
-            if self._tells_leaf(use):
+        for use in self.context.forwards.of(node).uses:
+            parent = self.facts.tree.parents.get(use)
+            if isinstance(parent, ast.Attribute) and parent.attr in _OF_LEAVES:
                 message = (
                     f"`{self.context.source.code(node)}` copies only to a GPU: on a CPU, it is the leaf itself, and"
                     f" line {use.lineno} tells them apart; add `.clone()`"
                 )
                 yield self.finding(node, message, unless="because it would also copy with CUDA")
                 return
-
-    def _tells_leaf(self, use: ast.expr | ast.AugAssign) -> bool:
-        """Return whether a use of a tensor changes it in place, or depends on whether it is a leaf."""
-        if isinstance(use, ast.AugAssign):
-            return True
-        parent = self.facts.tree.parents.get(use)
-        return is_changed(self.facts, use) or (
-            isinstance(parent, ast.Attribute) and parent.attr in _OF_LEAVES
-        )
-
-    def _requires_gradient(self, made: ast.Call) -> bool:
-        """Return whether a call makes a leaf that requires a gradient."""
-        if self.facts.call(made, *_PARAMETER):
-            return is_parameter(made)
-        if isinstance(made.func, ast.Attribute) and made.func.attr == "requires_grad_":
-            return not made.args
-        given = {keyword.arg: keyword.value for keyword in made.keywords}
-        wanted = given.get("requires_grad")
-        name = self.facts.resolve(made.func) or ""
-        return name.startswith("torch.") and isinstance(wanted, ast.Constant) and wanted.value is True
 
     def _buffer(self, node: ast.Call) -> Iterator[Finding]:
         """Report a parameter that is registered as a buffer and changed in place."""
@@ -354,7 +335,7 @@ class MovedParameter(Rule):
             return Fix(edits, "the fix loses any gradient that flows to it")
         return Fix(edits)
 
-    def _there(self, made: ast.Call) -> bool:
+    def _there(self, made: ast.expr) -> bool:
         """Return whether the tensor is on the GPU before it is moved, so that the move does nothing."""
         return "cuda" in self.context.source.code(made) or any(
             self._moves(inner)

@@ -22,7 +22,7 @@ _NOTHING = "(lambda *args, **kwargs: None)"
 _LOOKING_UP = {"getattr", "hasattr", "setattr", "delattr", "object", "patch", "isinstance", "reload"}
 _HOLDERS = (
     ast.Assign, ast.For, ast.comprehension, ast.List, ast.Dict, ast.Return, ast.Lambda, ast.NamedExpr, ast.BoolOp,
-    ast.IfExp, ast.arguments,
+    ast.IfExp, ast.arguments, ast.Match,
 )  # fmt: skip
 _ASKING = {"isinstance", "issubclass", "hasattr", "callable", "patch", "object"}
 

@@ -537,6 +537,11 @@ WERE_WRONG_TOGETHER = {
         """,
         "first": MOVES.format(""),
     },
+    "a number through a star import of a file without its name": {
+        "main": "import torch\nfrom second import gpu\nprint(torch.ones(1, device=gpu).sum())\n",
+        "second": "from first import *\n",
+        "first": "gpu = 1\n",
+    },
 }
 
 

@@ -283,6 +283,71 @@ PROGRAMS = {
         require(torch.cuda.is_available())
         print(torch.ones(2).cuda().sum().item())
     """,
+    "a leaf that a function of torch changes in place": """
+        import torch
+        w = torch.ones(2, requires_grad=True)
+        print(torch.nn.functional.relu(w.cuda(), inplace=True).shape)
+    """,
+    "a leaf that a function changes": """
+        import torch
+        w = torch.nn.Parameter(torch.ones(2))
+        def train(x):
+            x = x.cuda()
+            x += 1
+        train(w)
+    """,
+    "a leaf in a list": """
+        import torch
+        w = next(iter([torch.ones(2).requires_grad_()]))
+        item = [w.cuda()]
+        item[0] += 1
+    """,
+    "a leaf that a lambda returns": """
+        import torch
+        w = (lambda w: w)(torch.ones(2).requires_grad_())
+        x = w.to("cuda")
+        (x * 3).sum().backward()
+        print(x.grad is None)
+    """,
+    "a leaf whose function is asked for": """
+        import torch
+        w = torch.ones(2, requires_grad=True)
+        print(w.cuda(0).grad_fn is None)
+    """,
+    "a leaf that an optimizer changes": """
+        import torch
+        w = torch.ones(2, requires_grad=True)
+        before = w.cuda()
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        (before * 3).sum().backward()
+        optimizer.step()
+        print((before - w.to(before.device)).abs().sum() > 0)
+    """,
+    "the next of what a generator yields": """
+        import torch
+        model = torch.zeros(2).cuda()
+        def stream(w):
+            for _ in range(2):
+                yield w.to("cpu")
+        kept = next(stream(model))
+        model.fill_(3)
+        print(kept.tolist())
+    """,
+    "a name in globals()": """
+        import torch
+        x = torch.zeros(2)
+        globals()["kept"] = x.cuda()
+        x.add_(1)
+        print(kept.tolist())
+    """,
+    "an array by a choice": """
+        import numpy as np
+        import torch
+        images = np.ones(3, dtype=np.float32)
+        x = (torch.from_numpy(images) if len(images) else None).cuda()
+        images.fill(2)
+        print(x.tolist())
+    """,
 }
 
 

@@ -304,6 +304,63 @@ PROGRAMS = {
         synchronize()
         print(x.sum().item())
     """,
+    "a function that a match names": """
+        import torch
+        match torch.cuda.synchronize:
+            case sync:
+                pass
+        sync()
+    """,
+    "the devices of tensors in a set": """
+        import torch
+        one = torch.ones(1).cuda(0).device
+        other = torch.ones(1).cuda(1).device
+        print(len({one, other}))
+    """,
+    "the device of a tensor on a CPU in an Enum": """
+        import enum
+        import torch
+        one, other = torch.ones(1).cuda().device, torch.ones(1).device
+        class Where(enum.Enum):
+            A = one
+            B = other
+        print(len(Where), Where.B.name)
+    """,
+    "an own `cuda` that returns nothing, and what is used of it": """
+        import torch
+        class Batch:
+            def __init__(self, xs):
+                self.xs = xs
+            def cuda(self):
+                self.xs = [x.cuda() for x in self.xs]
+        def move(x):
+            return x.cuda()
+        print(move(Batch([torch.ones(1)])) is None)
+    """,
+    "a random state that a loop binds": """
+        import torch
+        for state in [torch.cuda.get_rng_state()]:
+            pass
+        x = torch.rand(2, device="cuda")
+        torch.cuda.set_rng_state(state)
+        print(x, torch.rand(2, device="cuda"))
+    """,
+    "a random state in a name that was None": """
+        import torch
+        state = None
+        state = torch.cuda.get_rng_state()
+        x = torch.rand(2, device="cuda")
+        torch.cuda.set_rng_state(state)
+        print(x, torch.rand(2, device="cuda"))
+    """,
+    "a random state that is restored under a condition": """
+        import torch
+        state = torch.cuda.get_rng_state()
+        x = torch.rand(2, device="cuda")
+        if torch.cuda.is_available():
+            torch.cuda.set_rng_state(state)
+        print(x, torch.rand(2, device="cuda"))
+    """,
 }
 
 

@@ -351,6 +351,7 @@ def test_of_any_count(test: str, expected: bool | None) -> None:
     assert of_any_count(node.ops[0], value) is expected
 
 
+KEPT = f"args.cuda = {AVAILABLE}\nclass C:\n    def __init__(self, args):\n        "
 GUARDED = [
     f"if {AVAILABLE}:\n    run()\n",
     f"if not {AVAILABLE}:\n    x()\nelse:\n    run()\n",
@@ -380,6 +381,11 @@ GUARDED = [
     f"class _C(B):\n    def f(self):\n        run()\nif {AVAILABLE}:\n    x = _C()\n",
     f"def f():\n    def g():\n        run()\n    if {AVAILABLE}:\n        g()\n",
     f"def f(a, b):\n    if b:\n        run()\nc = {AVAILABLE}\nf(1, c)\nf(2, b=x and {AVAILABLE})\n",
+    f"def train(a):\n    if a:\n        run()\ntrain({AVAILABLE} and vars(x))\nf(join(x, 'train'))\n",
+    f"class _C:\n    def f(self):\n        run()\nif {AVAILABLE}:\n    _C()\nnet.eval('_C', net.modules())\n",
+    f"def f():\n    def g():\n        run()\n    if {AVAILABLE}:\n        g('g')\n",
+    f"{KEPT}self.args = args\n    def f(self):\n        if self.args.cuda:\n            run()\n",
+    "from transformers.utils import is_torch_cuda_available as f\nif f():\n    run()\n",
 ]
 OPEN = [
     "run()\n",
@@ -409,6 +415,13 @@ OPEN = [
     f"@register\ndef _f():\n    run()\nif {AVAILABLE}:\n    _f()\n",
     "a = b\nb = a\nif not a:\n    run()\n",
     f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\nglobals()['_f']()\n",
+    f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\nvars()['_f']()\n",
+    f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\neval('_f')()\n",
+    f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\ngetattr(sys.modules[__name__], '_f')()\n",
+    f"def _f():\n    run()\nif {AVAILABLE}:\n    _f()\nf.__globals__['_f']()\n",
+    f"class C:\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n'_f'",
+    f"{KEPT}self.args = make(args)\n    def f(self):\n        if self.args.cuda:\n            run()\n",
+    f"{KEPT}self.args = a or args\n    def f(self):\n        if self.args.cuda:\n            run()\n",
     f"class C(B):\n    def _f(self):\n        run()\n    def g(self):\n        {AVAILABLE} and self._f()\n",
     f"def f(a):\n    if a:\n        run()\nf({AVAILABLE})\nf(x)\n",
     f"def f(a):\n    if a:\n        run()\nf({AVAILABLE})\nmap(f, x)\n",
@@ -449,3 +462,11 @@ def test_flags_that_are_set_under_each_other_are_followed_without_end() -> None:
     code = "import torch\n" + "".join(parts) + "def h(self):\n    if self.a60:\n        x.cuda()\n"
     result = analyze(code)
     assert [finding.code for finding in result.findings] == ["DF101"]
+
+
+def test_options_of_an_object_that_another_file_may_make_are_no_guard() -> None:
+    method = "def f(self, x):\n        if self.args.cuda:\n            x.cuda()\n"
+    code = f"import torch\n\n\n{KEPT}self.args = args\n\n    {method}"
+    for other, found in {"from main import C": ["DF101"], "from other import C": []}.items():
+        result = analyze(code, path="main.py", others={"other.py": f"{other}\n"})
+        assert [finding.code for finding in result.findings if finding.code == "DF101"] == found

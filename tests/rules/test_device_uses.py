@@ -27,3 +27,18 @@ def test_only_devices_that_become_the_same_must_not_be_compared(test: str, safe:
     findings = [found for found in analyze(PROGRAM.format(test=test)).findings if found.code == "DF203"]
     assert len(findings) == 2
     assert all(found.safety is Safety.SAFE for found in findings) is safe
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('if __name__ == "__main__":\n    device = "cuda"\n    print(torch)\n', 0),
+        ('if __name__ == "__main__":\n    device = "cuda"\n    run(device)\n', 1),
+        ('if __name__ == "__main__":\n    print(torch)\nelse:\n    device = "cuda"\n', 1),
+        ('if __name__ != "__main__":\n    device = "cuda"\n', 1),
+        ('device = "cuda"\n', 1),
+    ],
+)
+def test_name_that_only_the_program_itself_binds_is_read_by_no_other_file(code: str, found: int) -> None:
+    findings = analyze(f"import torch\n\n{code}").findings
+    assert [each.code for each in findings] == ["DF203"] * found

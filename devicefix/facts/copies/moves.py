@@ -142,8 +142,13 @@ def _is_array(facts: Facts, value: ast.expr | None) -> bool:
 
 
 def is_parameter(node: ast.expr) -> bool:
-    """Return whether an expression is a call of `nn.Parameter` that requires gradients, or moves one."""
+    """Return whether an expression makes a parameter or other leaf that requires gradients, or moves one."""
     while isinstance(node, ast.Call):
+        required = argument_of(node, "requires_grad", -1)
+        if isinstance(required, ast.Constant) and required.value is True:
+            return True
+        if last_name(node.func) == "requires_grad_":
+            return not node.args
         if last_name(node.func) == "Parameter":
             required = argument_of(node, "requires_grad", 1)
             return not (isinstance(required, ast.Constant) and required.value is False)

@@ -9,7 +9,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
-from devicefix.facts.copies.moves import is_parameter, is_typed
+from devicefix.facts.copies.moves import is_parameter, is_typed, moved
 from devicefix.facts.copies.views import Copy, Place, copy_of, given_to, is_copied, is_given, passed, whole_of
 from devicefix.facts.flow.binding import collects, kept_at
 from devicefix.facts.flow.order import Body
@@ -91,7 +91,7 @@ class _Search:
                 statement = tree.statement(node)
                 yield statement
                 owner = tree.scope(statement).node
-                if isinstance(statement, ast.Return) and isinstance(owner, Function):
+                if isinstance(statement, (ast.Return, ast.Expr)) and isinstance(owner, Function):
                     yield from map(tree.statement, tree.calls_with_name(owner.name))
 
     def _points(self, statement: ast.AST) -> Iterator[tuple[Tensors, Point]]:
@@ -120,7 +120,7 @@ class _Search:
             elif not anew and (found := body.clash(kept, source)):
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
-                self._pend(body, copy, change)
+                yield from self._pend(body, copy, change)
             elif body.outlives(kept) and isinstance(body.flow.owner, Owner):
                 self._outliving.setdefault((body.flow.owner, whole), (copy, kept))
 
@@ -174,7 +174,7 @@ class _Search:
                 continue
             use = body.use_behind(Name(copy.source, point), point, change.node)
             if use is None:
-                self._pend(body, copy, change.node)
+                yield from self._pend(body, copy, change.node)
             else:
                 yield self._held(body, copy, copy.source.path, (change.node, use), reverse=True)
 
@@ -185,10 +185,12 @@ class _Search:
 
     # -- callers -----------------------------------------------------------------------------------------
 
-    def _pend(self, body: Tensors, copy: Copy, change: ast.AST) -> None:
-        """Keep in mind that a function changes its parameter on a CPU, for its calls."""
+    def _pend(self, body: Tensors, copy: Copy, change: ast.AST) -> Iterator[Held]:
+        """Yield a changed copy of a leaf; keep in mind that a function changes its parameter on a CPU."""
         owner = body.flow.owner
-        if isinstance(owner, Function) and is_given(self._facts, copy.base, change):
+        if copy.source.trained and moved(copy.call) is copy.base:
+            yield self._held(body, copy, copy.source.path, (change, body.flow.exit), reverse=True)
+        elif isinstance(owner, Function) and is_given(self._facts, copy.base, change):
             self._pending.setdefault((owner, copy.source), (copy, change))
 
     def _passed(self) -> Iterator[Held]:
@@ -196,8 +198,10 @@ class _Search:
         for (function, source), (copy, change) in self._pending.items():
             for body, point, call in self._calls(function):
                 for place in passed(self._facts, call, function, source):
-                    if use := body.use_behind(Name(place, point), point, call):
-                        yield self._held(body, copy, source.path, (change, use), reverse=True)
+                    leaf = body.flow.exit if place.trained and moved(copy.call) is copy.base else None
+                    if use := body.use_behind(Name(place, point), point, call) or leaf:
+                        given = replace(copy, source=replace(source, trained=place.trained))
+                        yield self._held(body, given, source.path, (change, use), reverse=True)
         for (function, source), (copy, kept) in self._outliving.items():
             for body, point, call in self._calls(function):
                 for name in (Name(place, point) for place in passed(self._facts, call, function, source)):

@@ -90,8 +90,13 @@ def copy_of(facts: Facts, outer: ast.expr, calls: bool = True) -> Copy | None:
     place = place_of(facts, outer)
     if place is None:
         return None
-    trained = any(is_parameter(value) for value in _calls(facts, chain[-1]))
+    trained = _is_trained(facts, chain[-1])
     return Copy(moving[0], outer, replace(place, trained=trained), chain[-1], len(moving) > 1)
+
+
+def _is_trained(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a tensor is a leaf that requires a gradient, as far as the module shows."""
+    return any(is_parameter(each) for value in _calls(facts, node) for each in views(facts, value))
 
 
 def is_copied(facts: Facts, copy: Copy) -> bool:
@@ -206,8 +211,8 @@ def _parameters_of(model: str) -> Place:
 def _inside(facts: Facts, node: ast.expr) -> ast.expr | None:
     """Return the expression that another one is, or is a view of, on a CPU."""
     match node:
-        case ast.NamedExpr(value=value) | ast.Call(func=ast.Lambda(body=value), args=[]):
-            return value
+        case ast.NamedExpr(value=of) | ast.IfExp(body=of) | ast.Call(func=ast.Lambda(body=of), args=[]):
+            return of
         case ast.Attribute(value=value) if is_view(node):
             return value
         case ast.Name() | ast.Subscript() | ast.Call(func=ast.Name(id="next")):
@@ -324,6 +329,8 @@ def _state_on_cpu(outer: ast.expr) -> Copy | None:
 
 def _returned(facts: Facts, call: ast.expr) -> Copy | None:
     """Return the copy of an argument that a call of the module's own function returns."""
+    if isinstance(call, ast.Call) and last_name(call.func) == "next":
+        call = next(iter(call.args), call)
     own = facts.guards.refusals.own_function(call.func) if isinstance(call, ast.Call) else None
     if own is None or not isinstance(call, ast.Call):
         return None
@@ -343,7 +350,8 @@ def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner
         yield inner  # it is a variable of the caller
     for given in given_to(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
         if (place := place_of(facts, given)) is not None:
-            yield replace(inner, path=place.path + inner.path.removeprefix(name))
+            path = place.path + inner.path.removeprefix(name)
+            yield replace(inner, path=path, trained=inner.trained or _is_trained(facts, given))
 
 
 def given_to(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:

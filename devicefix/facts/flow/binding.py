@@ -241,6 +241,9 @@ def _stored(facts: Facts, point: Point) -> Iterator[tuple[str, bool, ast.expr]]:
             path = dotted(without_index(target))
             if path and facts.once(all_collections, facts.bindings(without_index(target))):
                 yield path, True, value
+            match target:
+                case ast.Subscript(value=ast.Call(func=ast.Name("globals")), slice=ast.Constant(str(name))):
+                    yield name, False, value
             continue
         named = target.value if isinstance(target, ast.Attribute) and is_view(target) else target
         if (path := dotted(named)) and not path.endswith(".grad"):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from devicefix.facts.flow.parameters import arguments_of
 from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.flow.sources import LOOPS, How, Sources
+from devicefix.facts.flow.tensors import FUNCTIONS
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import cpu, cuda_device, last_name
@@ -41,6 +42,8 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
                 yield node, [] if _is_harmless(facts, node) else [left, right]
             case ast.SetComp(elt=key) | ast.DictComp(key=key):
                 yield node, [key]
+            case ast.Set(elts=keys) | ast.Dict(keys=keys) if len(keys) > 1:
+                yield node, [key for key in keys if key and not isinstance(key, ast.Constant)]
             case ast.Subscript(value=owner, slice=key, ctx=ctx):
                 first = list(filter(None, getattr(facts.value(owner), "keys", ())))
                 stored[ast.unparse(owner)] += [key] if first or isinstance(ctx, ast.Store) else []
@@ -83,7 +86,8 @@ def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = 3) -> I
             for place, each in arguments_of(node):
                 if takes_device(facts, node.func, place):
                     shown += list(_devices(facts, each, False, hops - 1)) or [(ast.unparse(each), each)]
-            shown += [("cuda", node)] if last_name(node.func) == "cuda" and not shown else []
+            made = {"cuda": "cuda", **dict.fromkeys(FUNCTIONS["new"], "cpu")}.get(last_name(node.func))
+            shown += [(made, node)] if made and not shown else []
         yield from ((name, each) for name, part in shown for each in (part, node))
         if shown and any(_is_looped(facts, part) for part in ast.walk(node)):
             yield "", node

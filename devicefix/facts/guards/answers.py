@@ -9,4 +9,4 @@ CUDNN = "torch.backends.cudnn.version"  # it returns None without CUDA
 ASKS = (AVAILABLE, "torch.accelerator.is_available")
 COUNTS = ("torch.cuda.device_count", "torch.accelerator.device_count")
 # Calls that are true or more than 0 only where there is more than a CPU.
-IMPLYING = {*ASKS, *COUNTS, "torch.cuda.is_initialized"}
+IMPLYING = {*ASKS, *COUNTS, "torch.cuda.is_initialized", "transformers.utils.is_torch_cuda_available"}

@@ -29,6 +29,11 @@ _BACKENDS_IN_USE = tuple(
 )
 _PROPERTIES = ("property", "cached_property")
 _EQUALITIES = (ast.Eq, ast.NotEq)
+# What takes names of the module itself by texts.
+_TAKES_NAMES = re.compile(
+    r"\b(?:globals|locals|vars)\b(?!\(\w)|_globals|(?<![.\w])(?:eval|exec)\(|\bsys\b.*\bmodules\b"
+    r"|import_module|__import__|getmodule\b|run_(?:path|module)|import __main__"
+)
 _DEVICE_LIKE = re.compile(r"dev(ice)?s?$|device_?(type|name|kind|platform)$", re.I)
 
 
@@ -82,11 +87,16 @@ class Conditions(ABC):
         display = self.facts.value(whole) or whole
         return display.values if isinstance(display, ast.Dict) else getattr(display, "elts", [])
 
-    def is_named(self, name: str) -> bool:
-        """Return whether a text of the module, or another file, holds the name of a function or class."""
-        texts = (node for node in self.facts.tree.nodes_with_name(name) if isinstance(node, ast.Constant))
+    def is_named(self, own: ast.AST) -> bool:
+        """Return whether other code may get a function or class by its name: another file, or by a text.
+
+        By the text of the name of anything but a method, only code that takes the names of a module gets it.
+        """
+        tree, name = self.facts.tree, getattr(own, "name", "")
+        by_text = isinstance(tree.parents[own], ast.ClassDef) or _TAKES_NAMES.search(tree.text)
+        texts = (node for node in tree.nodes_with_name(name) if isinstance(node, ast.Constant))
         shared = self.facts.others.is_imported() and self.facts.others.is_mentioned(name)
-        return shared or any(text.value == name for text in texts)
+        return shared or (bool(by_text) and any(text.value == name for text in texts))
 
     def _is_false(self, test: ast.expr) -> bool:
         """Return whether an expression is false where CUDA is not available."""
@@ -174,6 +184,10 @@ class Conditions(ABC):
     def _flag(self, node: ast.Name | ast.Attribute) -> bool:
         """Return whether every value that a flag may have here is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
+        if not bindings and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
+            kept = self.facts.value(node.value)  # `self.args = args`: the same object
+            if isinstance(kept, ast.Name) and not self.facts.others.is_imported():
+                bindings = self.facts.bindings(ast.Attribute(kept, node.attr))
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.others.is_flag(node.attr) or self._own_property(node)
         near = self._near(node) if isinstance(node, ast.Name) else ()
@@ -191,7 +205,7 @@ class Conditions(ABC):
         found = self.facts.tree.scope(node).lookup(getattr(node, "id", ""))
         given = self.facts.once(_passed, found[0], node.id) if found is not None else []  # type: ignore[attr-defined]  # a name
         answers = {each and truth(self.facts.value(each) or each, self._asked_for) for each in given}
-        return answers == {False} and not self.is_named(found[0].node.name)  # type: ignore[index,union-attr]  # of a function
+        return answers == {False} and not self.is_named(found[0].node)  # type: ignore[index]  # of a function
 
     def _asked_for(self, part: ast.expr) -> bool | None:
         """Return that a part of a flag is false without CUDA if it is a question for it."""

@@ -189,7 +189,7 @@ class Guards(Conditions):
 
         def find() -> bool:
             reads = reads_of(self.facts.tree, own)
-            return bool(reads) and all(map(self.is_guarded, reads)) and not self.is_named(name)
+            return bool(reads) and all(map(self.is_guarded, reads)) and not self.is_named(own)
 
         return self._remembered(("used", own), find)
 

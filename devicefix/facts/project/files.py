@@ -200,7 +200,7 @@ class Files(Questions):
         """Return the file that defines what the file at `path` imports by a full name, and the name there."""
         module, _, last = name.rpartition(".")
         file = self.find(path, module or ".") if last else None
-        if file is None or not file.holds(last.encode()):
+        if file is None or not (file.star_imports or file.holds(last.encode())):
             return None
         if file.defines(last) or not hops:
             return file, last
@@ -210,7 +210,7 @@ class Files(Questions):
             found = self.definition(file.path, each, hops - 1)
             if found is not None:
                 return found
-        return file, last
+        return (file, last) if file.holds(last.encode()) else None
 
     def reached(self, file: ProjectFile, name: str) -> Iterator[str]:
         """Yield what is reached from a name of a file, from its result, or from what its calls pass."""

@@ -117,7 +117,11 @@ class Functions:
                 return None
             keeps = not self._has_states("set") or self._keeps_cpu_state(node, anywhere=not restored)
             kept = "None" if keeps else f"{self.devices.torch(node).text}.get_rng_state()"
-            return self.context.when_cuda(node, kept, "" if restored else _OPEN)
+            uses = self.context.forwards.of(
+                node
+            ).uses  # under a condition of the program, the CPU's is not restored
+            alone = restored and (keeps or not any(map(self.facts.is_guarded, uses)))
+            return self.context.when_cuda(node, kept, "" if alone else _OPEN)
         if short in INSTEAD:
             return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
@@ -221,9 +225,9 @@ class Functions:
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
         """Return the call that saves the random state which a call restores, None if that is not shown."""
-        state = _state_of(node)
-        saved = self.facts.value(state) if state is not None else None
-        return saved if isinstance(saved, ast.Call) and _is_state(self._name(saved), "get") else None
+        state, calls = _state_of(node), self.facts.tree.nodes_with("get_rng_state")
+        saves = (each for each in calls if isinstance(each, ast.Call) and _is_state(self._name(each), "get"))
+        return next((each for each in saves if state in (each, *self.context.forwards.of(each).uses)), None)
 
     def _of_cpu(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that restores or seeds the CPU's generator, None where the program does so itself.

@@ -11,6 +11,7 @@ from enum import Flag, auto
 from itertools import islice
 
 from devicefix.facts.flow.steps import Layers, Steps, Variable
+from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import device_name, devices_name, last_name
 
@@ -156,7 +157,7 @@ class Trail(ABC):
             case ast.Name(id=name):
                 found = self.tree.scope(at or target).lookup(name)
                 if found is not None:
-                    self._name(found[0], name, layers)
+                    self._name(found[0], name, layers, at or target)
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 self._unpack(elements, layers)
             case ast.Attribute() if self.certain:
@@ -182,17 +183,22 @@ class Trail(ABC):
             for target in targets[int(place) :][:1] if known else targets:
                 self._store(target, layers[1:])
 
-    def _name(self, scope: Scope, name: str, layers: Layers) -> None:
-        """Follow a value that a name of a scope is bound to."""
+    def _name(self, scope: Scope, name: str, layers: Layers, at: ast.AST | None = None) -> None:
+        """Follow a value that a name of a scope is bound to, at a node."""
         if self.certain:
             self._hold(self.steps.name(scope, name), self.found.variables, layers)
             return
         self._name_holder(name, layers)
         if scope.is_class:
             self._attribute(name, layers)
-        elif scope.is_module:
+        elif scope.is_module and not (at and self._is_of_program(at)):
             self._leave(name, self.others.is_device_place(name) and self.others.is_imported())
         self._reach_place((scope, name), self.facts.reads_in(scope, name), layers)
+
+    def _is_of_program(self, node: ast.AST) -> bool:
+        """Return whether code does not run where another file imports this one."""
+        tests = conditions_around(self.tree, node)
+        return any(truth and ast.unparse(test) == "__name__ == '__main__'" for test, truth in tests)
 
     def _attribute(self, name: str, layers: Layers, *, shared: bool = True) -> None:
         """Follow a value that is stored in an attribute, of any object of the module."""
