@@ -48,7 +48,6 @@ class Devices:
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
         self.why_kept = self._places.why_kept
-        self._takes_code = "__code__" in facts.source.text
         self._known = KnownDevices(
             facts,
             self._bound,
@@ -247,7 +246,7 @@ class Devices:
 
     def why_unsafe(self, site: ast.AST) -> str:
         """Return how safe a fix is that asks for CUDA at a site."""
-        if self._takes_code and self.facts.tree.scope(site).function is not None:
+        if self._project.is_taken(self.path) and self.facts.tree.scope(site).function is not None:
             return "the function may run in another place, without the names of the module"
         return self._places.why_unsafe(site)
 
@@ -310,7 +309,7 @@ class Devices:
     @cached_property
     def _sends_functions(self) -> bool:
         """Return whether functions of the module, with its variables, may run on other machines."""
-        return self._takes_code or any(
+        return self._project.is_taken(self.path) or any(
             (binding.imported or "").partition(".")[0] in _SENDING
             for scope in self.facts.tree.scopes.values()
             for bindings in scope.bindings.values()
@@ -319,7 +318,7 @@ class Devices:
 
     def _place(self, site: ast.AST) -> InsertionPoint | None:
         """Return where to define a device, in front of a site and below what binds torch; None if nowhere."""
-        if self._takes_code:
+        if self._project.is_taken(self.path):
             return None
         if self._sends_functions:
             scope = self.facts.tree.scope(site)

@@ -187,9 +187,14 @@ class Places:
 
     def why_kept(self, question: ast.AST) -> str:
         """Return why a fix that takes a question away is not safe: it may have chosen the GPUs."""
-        function = self._facts.tree.scope(question).function
-        own = (each for each in self._late if self._facts.tree.scope(each).function is function)
-        return _SETS_LATE if self._late and not any(self._follows(question, each) for each in own) else ""
+        tree, late = self._facts.tree, self._last_late
+        function = tree.scope(question).function
+        node = function and function.node
+        is_global = isinstance(node, Function) and tree.parents[node] is tree.module
+        calls = tree.reads(getattr(node, "name", "")) if is_global and None in late else ()
+        ran = any(each in late and self._follows(question, late[each]) for each in (function, None))
+        after = (tree.scope(each).function is None and self._follows(each, late[None]) for each in calls)
+        return _SETS_LATE if late and not ran and not (calls and all(after)) else ""
 
     def _why_too_early(self, site: ast.AST) -> str:
         function = self._facts.tree.scope(site).function
@@ -354,8 +359,9 @@ class Places:
         """Return the last statement of a function's body that may fork processes before a site is reached."""
         line = getattr(site, "lineno", 0)
         around = {parent for _, parent in self._facts.tree.ancestors(site)}  # called after their arguments
-        parts = ((each, call) for each in function.body for call in walk(each) if call in self._forking)
-        found = (each for each, call in parts if each.lineno <= line and call not in around)
+        parts = (each for call in self._forking - around for each in self._facts.tree.ancestors(call))
+        own = (part for part, parent in parts if parent is function and isinstance(part, ast.stmt))
+        found = (each for each in own if each.lineno <= line)
         return max(found, key=lambda statement: statement.lineno, default=None)
 
     def _is_nested(self, site: ast.AST) -> bool:
@@ -372,9 +378,10 @@ class Places:
     def _forks_below(self, owner: ast.AST, site: ast.AST) -> bool:
         """Return whether a function or the module forks below a site, and starts CUDA nowhere above that."""
         line = self._facts.tree.statement(site).lineno
-        inside = set(walk(owner)) if isinstance(owner, Function) else set()
-        forks = (each for each in self._forks if each in inside or self._owner(each) is owner)
-        fork = min((each.lineno for each in forks if each.lineno > line), default=0)
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        below = (each for each in self._forks if each.lineno > line)
+        forks = (e for e in below if owner in (self._owner(e), *self._facts.tree.around(e, *functions)))
+        fork = min((each.lineno for each in forks), default=0)
         own = (each for each in walk(owner) if fork and isinstance(each, ast.Call) and each.lineno < fork)
         return fork > 0 and not any(
             self._is_tensor_call(each.func) for each in own if self._owner(each) is owner

@@ -657,11 +657,7 @@ class CudaCall(Rule):
             " something else; call `.cuda()` only if CUDA is available"
         )
         fix = _kept(self.context, node)
-        assert isinstance(node.func, ast.Attribute)
-        is_used = not _only_moves(
-            self.facts.tree.parents.get(node), node.func.value
-        )  # and not `x = x.cuda()`
-        if fix and self.context.project.has_cuda_effects(is_used) and not self._is_of_torch(node):
+        if fix and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
         return self.finding(node, message, fix, unless="because the object is `super()`, or long code")
 
@@ -778,7 +774,7 @@ def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix
     return replace(shortened, edits=(*shortened.edits, below))
 
 
-def _only_moves(statement: ast.AST | None, receiver: ast.expr) -> bool:
+def _only_moves(statement: ast.stmt, receiver: ast.expr) -> bool:
     """Return whether a statement moves a variable and does nothing else: `x.cuda()` or `x = x.cuda()`."""
     name = dotted(receiver)
     match statement:

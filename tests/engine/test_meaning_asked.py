@@ -13,6 +13,10 @@ import pytest
 from meaning import Judge
 from meaning_programs import Program
 
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
+from devicefix.facts.project import Project
+
 pytestmark = pytest.mark.needs("numpy", "torch")
 
 SETS = "import os\n\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
@@ -81,6 +85,21 @@ def test_a_question_that_chose_the_gpus_is_kept(judge: Judge) -> None:
         print(train())
     """
     expect_right(judge, {"main": main})
+
+
+def test_a_question_below_the_choice_of_the_gpus_is_removed() -> None:
+    code = b"""
+import os, torch
+def main():
+    assert torch.cuda.is_available()
+    print(torch.ones(1).cuda())
+if __name__ == "__main__":
+    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+    main()
+"""
+    output = check_file(code, "main.py", Settings(fix=True), Project()).output
+    assert output is not None
+    assert b"assert" not in output
 
 
 def test_no_question_in_the_main_block_before_a_function_below_chooses_the_gpus(judge: Judge) -> None:
@@ -279,6 +298,21 @@ NAMES = {
         "main": "import marshal, torch, types\ndef f(x):\n    return x.cuda()\n"
         "code = marshal.loads(marshal.dumps(f.__code__))\n"
         "print(types.FunctionType(code, {})(torch.ones(1)).device)\n",
+    },
+    "a function that works with the names of another file": {
+        "main": "import torch, types\nfrom other import move\ncode = move.__code__\n"
+        "print(types.FunctionType(code, globals())(torch.ones(1)).device)\n",
+        "other": "def move(x):\n    return x.to('cuda')\n",
+    },
+    "a name that star imports carry over two files": {
+        "main": "import torch\nx = torch.ones(1).cuda()\nfrom between import *\nprint(x.device)\nx.cuda()\n",
+        "between": "from other import *\n",
+        "other": "from torch.cuda import *\n",
+    },
+    "a new name that star imports carry over two files": {
+        "main": "device = 'cpu'\nfrom between import *\nimport torch\n"
+        "print(move(torch.ones(1)).device, device)\n",
+        "between": "from other import *\n",
     },
     "the source of a function": {
         "main": "import inspect, torch, other\ncode = inspect.getsource(other.move) if 0 else ''\n"

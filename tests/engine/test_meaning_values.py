@@ -326,17 +326,6 @@ PROGRAMS = {
             B = other
         print(len(Where), Where.B.name)
     """,
-    "an own `cuda` that returns nothing, and what is used of it": """
-        import torch
-        class Batch:
-            def __init__(self, xs):
-                self.xs = xs
-            def cuda(self):
-                self.xs = [x.cuda() for x in self.xs]
-        def move(x):
-            return x.cuda()
-        print(move(Batch([torch.ones(1)])) is None)
-    """,
     "a random state that a loop binds": """
         import torch
         for state in [torch.cuda.get_rng_state()]:

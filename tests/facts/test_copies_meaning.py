@@ -698,6 +698,148 @@ DIFFERENT = {
         nn.init.zeros_(net.weight)
         print(old[0], seen[0])
         """,
+    "a tensor that an optimizer is given": """
+        def stylized(images):
+            adv = images.to("cuda").requires_grad_(True)
+            optimizer = torch.optim.SGD([{"params": [adv]}], lr=0.5)
+            adv.sum().backward()
+            optimizer.step()
+            return adv.detach()
+        x = torch.zeros(2)
+        print(stylized(x).tolist(), x.tolist())
+        """,
+    "an attribute that an optimizer is given": """
+        class Inversion:
+            def __init__(self, x):
+                self.start = x
+                self.w = x.cuda().requires_grad_(True)
+                self.optimizer = torch.optim.SGD([self.w], lr=0.5)
+            def step(self):
+                self.w.sum().backward()
+                self.optimizer.step()
+                return (self.w.cpu() - self.start.cpu()).tolist()
+        print(Inversion(torch.zeros(2)).step())
+        """,
+    "what a property returns": """
+        class Means:
+            def __init__(self, x):
+                self.w = x.cuda()
+            @property
+            def host(self):
+                return self.w.detach().cpu()
+            def step(self):
+                self.w[0] = 7
+            def fit(self):
+                old = self.host
+                self.step()
+                return (self.host - old).tolist()
+        print(Means(torch.ones(2)).fit())
+        """,
+    "what a method returns": """
+        class Means:
+            def __init__(self):
+                self.w = torch.zeros(2).cuda()
+            def host(self):
+                return self.w.cpu()
+            def step(self):
+                self.w += 1
+        h = Means()
+        old = h.host()
+        h.step()
+        print(old.tolist())
+        """,
+    "an array that a method returns": """
+        import numpy as np
+        class Env:
+            def __init__(self):
+                self.s = np.zeros(1, dtype=np.float32)
+            def step(self):
+                self.s += 1
+                return self.s
+        env, seen = Env(), []
+        for i in range(3):
+            seen.append(torch.from_numpy(env.step()).cuda())
+        print([t.tolist() for t in seen])
+        """,
+    "an object that is called": """
+        class Cut:
+            def __call__(self, images):
+                images[0] = 0
+                return images
+        x, cut = torch.ones(2), Cut()
+        print(cut(x.cuda()).tolist(), x.tolist())
+        """,
+    "weights that are stored, replaced and restored": """
+        class Ema:
+            def __init__(self, weights):
+                self.shadow = [p.detach().clone() for p in weights]
+            def store(self, weights):
+                self.kept = [p.detach().cpu() for p in weights]
+            def copy_to(self, weights):
+                for s, p in zip(self.shadow, weights):
+                    p.data.copy_(s.data)
+            def restore(self, weights):
+                for t, p in zip(self.kept, weights):
+                    p.data.copy_(t.data)
+        net = nn.Linear(1, 1, bias=False).cuda()
+        nn.init.zeros_(net.weight)
+        ema = Ema(net.parameters())
+        nn.init.ones_(net.weight)
+        ema.store(net.parameters())
+        ema.copy_to(net.parameters())
+        ema.restore(net.parameters())
+        print(net.weight.tolist())
+        """,
+    "an average that an object keeps": """
+        class Average:
+            def __init__(self, weights):
+                self.weights, self.average = list(weights), None
+            def update(self):
+                if self.average is None:
+                    self.average = [p.detach().to("cpu") for p in self.weights]
+                else:
+                    for a, p in zip(self.average, self.weights):
+                        a.mul_(0.5).add_(p.detach().cpu() / 2)
+        w = torch.ones(1).cuda()
+        h = Average([w])
+        for _ in range(2):
+            h.update()
+            w += 1
+        print(h.average[0].tolist(), w.tolist())
+        """,
+    "keywords that are unpacked": """
+        class Log:
+            def __init__(self):
+                self.log = {}
+            def record(self, **given):
+                self.log = {**self.log, **given}
+        w, h = torch.zeros(1).cuda(), Log()
+        for i in range(2):
+            h.record(**{f"w{i}": w.detach().cpu()})
+            w += 1
+        print([t.tolist() for t in h.log.values()])
+        """,
+    "an attribute that another method changes": """
+        class Split:
+            def __init__(self, x):
+                self.x = x
+                self.train = torch.utils.data.TensorDataset(x.cuda())
+            def center(self):
+                self.x -= 1
+        h = Split(torch.ones(2))
+        h.center()
+        print(h.train[0][0].tolist())
+        """,
+    "an iterator that is collected": """
+        class Steps:
+            def __init__(self, x):
+                self.x = x
+            def __iter__(self):
+                for i in range(3):
+                    self.x.add_(1)
+                    yield i, self.x.cpu()
+        print([t.tolist() for t in dict(Steps(torch.zeros(1, device="cuda"))).values()])
+        """,
 }
 
 SAME = {
@@ -911,6 +1053,68 @@ SAME = {
         z[0] = z[0] + 1
         print(w)
         """,
+    "a tensor of another function than the one that an optimizer is given": """
+        def trained():
+            y = torch.ones(1, requires_grad=True)
+            return y, torch.optim.SGD([y], lr=0.5)
+        w, optimizer = trained()
+        def looked(x):
+            y = x.cuda()
+            w.sum().backward()
+            optimizer.step()
+            return y
+        x = torch.ones(1)
+        print(looked(x).tolist(), x.tolist())
+        """,
+    "what a property copies": """
+        class Means:
+            def __init__(self):
+                self.w = torch.zeros(2).cuda()
+            @property
+            def host(self):
+                return self.w.cpu().clone()
+            def step(self):
+                self.w += 1
+        h = Means()
+        old = h.host
+        h.step()
+        print(old.tolist())
+        """,
+    "an array that a method makes anew": """
+        import numpy as np
+        class Env:
+            def __init__(self):
+                self.s = np.zeros(1, dtype=np.float32)
+            def step(self):
+                self.s += 1
+                return self.s.copy()
+        env, seen = Env(), []
+        for i in range(3):
+            seen.append(torch.from_numpy(env.step()).cuda())
+        print([t.tolist() for t in seen])
+        """,
+    "an attribute that another method binds anew": """
+        class Split:
+            def __init__(self, x):
+                self.x = x
+                self.train = torch.utils.data.TensorDataset(x.cuda())
+            def center(self):
+                self.x = self.x - 1
+        h = Split(torch.ones(2))
+        h.center()
+        print(h.train[0][0].tolist())
+        """,
+    "an iterator whose elements are looked at one by one": """
+        class Steps:
+            def __init__(self, x):
+                self.x = x
+            def __iter__(self):
+                for i in range(3):
+                    self.x.add_(1)
+                    yield i, self.x.cpu()
+        for i, t in Steps(torch.zeros(1, device="cuda")):
+            print(i, t.tolist())
+        """,
 }
 
 # These always run; the others are slow.
@@ -919,6 +1123,7 @@ FAST = frozenset((
     "a slice by its name", "the first parameter", "a function that moves", "a change by a keyword", "clone",
     "a fresh tensor", "a list as a tensor", "another capture", "a list that gets one more", "a thread",
     "a list of an object, from call to call", "elements of a list of copies", "a module that is called",
+    "what a property returns", "an object that is called",
     "a parameter that a constructor makes", "a method that keeps what it is given",
     "a change under the test under which the tensor is made anew", "an attribute that is moved",
 ))  # fmt: skip

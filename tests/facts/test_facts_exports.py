@@ -97,7 +97,7 @@ def test_exports(code: str, name: str, expected: object) -> None:
         ("import a\nhasattr(a, 'device')\nhasattr(a, 'lr')", {"a"}),
         ("import a, inspect\ninspect.getmembers(a)", {"a"}),
         ("import sys\ndir(sys.modules[__name__])", {""}),
-        ("import a, types\ntypes.FunctionType(a.f.__code__, {})", {"a"}),
+        ("import a, types\ntypes.FunctionType(a.f.__code__, {})", {"a.__code__"}),
         ("import inspect\ninspect.getsource(f)", {""}),
         ("import runpy\nrunpy.run_path(here / 'a/b.py')", {"b"}),
         ("import importlib\nimportlib.import_module('a.b').device = 2", {"a.b"}),

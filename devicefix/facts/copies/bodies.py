@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -82,6 +82,12 @@ class Tensors:
         changes = self.changes(name.place)
         reached = self.flow.before_rebinding(name.start, name.place.path) if changes else ()
         return next((changes[point] for point in reached if point in changes), None)
+
+    def own(self, name: Name) -> list[Name]:
+        """Return the names by which the object of a method keeps a tensor, maybe one that it is given."""
+        given = self._given.get(name.place.path, ()) if self._is_given(name.place.path) else ()
+        places = [name.place, *(Place(path, indexed=added) for _, path, added in given)]
+        return [replace(name, place=each) for each in places if root(each.path) == "self"]
 
     def _later_names(self, name: Name, but: Set[str], among: Set[str] | None = None) -> Iterator[Name]:
         """Yield the names that a tensor gets later, as in `z = y.view(-1)`, of those that matter."""

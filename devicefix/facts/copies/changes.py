@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from devicefix.facts.copies.moves import moves
 from devicefix.facts.copies.views import Place, given_to, passed, place_of, views, whole_of
-from devicefix.facts.flow.binding import elements_of
+from devicefix.facts.flow.binding import contents, elements_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Function, arguments_of
 from devicefix.facts.flow.points import Point, path_of, root
@@ -42,22 +42,24 @@ class Change(NamedTuple):
 
 def changes_at(facts: Facts, point: Point) -> Iterator[Change]:
     """Yield what is changed at a point, also by the functions of the module that it calls."""
+    steps = Steps(facts)
     for node in point.nodes:
         for target, item in targets(facts, node):
             if (place := place_of(facts, target)) is not None:
                 yield Change(place, item, node, target)
             if (whole := whole_of(facts, target)) is not None:
                 yield Change(whole, False, node, target)
-        if isinstance(node, ast.Call) and (own := Steps(facts).reached(node)) is not None:
-            yield from _by_function(facts, node, own)
+        if isinstance(node, ast.Call):
+            own = steps.reached(node, lambda each: facts.once(changed_in, steps.scope_of(each)))
+            yield from _by_function(facts, node, own, steps.scope_of(own)) if own is not None else ()
 
 
-def _by_function(facts: Facts, call: ast.Call, own: Function) -> Iterator[Change]:
+def _by_function(facts: Facts, call: ast.Call, own: Function, inside: Scope) -> Iterator[Change]:
     """Yield what a function of the module changes of the arguments of a call, or of other variables."""
-    for inner, item in facts.once(changed_in, Steps(facts).scope_of(own)).items():
+    for inner, item in facts.once(changed_in, inside).items():
         given = [*given_to(facts, call, own, root(inner.path)), call.func][0]
         # What a function does to a copy that nothing keeps is lost on a GPU: it is sent, or received.
-        if not (isinstance(given, ast.Call) and moves(facts, given)):
+        if not (isinstance(given, ast.Call) and moves(facts, given) and place_of(facts, call) is None):
             for place in passed(facts, call, own, inner):
                 yield Change(place, item, call, given)
 
@@ -84,6 +86,8 @@ def _given(facts: Facts, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
             yield call.func.value, called in METHODS["change"]
     elif call.args and (name in FUNCTIONS["change"] or (in_torch and changes_numbers(called))):
         yield call.args[0], False
+    if called == "step" and isinstance(call.func, ast.Attribute):
+        yield from ((each, False) for each in _optimized(facts, call.func.value))
     out = argument_of(call, "out", -1)
     if out is not None:
         yield from ((each, False) for each in getattr(out, "elts", [out]))
@@ -117,9 +121,10 @@ def everything(index: ast.expr) -> bool:
 def changed_in(facts: Facts, function: Scope) -> dict[Place, bool]:
     """Return what a function changes of its parameters, and of variables around it: whether only an item."""
     changes = (
-        (place_of(facts, target), item)
+        (place, item)
         for node in walk(function.node)
         for target, item in targets(facts, node)
+        for place in (place_of(facts, target), whole_of(facts, target))
     )
     return {
         place: item
@@ -161,6 +166,15 @@ def _steps(facts: Facts, call: ast.Call) -> bool:
         facts.once(_is_optimizer, facts.bindings(node)) for node in (call.func.value, *call.args[:1])
     )
     return owner is True or True in more if more else owner is not False
+
+
+def _optimized(facts: Facts, optimizer: ast.expr) -> Iterator[ast.expr]:
+    """Yield the tensors that an optimizer is given one by one: its step changes them."""
+    bindings, scope = facts.bindings(optimizer), facts.tree.scope(optimizer)
+    for made in (each.value for each in bindings if facts.once(_is_optimizer, bindings)):
+        for each, _ in contents(facts, made.args[0]) if isinstance(made, ast.Call) and made.args else ():
+            if facts.tree.scope(each) is scope or root(dotted(each) or "") == "self":
+                yield each
 
 
 def _is_optimizer(facts: Facts, bindings: Sequence[Binding]) -> bool | None:

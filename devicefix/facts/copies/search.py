@@ -6,12 +6,12 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from itertools import chain
+from itertools import chain, product
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import is_parameter, is_typed, moved
 from devicefix.facts.copies.views import Copy, Place, copy_of, given_to, is_copied, is_given, passed, whole_of
-from devicefix.facts.flow.binding import collects, kept_at
+from devicefix.facts.flow.binding import collects, contents, kept_at
 from devicefix.facts.flow.order import Body
 from devicefix.facts.flow.parameters import called
 from devicefix.facts.flow.points import Point, root, starts_of
@@ -92,7 +92,8 @@ class _Search:
                 yield statement
                 owner = tree.scope(statement).node
                 if isinstance(statement, (ast.Return, ast.Expr)) and isinstance(owner, Function):
-                    yield from map(tree.statement, tree.calls_with_name(owner.name))
+                    reads = (each for each in tree.nodes_with_name(owner.name) if isinstance(each, ast.expr))
+                    yield from map(tree.statement, reads)
 
     def _points(self, statement: ast.AST) -> Iterator[tuple[Tensors, Point]]:
         """Yield the points of a statement, or of a case of one, with the tensors of the body around it."""
@@ -103,8 +104,9 @@ class _Search:
 
     def _kept(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that a point keeps, and that clash."""
-        more = (*self._yielded(body, point), *self._kept_by_calls(point))
-        for path, expression, contained in chain(kept_at(self._facts, point), more):
+        more = chain(self._yielded(body, point), self._kept_by_calls(point))
+        inside = ((path, each, True) for path, value in more for each, _ in contents(self._facts, value))
+        for path, expression, contained in chain(kept_at(self._facts, point), inside):
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue
@@ -117,21 +119,23 @@ class _Search:
             clash = clash or (None if whole is copy.source else body.clash(Name(whole, point), kept))
             if found := clash or body.trained_later(copy.source, path) or self._later(body, source, kept):
                 yield self._held(body, copy, path, found)
-            elif not anew and (found := body.clash(kept, source)):
+            elif found := (None if anew else body.clash(kept, source)) or self._later(body, kept, source):
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
                 yield from self._pend(body, copy, change)
             elif body.outlives(kept) and isinstance(body.flow.owner, Owner):
                 self._outliving.setdefault((body.flow.owner, whole), (copy, kept))
 
-    def _later(self, body: Tensors, source: Name, kept: Name) -> Clash | None:
+    def _later(self, body: Tensors, changed: Name, used: Name) -> Clash | None:
         """Return the clash of what an object keeps of its own with what a later call of a method changes."""
-        around, paths = self._facts.tree.parents.get(body.flow.owner), {source.place.path, kept.place.path}
-        is_own = len(paths) > 1 and set(map(root, paths)) == {"self"}  # and not `self.x = self.x.cuda()`
-        for method in self._methods(around) if is_own and isinstance(around, ast.ClassDef) else ():
-            start = method.flow.entry
-            if found := method.clash(replace(source, start=start), replace(kept, start=start)):
-                return found
+        around = self._facts.tree.parents.get(body.flow.owner)
+        every = product(body.own(changed), body.own(used))  # without `self.x = self.x.cuda()`
+        pairs = [each for each in every if each[0].place.path != each[1].place.path]
+        for method in self._methods(around) if pairs and isinstance(around, ast.ClassDef) else ():
+            for one, other in pairs:
+                start = method.flow.entry
+                if found := method.clash(replace(one, start=start), replace(other, start=start)):
+                    return found
         return None
 
     def _methods(self, owner: ast.ClassDef) -> list[Tensors]:
@@ -144,26 +148,24 @@ class _Search:
             ]
         return self._changing[owner]
 
-    def _yielded(self, body: Tensors, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
+    def _yielded(self, body: Tensors, point: Point) -> Iterator[tuple[str, ast.expr]]:
         """Yield what a generator yields as an element of a collection that its function's name keeps."""
         owner = body.flow.owner
         values = [node.value for node in point.nodes if isinstance(node, ast.Yield) and node.value]
         if values and isinstance(owner, Function):
             tree = self._facts.tree
-            parents = (tree.parents.get(call) for call in tree.calls_with_name(owner.name))
-            if any(map(_keeps_all, parents)):
-                yield from ((f"{owner.name}()", value, True) for value in values)
+            name = getattr(tree.parents[owner], "name", "") if owner.name == "__iter__" else owner.name
+            if any(_keeps_all(tree.parents.get(call)) for call in tree.calls_with_name(name)):
+                yield from ((f"{name}()", value) for value in values)
 
-    def _kept_by_calls(self, point: Point) -> Iterator[tuple[str, ast.expr, bool]]:
+    def _kept_by_calls(self, point: Point) -> Iterator[tuple[str, ast.expr]]:
         """Yield what the functions of the module that a point calls keep: `memory.push(x.cpu())`."""
         for call in (node for node in point.nodes if isinstance(node, ast.Call)):
             own = self._steps.reached(call)
             if isinstance(own, Function):
                 for path, name in self._body(own).keeping:
                     for holder in passed(self._facts, call, own, Place(root(path))):
-                        yield from (
-                            (holder.path, each, True) for each in given_to(self._facts, call, own, name)
-                        )
+                        yield from ((holder.path, each) for each in given_to(self._facts, call, own, name))
 
     def _changed_at_once(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that are changed where they are made, as `x.cuda().mul_(2)`: on a CPU, `x` is."""

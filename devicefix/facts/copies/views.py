@@ -26,6 +26,7 @@ from devicefix.facts.flow.parameters import Function, described, positional
 from devicefix.facts.flow.points import is_view, path_of, root
 from devicefix.facts.flow.reaching import position, reaching
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.flow.steps import Steps, is_property
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS, in_place
 from devicefix.facts.module import Facts
 from devicefix.facts.path_conditions import conditions_around
@@ -164,8 +165,8 @@ def views(facts: Facts, node: ast.expr) -> Iterator[ast.expr]:
         inner = None if is_path else _inside(facts, inner)
 
 
-def place_of(facts: Facts, node: ast.expr) -> Place | None:
-    """Return the tensor that an expression is, or is a view of, on a CPU."""
+def place_of(facts: Facts, node: ast.expr, calls: bool = True) -> Place | None:
+    """Return the tensor that an expression is, or is a view of, on a CPU, also through one call."""
     chain = list(views(facts, node))
     base = chain[-1]
     converted = any(_converts(each) or is_typed(facts, each) for each in chain)
@@ -179,6 +180,9 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
     for model in filter(None, (_model_of(facts, each) for each in reversed(chain))):
         return _parameters_of(model)
     path = path_of(base)
+    match _results(facts, base) if path is None and calls else ():
+        case [(call, own, value)] if (inner := place_of(facts, value, calls=False)) is not None:
+            return next(passed(facts, call, own, inner), None)
     if path is None or _LIBRARY.match(facts.resolve(base) or ""):
         return None
     parts = (each for each in chain[:-1] if isinstance(each, (ast.Name, ast.Subscript)))
@@ -327,14 +331,11 @@ def _state_on_cpu(outer: ast.expr) -> Copy | None:
     return None
 
 
-def _returned(facts: Facts, call: ast.expr) -> Copy | None:
-    """Return the copy of an argument that a call of the module's own function returns."""
-    if isinstance(call, ast.Call) and last_name(call.func) == "next":
-        call = next(iter(call.args), call)
-    own = facts.guards.refusals.own_function(call.func) if isinstance(call, ast.Call) else None
-    if own is None or not isinstance(call, ast.Call):
-        return None
-    for value in facts.once(results, facts.tree.scopes[own])[0]:
+def _returned(facts: Facts, node: ast.expr) -> Copy | None:
+    """Return the copy that a function or property of the module returns, of an argument or an attribute."""
+    if isinstance(node, ast.Call) and last_name(node.func) == "next":
+        node = next(iter(node.args), node)
+    for call, own, value in _results(facts, node):
         for each, _ in contents(facts, value):
             copy = copy_of(facts, each, calls=False)
             if copy is not None and (places := list(passed(facts, call, own, copy.source))):
@@ -342,16 +343,27 @@ def _returned(facts: Facts, call: ast.expr) -> Copy | None:
     return None
 
 
+def _results(facts: Facts, node: ast.expr) -> list[tuple[ast.Call, ast.FunctionDef, ast.expr]]:
+    """Return what a call, or the read of a property as one, may return, with the function of the module."""
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    own = Steps(facts).reached(call)
+    if not isinstance(own, ast.FunctionDef) or is_property(own) is isinstance(node, ast.Call):
+        return []
+    return [(call, own, value) for value in facts.once(results, facts.tree.scopes[own])[0]]
+
+
 def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner: Place) -> Iterator[Place]:
     """Yield the tensors of a caller that a parameter of a function, or a part of one, or a variable is."""
     name = root(inner.path)
-    found = facts.tree.scope(call).lookup(name)
+    found = facts.tree.scope(getattr(call, "func", call)).lookup(name)
     if found is not None and found == facts.tree.scopes[function].lookup(name):
         yield inner  # it is a variable of the caller
     for given in given_to(facts, call, function, name) if isinstance(call, ast.Call) else ():  # type: ignore[arg-type]
-        if (place := place_of(facts, given)) is not None:
+        if (place := place_of(facts, given, calls=False)) is not None:
             path = place.path + inner.path.removeprefix(name)
-            yield replace(inner, path=path, trained=inner.trained or _is_trained(facts, given))
+            parameters = place.parameters or inner.parameters
+            trained = inner.trained or _is_trained(facts, given)
+            yield replace(inner, path=path, parameters=parameters, trained=trained)
 
 
 def given_to(facts: Facts, call: ast.Call, function: Function, name: str) -> Sequence[ast.expr]:

@@ -23,16 +23,18 @@ _LIBRARIES = {"multiprocessing", "torch", "concurrent", "os", "multiprocess", "b
 _RUNNING = re.compile(r"(?:apply|i?map|starmap)(?:_async|_unordered)?|submit")
 # How processes are started: https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods
 _METHODS = ("set_start_method", "get_context", "start_processes", *_STARTING)
+_NAMED = re.compile(rf"\b(?:{'|'.join(_METHODS)})\b")
 _NOT_FORKING = {"spawn", "forkserver"}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "run")
 _OF_LOADER = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10}  # what its workers use
 _OF_MAIN = {"sampler", "batch_sampler"}  # what a loader uses itself
 _HARMLESS = {"is_available", "manual_seed", "manual_seed_all"}  # they start nothing
+_WORDS = rf"\b(?:{'|'.join(_STARTING)}|start_processes|DataLoader)\b".encode()
 _Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value; else it makes what they get
 
 
-@of_facts(b"multiprocessing", b"concurrent", b"fork(", b"DataLoader", anywhere=True)
+@of_facts(b"multiprocessing", b"concurrent", b"fork(", b"DataLoader", pattern=_WORDS, anywhere=True)
 def forked(facts: Facts) -> frozenset[str]:
     """Return what the processes run that a file forks: `UNKNOWN`, full names and `GIVEN`.
 
@@ -47,31 +49,32 @@ class Forks:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._tree = facts.tree
-        self._classes = [scope for scope in facts.tree.scopes.values() if scope.is_class]
 
     def found(self) -> Iterator[str]:
         """Yield what the processes run; see `forked`."""
         nodes = list(walk(self._tree.module))
-        calls = [(call, self._names(call.func)) for call in nodes if isinstance(call, ast.Call)]
-        methods = {self._method(call) for call, names in calls if not names.isdisjoint(_METHODS)}
+        named = nodes if _NAMED.search(self._tree.text) else ()
+        calls = {call: self._names(call.func) for call in named if isinstance(call, ast.Call)}
+        methods = {self._method(call) for call, names in calls.items() if not names.isdisjoint(_METHODS)}
         default = "fork" if "fork" in methods or methods.isdisjoint(_NOT_FORKING) else "spawn"
-        started = {self._name(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))}
+        started = {self._name(node) for node in named if isinstance(node, (ast.Name, ast.Attribute))}
         classes = [node for node in nodes if isinstance(node, ast.ClassDef) and default == "fork"]
         run: list[_Code] = [(each, True) for each in classes if "Process" in map(self._name, each.bases)]
         loaders = {
             "DataLoader",
             *(each.name for each in classes if "DataLoader" in map(last_name, each.bases)),
         }
-        for call, names in calls:
-            if (self._method(call) or ("spawn" if "start_processes" in names else default)) in _NOT_FORKING:
-                continue
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            names, parts = calls.get(call, set()), list[_Code]()
             if not started.isdisjoint((*_STARTING, "start_processes")):
-                run += ((part, True) for part in self._given(call, names))
+                parts += ((part, True) for part in self._given(call, names))
             made = call.args[0] if last_name(call.func) == "partial" and call.args else call.func
             if last_name(made) in loaders and _has_workers(call):
                 given = (argument_of(call, name, position) for name, position in _OF_LOADER.items())
                 options = (each.value for each in call.keywords if each.arg is None)
-                run += ((part, False) for part in (*given, *options) if part is not None)
+                parts += ((part, False) for part in (*given, *options) if part is not None)
+            way = "spawn" if "start_processes" in names else default
+            run += parts if parts and (self._method(call) or way) not in _NOT_FORKING else ()
         if not started.isdisjoint(_STARTING) and default == "fork" and not any(is_run for _, is_run in run):
             run.append((self._tree.module, True))  # what they run is not known
         yield from self.reached(run)
@@ -135,7 +138,8 @@ class Forks:
         name = dotted(node) or ""
         if inside is not None and not name.startswith("self."):
             return ()
-        members = [each for scope in self._classes for each in scope.bindings.get(last_name(node), ())]
+        classes = (scope for scope in self._tree.scopes.values() if scope.is_class)
+        members = (each for scope in classes for each in scope.bindings.get(last_name(node), ()))
         return [*self._tree.attributes.get(name, ()), *members]
 
     def _uses_cuda(self, node: ast.AST, *, is_value: bool) -> bool:

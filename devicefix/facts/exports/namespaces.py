@@ -14,16 +14,16 @@ from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 OWN = ""  # the file itself
+TAKEN = ".__code__"  # ends the name of a module out of which a file takes the code of a function
 _MAIN = "__main__"  # the module that is the program
 
 _OF_CALLER = {"vars", "dir", "locals"}  # without arguments
 _LISTING = {"vars", "dir", "inspect.getmembers", "inspect.getmembers_static"}
-_TAKING = {"types.FunctionType", "inspect.getsource"}  # the function works elsewhere, with other names
 _OF_FUNCTIONS = ("f_globals", "__globals__")
 _LOOKUPS = ("get", "__getitem__")
 _WORDS = (
     "exec(", "globals()", "vars(", "locals()", "dir(", "__dict__", "getmembers", "hasattr(", "setattr(",
-    "FunctionType", "getsource", "create=", "_globals", "def __getattr__", "run_path", "import_module(",
+    "__code__", "getsource", "create=", "_globals", "def __getattr__", "run_path", "import_module(",
 )  # fmt: skip
 
 
@@ -63,10 +63,12 @@ def _by_dictionary(facts: Facts, node: ast.AST) -> Iterator[str]:
             yield from passed(facts, node.value)
         elif node.attr in _OF_FUNCTIONS:
             yield OWN
+        elif node.attr == TAKEN[1:] and not getattr(facts.tree.parents[node], "attr", "").startswith("co_"):
+            yield _module_of(facts, node.value) + TAKEN
 
 
 def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
-    """Yield the module whose names a call lists, writes or asks for, or out of which it takes a function."""
+    """Yield the module whose names a call lists, writes or asks for, or of which it takes a source."""
     name = facts.resolve(call.func) or dotted(call.func) or ""
     first = call.args[0] if call.args else None
     if first is None:
@@ -79,8 +81,8 @@ def _by_call(facts: Facts, call: ast.Call) -> Iterator[str]:
     elif name == "runpy.run_path":
         texts = (each.value for each in walk(first) if isinstance(each, ast.Constant))
         yield from (str(each).rpartition("/")[2].removesuffix(".py") for each in texts)
-    elif name in _TAKING:
-        yield from _module_of_function(facts, first)
+    elif name == "inspect.getsource":  # the function works elsewhere, with other names
+        yield _module_of(facts, first)
     elif _lists(facts, name, call) or any(each.arg == "create" for each in call.keywords):  # of `mock.patch`
         yield from [path.rpartition(".")[0]] if (path := text_of(first)) else _module(facts, first)
         yield from passed(facts, first)
@@ -132,11 +134,6 @@ def _module(facts: Facts, owner: ast.expr) -> Iterator[str]:
             yield OWN if name == _MAIN else name
 
 
-def _module_of_function(facts: Facts, function: ast.expr) -> Iterator[str]:
-    """Yield the module of a function, `f`, or of those whose `__code__` an expression holds."""
-    codes = [
-        each.value for each in walk(function) if isinstance(each, ast.Attribute) and each.attr == "__code__"
-    ]
-    for each in codes or [function]:
-        name = facts.resolve(each)
-        yield OWN if name is None else name.rpartition(".")[0]
+def _module_of(facts: Facts, function: ast.expr) -> str:
+    """Return the module of a function."""
+    return (facts.resolve(function) or OWN).rpartition(".")[0]

@@ -45,9 +45,9 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
             case ast.Set(elts=keys) | ast.Dict(keys=keys) if len(keys) > 1:
                 yield node, [key for key in keys if key and not isinstance(key, ast.Constant)]
             case ast.Subscript(value=owner, slice=key, ctx=ctx):
-                first = list(filter(None, getattr(facts.value(owner), "keys", ())))
-                stored[ast.unparse(owner)] += [key] if first or isinstance(ctx, ast.Store) else []
-                yield node, [*first, *stored[ast.unparse(owner)][-4:]]
+                first, name = list(filter(None, getattr(facts.value(owner), "keys", ()))), ast.unparse(owner)
+                stored[name] += [key] if first or isinstance(ctx, ast.Store) else []
+                yield node, [*first, *stored[name][-4:]]
             case ast.Call(func=function, args=arguments) if last_name(function) in _KEYED:
                 yield node, [getattr(function, "value", function), *arguments]
             case ast.ClassDef(bases=bases) if any("Enum" in last_name(base) for base in bases):

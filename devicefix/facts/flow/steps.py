@@ -6,7 +6,7 @@ Every question about where a value goes takes these steps; see `forwards`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
@@ -140,17 +140,23 @@ class Steps:
             node = self.constructor(node)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
-    def reached(self, call: ast.Call) -> Function | None:
-        """Return the function of this module that a call reaches, also by an object of a class of it."""
-        methods, function = self.facts.once(methods_of, self.tree.root), call.func
+    def reached(self, call: ast.Call, wanted: Callable[[Function], object] = bool) -> Function | None:
+        """Return the function of this module that a call reaches, also by an object of a class of it.
+
+        Args:
+            call: the call.
+            wanted: which methods of objects matter; what these objects are takes long to find.
+        """
+        function = call.func
+        own = function if isinstance(function, ast.Lambda) else self.function(function)
         asked = [(function, name) for name in CALLED]  # `net(x)`
         asked += [(function.value, function.attr)] if isinstance(function, ast.Attribute) else []
-        for receiver, (owner, method) in (
-            (each, found) for each, name in asked for found in methods.get(name, ())
-        ):
-            if owner in self.facts.kinds.of(receiver).classes:
-                return method
-        return function if isinstance(function, ast.Lambda) else self.function(function)
+        methods = self.facts.once(methods_of, self.tree.root)
+        for receiver, name in asked if own is None and self.facts.resolve(function) is None else ():
+            found = [(owner, each) for owner, each in methods.get(name, ()) if wanted(each)]
+            classes = self.facts.kinds.of(receiver).classes if found else ()
+            own = own or next((each for owner, each in found if owner in classes), None)
+        return own
 
     def constructor(self, node: ast.ClassDef) -> ast.FunctionDef | None:
         """Return the `__init__` that a class defines, None if it has none."""

@@ -41,6 +41,8 @@ class Files(Questions):
         self._found: dict[tuple[str, str], ProjectFile | None] = {}
         self._mentions: dict[str, list[ProjectFile]] = {}
         self._holding: dict[tuple[bytes, ...], list[ProjectFile]] = {}
+        self._reached: dict[tuple[str, str], frozenset[str]] = {}
+        self._known_importing: dict[str, frozenset[str]] = {}
 
     def file(self, path: str) -> ProjectFile | None:
         """Return the file at a path."""
@@ -212,16 +214,21 @@ class Files(Questions):
                 return found
         return (file, last) if file.holds(last.encode()) else None
 
-    def reached(self, file: ProjectFile, name: str) -> Iterator[str]:
-        """Yield what is reached from a name of a file, from its result, or from what its calls pass."""
+    def reached(self, file: ProjectFile, name: str) -> frozenset[str]:
+        """Return what is reached from a name of a file, from its result, or from what its calls pass."""
         file.is_followed = True
-        if file.facts is not None:
-            forks = Forks(file.facts)
-            yield from forks.reached(forks.named(name))
+        if (file.normal, name) not in self._reached:
+            forks = Forks(file.facts) if file.facts is not None else None
+            found = forks.reached(forks.named(name)) if forks is not None else ()
+            self._reached[file.normal, name] = frozenset(found)
+        return self._reached[file.normal, name]
 
     def _importing(self, path: str) -> frozenset[str]:
         """Return the files that import a file, also through others, with the file."""
-        return closure({os.path.normpath(path)}, self._importers)
+        path = os.path.normpath(path)
+        if path not in self._known_importing:
+            self._known_importing[path] = closure({path}, self._importers)
+        return self._known_importing[path]
 
     @cached_property
     def _importers(self) -> dict[str, set[str]]:

@@ -6,7 +6,7 @@ import os.path
 from functools import cached_property
 
 from devicefix.facts.exports.forks import GIVEN
-from devicefix.facts.exports.namespaces import OWN, listed_packages, open_namespaces
+from devicefix.facts.exports.namespaces import OWN, TAKEN, listed_packages, open_namespaces
 from devicefix.facts.exports.shared import bound_names, devices, names_read, public_names
 from devicefix.facts.exports.texts import attributes_read
 from devicefix.facts.project.classes import Classes
@@ -39,10 +39,10 @@ class SharedNames(Classes):
         for module in file.star_imports if file is not None else ():
             target = self.find(path, module)
             if target is not None:
-                known = target.export(devices)
-                if known and target.normal in self._importing(path):
-                    known = frozenset()
-                names |= {name: name in known for name in target.export(bound_names) if name[0] != "_"}
+                known, bound = target.export(devices), target.export(bound_names)
+                brought = self.star_names(target.path) | {name: name in known for name in bound}
+                late = any(brought.values()) and target.normal in self._importing(path)
+                names |= {name: of and not late for name, of in brought.items() if name[0] != "_"}
             elif module in ("torch", "torch.cuda"):
                 names["device"] = False  # a class
         return names
@@ -54,8 +54,10 @@ class SharedNames(Classes):
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
         return any(
-            name in importer.export(bound_names) or name in importer.export(names_read)
-            for importer in importers
+            name in each.export(bound_names)
+            or name in each.export(names_read)
+            or self.carried(each.path, name)
+            for each in importers
         )
 
     @remembered
@@ -70,15 +72,26 @@ class SharedNames(Classes):
     def _is_open(self, path: str, seen: set[str]) -> bool:
         seen.add(path)
         own = self.files.get(path)
-        if own is None or OWN in own.export(open_namespaces):
+        if own is None or own.export(open_namespaces) & {OWN, TAKEN}:
             return own is not None
         if any(path.startswith(folder) for folder in self._open_packages):
             return True
         for file, names in self.exporting(open_namespaces):
-            if any(self._means(file, name, own) for name in names if name != OWN):
+            if any(self._means(file, name.removesuffix(TAKEN), own) for name in names - {OWN, TAKEN}):
                 return True
         carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
         return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)
+
+    @remembered
+    def is_taken(self, path: str) -> bool:
+        """Return whether the code of a function is taken out of a file: it may run without its names."""
+        own = self.files.get(os.path.normpath(path))
+        return own is not None and any(
+            file is own if name == TAKEN else self._means(file, name.removesuffix(TAKEN), own)
+            for file, names in self.exporting(open_namespaces)
+            for name in names
+            if name.endswith(TAKEN)
+        )
 
     def _means(self, file: ProjectFile, name: str, own: ProjectFile) -> bool:
         """Return whether a name in a file is that of a module, or calls pass that, as `GIVEN`."""

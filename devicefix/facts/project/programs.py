@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar
@@ -18,6 +19,7 @@ from devicefix.facts.project.questions import remembered
 
 Value = TypeVar("Value")
 
+_CALL = rb"%b(?<!def %b)\s*\("  # it begins with the name, which is found fast
 _RUNNERS = 100  # files that may run a file
 
 
@@ -76,7 +78,7 @@ class Programs(Files):
     @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return os.path.normpath(path) in self._forking
+        return self._starts_any(self._together({os.path.normpath(path)}))
 
     @remembered
     def starts_forks(self, path: str, name: str | None) -> bool:
@@ -87,7 +89,16 @@ class Programs(Files):
             name: the function's full name by the imports of that file; None for one of the file itself.
         """
         target = self.file(path) if name is None else self.find(path, name)
-        return target is not None and not self._starting.isdisjoint(closure({target.normal}, self._imported))
+        return target is not None and self._starts_any(closure({target.normal}, self._imported))
+
+    def _starts_any(self, among: frozenset[str]) -> bool:
+        """Return whether one of some files forks processes that may use CUDA."""
+        return any(each.normal in among and self.forks(each.normal) for each in self.holding(*forked.words))
+
+    @remembered
+    def forks(self, path: str) -> bool:
+        """Return whether a file forks processes that may use CUDA."""
+        return self._use_cuda(self.files[path], self.files[path].export(forked))
 
     @remembered
     def is_patched(self, path: str, name: str) -> bool:
@@ -126,15 +137,6 @@ class Programs(Files):
         imported = closure({file.normal for file in early if file is not None}, self._imported)
         return self._together({file.normal for file, _ in self.exporting(late_functions)}) | imported
 
-    @cached_property
-    def _forking(self) -> frozenset[str]:
-        return self._together(self._starting)
-
-    @cached_property
-    def _starting(self) -> set[str]:
-        """The files that fork processes which may use CUDA."""
-        return {file.normal for file, names in self.exporting(forked) if self._use_cuda(file, names)}
-
     def _use_cuda(self, file: ProjectFile, names: frozenset[str]) -> bool:
         """Return whether one of the things that processes run may use CUDA, as a file names them."""
         todo, seen = [(file, name) for name in names], set[tuple[str, str]]()
@@ -152,9 +154,10 @@ class Programs(Files):
         """Yield the files that bind a name of a file, or call a function of it, with the name there."""
         function, call, rest = name.partition("(")
         if rest and not rest.endswith(")"):
-            others = (each for each in self.mentioning(function) if each.normal != file.normal)
-            importing = self._importing(file.normal)
-            yield from ((each, name) for each in (file, *others) if each.normal in importing)
+            own, importing = re.escape(function).encode(), self._importing(file.normal)
+            called = re.compile(_CALL % (own, own))
+            users = (each for each in self.mentioning(function) if each.normal in importing)
+            yield from ((each, name) for each in users if called.search(each.data))
         elif found := self.definition(file.path, function):
             yield found[0], found[1] + call + rest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from devicefix.facts.exports.classes import has_effects, returns_nothing
+from devicefix.facts.exports.classes import has_effects
 from devicefix.facts.project.compiled import Compiled
 from devicefix.facts.project.flow import Flow
 from devicefix.facts.project.programs import Programs
@@ -31,7 +31,6 @@ class Project(Flow, Compiled, Programs):
         return self._adds_cuda or bool(self._own_classes)
 
     @remembered
-    def has_cuda_effects(self, is_used: bool) -> bool:
-        """Return whether a `cuda` of the project may do more than move, or returns None that is used."""
-        found = (has_effects, returns_nothing) if is_used else (has_effects,)
-        return self._adds_cuda or any(True for each in found for _ in self.exporting(each))
+    def has_cuda_effects(self) -> bool:
+        """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
+        return self._adds_cuda or any(True for _ in self.exporting(has_effects))
