@@ -114,7 +114,10 @@ class Fallbacks:
         for handler in node.handlers:
             catches = [may_catch(handler, error) for error in errors]
             if any(catches) and not self._fails(handler):
-                if _Block(self._facts, block, continues(handler.body)).is_probe():
+                # What follows in a loop that the handler leaves runs only where nothing failed.
+                rest = self._facts.tree.after(node) if isinstance(handler.body[-1], ast.Break) else []
+                grows = any(isinstance(part, ast.Mult) for each in rest for part in ast.walk(each))
+                if not grows and _Block(self._facts, [*block, *rest], continues(handler.body)).is_probe():
                     return Fallback(handler.lineno, all(catches))
         return None
 

@@ -211,6 +211,27 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "a capability that is compared, with and without an end of the program",
+            before="""
+                import torch
+
+                major, minor = torch.cuda.get_device_capability()
+                dtype = torch.bfloat16 if major >= 8 else torch.float16
+                free, total = torch.cuda.mem_get_info()
+                if free < 2**30:
+                    raise MemoryError
+            """,
+            after="""
+                import torch
+
+                major, minor = torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
+                dtype = torch.bfloat16 if major >= 8 else torch.float16
+                free, total = torch.cuda.mem_get_info()
+                if free < 2**30:
+                    raise MemoryError
+            """,
+        ),
+        Example(
             "the random states of all GPUs, in a function that does not keep the CPU's",
             before="""
                 import torch
@@ -358,6 +379,35 @@ class CudaFunction(Rule):
                 old = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
                 draw()
                 torch.cuda.set_rng_state(old) if torch.cuda.is_available() else torch.set_rng_state(old)
+            """,
+        ),
+        Example(
+            "a seed between the saving and the restoring of random states",
+            before="""
+                import torch
+
+                torch.manual_seed(0)
+
+
+                def draw(seed):
+                    states = torch.cuda.get_rng_state_all()
+                    torch.cuda.manual_seed_all(seed)
+                    drawn = sample()
+                    torch.cuda.set_rng_state_all(states)
+                    return drawn
+            """,
+            after="""
+                import torch
+
+                torch.manual_seed(0)
+
+
+                def draw(seed):
+                    states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else torch.get_rng_state()
+                    torch.cuda.manual_seed_all(seed) if torch.cuda.is_available() else torch.manual_seed(seed)
+                    drawn = sample()
+                    torch.cuda.set_rng_state_all(states) if torch.cuda.is_available() else torch.set_rng_state(states)
+                    return drawn
             """,
         ),
         Example(
@@ -733,6 +783,8 @@ class CudaFunction(Rule):
             fix = self._functions.fix(node, short)
             advice = "call it only if CUDA is available" if fix else "guard it, and add a CPU path"
             why = "because the program needs its result, or a part of it"
+            if fix is None and (use := self._functions.failing(node)) is not None:
+                why = f"because line {use.lineno} needs more than a CPU has"
             yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:

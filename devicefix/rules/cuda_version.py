@@ -3,19 +3,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts import VERSION
+from devicefix.facts.guards.answers import CUDNN, VERSION
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+
+_PARSERS = ("int", "float", "parse", "Version", "LooseVersion", "StrictVersion")
 
 
 class CudaVersion(Rule):
     """
     ## What it does
-    Finds code that splits, indexes or compares `torch.version.cuda`, or converts it to a number or a version.
+    Finds code that splits, indexes or compares `torch.version.cuda` or `torch.backends.cudnn.version()`, or converts it
+    to a number or a version.
 
     ## Why it matters
-    In a torch build without CUDA, `torch.version.cuda` is `None`, so these operations raise errors such as "'NoneType'
+    In a torch build without CUDA, both are `None`, so these operations raise errors such as "'NoneType'
     object has no attribute 'split'".
 
     ## Example
@@ -29,15 +32,15 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the version is the same as before. Without CUDA, it is `"0.0"`, which is lower than any
-    real version.
+    The fix is safe: with CUDA, the version is the same as before. Without CUDA, it is `"0.0"` or `0`, which is lower
+    than any real version.
     """
 
     code = "DF403"
     name = "cuda-version"
     summary = "`torch.version.cuda` is None without CUDA"
-    words = (b"cuda",)
-    references = (VERSION,)
+    words = (b"cuda", b"cudnn")
+    references = (VERSION, CUDNN)
     INVALID = (
         Example(
             "a number taken from the version",
@@ -94,6 +97,23 @@ class CudaVersion(Rule):
             """,
         ),
         Example(
+            "the version of cuDNN",
+            before="""
+                import torch
+
+                q7 = torch.backends.cudnn.version()
+                fast = q7 >= 7600
+                major = torch.backends.cudnn.version() // 1000
+            """,
+            after="""
+                import torch
+
+                q7 = torch.backends.cudnn.version()
+                fast = (q7 or 0) >= 7600
+                major = (torch.backends.cudnn.version() or 0) // 1000
+            """,
+        ),
+        Example(
             "the branch without a version",
             before="""
                 import torch
@@ -127,6 +147,20 @@ class CudaVersion(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a version of cuDNN that is shown, or is tested for None",
+            """
+                import torch
+
+                print("cuDNN", torch.backends.cudnn.version())
+                q7 = torch.backends.cudnn.version()
+                fast = q7 is not None and q7 >= 7600
+                if torch.backends.cudnn.version() is not None and torch.backends.cudnn.version() > 8000:
+                    pass
+                if torch.cuda.is_available():
+                    print(torch.backends.cudnn.version() // 1000)
+            """,
+        ),
         Example(
             "a version that is printed",
             """
@@ -177,35 +211,27 @@ class CudaVersion(Rule):
     )
 
     def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
-        for use in (node, *self._uses(node)):
+        parent, default = self.facts.tree.parents[node], "0" if name == CUDNN else '"0.0"'
+        version = parent if isinstance(parent, ast.Call) and parent.func is node else node
+        for use in (version, *self._uses(version)):
             if self._taken_apart(use) and not self.facts.built.is_guarded(use):
-                text = self.context.source.quoted('{} or "0.0"')
+                text = self.context.source.quoted(f"{{}} or {default}")
                 roomy = isinstance(self.facts.tree.parents.get(use), ast.Call)
-                text = text if roomy else f"({text})"
-                code = self.devices.torch(use)
-                fix = self.context.edit(use, text.format, code)
-                message = f'`{self.context.source.code(use)}` is None in a build without CUDA; add `or "0.0"`'
+                fix = self.context.edit(use, (text if roomy else f"({text})").format, self.devices.torch(use))
+                code = self.context.source.code(use)
+                message = f"`{code}` is None in a build without CUDA; add `or {default}`"
                 yield self.finding(use, message, fix)
 
     def _uses(self, node: ast.expr) -> Iterator[ast.expr]:
         """Yield the uses of a variable whose only value is the version."""
         match self.facts.tree.parents.get(node):
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is node:
-                for use in self.facts.tree.reads(name):
-                    if self.facts.resolve(use) == VERSION:
-                        yield use
+                yield from (use for use in self.facts.tree.reads(name) if self.facts.value(use) is node)
 
     def _taken_apart(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call):
-            return last_name(parent.func) in (
-                "int",
-                "float",
-                "parse",
-                "Version",
-                "LooseVersion",
-                "StrictVersion",
-            )
+            return last_name(parent.func) in _PARSERS
         if isinstance(parent, ast.Compare):
             return isinstance(parent.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-        return isinstance(parent, (ast.Attribute, ast.Subscript))
+        return isinstance(parent, (ast.Attribute, ast.Subscript)) or getattr(parent, "left", None) is node

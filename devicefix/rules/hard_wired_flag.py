@@ -242,6 +242,17 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "an accelerator that a function gets",
+            before="""
+                import lightning  # torch
+
+                def make(accelerator="gpu"):
+                    if accelerator == "gpu":
+                        print("a GPU")
+                    return lightning.Trainer(accelerator=accelerator)
+            """,
+        ),
+        Example(
             "GPUs by number, and nothing else",
             before="""
                 import pytorch_lightning as pl
@@ -499,6 +510,25 @@ class HardWiredFlag(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a parameter with the name of an option, which stays in the program",
+            """
+                import torch
+                from enum import Enum
+
+                class Kind(Enum):
+                    GPU = 0
+
+                    @classmethod
+                    def parse(cls, text):
+                        return cls[text.upper()]
+
+                def run(accelerator="gpu"):
+                    if accelerator == "gpu":
+                        print("a GPU")
+                    return Kind.parse(accelerator)
+            """,
+        ),
         Example(
             "a precision that a CPU has, without CUDA",
             """
@@ -789,8 +819,15 @@ class HardWiredFlag(Rule):
 
     def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
         for parameter, default in with_defaults(node):
-            if default is not None:
+            if default is not None and not (parameter.arg == "accelerator" and self._stays(node)):
                 yield from self._check_setting(parameter.arg, default)
+
+    def _stays(self, node: ast.arguments) -> bool:
+        """Return whether an accelerator is only compared, or passed to functions of the program by place."""
+        tree, functions = self.facts.tree, self.context.forwards.functions
+        inside = {*ast.walk(tree.parents[node])}
+        uses: list[Any] = [tree.parents[each] for each in tree.reads("accelerator") if each in inside]
+        return all(isinstance(use, ast.Compare) or any(functions(getattr(use, "func", use))) for use in uses)
 
     def _option(self, call: ast.Call) -> str:
         """Return the name of the option, or the field of a data class, that a call makes."""

@@ -85,6 +85,27 @@ class ToCuda(Rule):
             """,
         ),
         Example(
+            "an item of a list that is filled with numbers",
+            before="""
+                import torch
+
+                options.gpu_ids = []
+                for text in options.text.split(","):
+                    number = int(text)
+                    options.gpu_ids.append(number)
+                model.to(options.gpu_ids[0])
+            """,
+            after="""
+                import torch
+
+                options.gpu_ids = []
+                for text in options.text.split(","):
+                    number = int(text)
+                    options.gpu_ids.append(number)
+                model.to(options.gpu_ids[0] if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
             "a parameter with a number as its default",
             before="""
                 import torch

@@ -297,6 +297,81 @@ PROGRAMS = {
                 return x.cpu()
         print(Accelerator().finish(torch.ones(2).cuda()).sum())
     """,
+    "a random state that is None at first, as in blocks that can be reversed": """
+        import torch
+        class Replay:
+            def __init__(self):
+                self.state = None
+            def save(self):
+                self.state = torch.cuda.get_rng_state()
+            def restore(self):
+                torch.cuda.set_rng_state(self.state)
+        replay = Replay()
+        replay.save()
+        first = torch.rand(2, device="cuda")
+        replay.restore()
+        print(torch.equal(first, torch.rand(2, device="cuda")))
+    """,
+    "a method cuda that sets an item": """
+        import torch
+        class Batch:
+            def __init__(self, tokens, mask=None):
+                self.tokens, self.mask = tokens, mask
+            def cuda(self):
+                moved = {"tokens": self.tokens.cuda()}
+                moved["mask"] = torch.arange(3, device="cuda") < 2
+                return Batch(**moved)
+        def loader():
+            yield Batch(torch.ones(3))
+        for batch in loader():
+            batch = batch.cuda()
+            print((batch.tokens * batch.mask).sum().item())
+    """,
+    "a capability that an assertion demands": """
+        import torch
+        major, minor = torch.cuda.get_device_capability()
+        assert major >= 7, "too old"
+        print(torch.ones(1).cuda().item())
+    """,
+    "a capability without which the program ends": """
+        import torch
+        capability = torch.cuda.get_device_capability()
+        if not capability[0] >= 7:
+            raise SystemExit("too old")
+        print(torch.ones(1).cuda().item())
+    """,
+    "free memory of which a step is made": """
+        import torch
+        def size(most=4):
+            free, total = torch.cuda.mem_get_info()
+            return min(int(free * 0.9) // 2**20, most)
+        print(len(range(0, 10, size())))
+    """,
+    "a time that ends a loop": """
+        import torch
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        total, runs = 0.0, 0
+        while total < 0.001:
+            start.record()
+            torch.ones(2).cuda()
+            end.record()
+            end.synchronize()
+            total += start.elapsed_time(end)
+            runs += 1
+            assert runs < 100000
+        print(runs > 0)
+    """,
+    "times of which logarithms are taken": """
+        import math
+        import torch
+        times = []
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+        print(math.exp(sum(math.log(each) for each in times)) > 0)
+    """,
     "two star imports": """
         from torch import *
         from torch.cuda import *

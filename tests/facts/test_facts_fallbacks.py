@@ -32,6 +32,11 @@ PROGRAMS: dict[str, tuple[str, bool | None]] = {
     "a loop of constants": ("try:\n PROBE\n for on in [1]: pass\nexcept Exception:\n on = 0", CERTAIN),
     "a number of GPUs": ("n = 0\ntry:\n PROBE\n n += 1\nexcept Exception:\n n = -1", CERTAIN),
     "a size that grows": ("n = 1\ntry:\n PROBE\n n *= 2\n o.n = n\nexcept Exception:\n o.n = -1", None),
+    "a size that grows after it": (
+        "n = 1\nwhile 1:\n try: model(PROBE)\n except Exception: break\n best, n = n, n * 2",
+        None,
+    ),
+    "a number of GPUs after it": ("n = 0\nwhile 1:\n try: PROBE\n except Exception: break\n n += 1", CERTAIN),
     "a message about what a model does": (
         "try:\n model(PROBE)\n o.warm = True\nexcept Exception:\n log.exception('cold')",
         None,

@@ -138,7 +138,7 @@ def _is_move(statement: ast.stmt) -> bool:
             return True
         case ast.Expr(value=ast.Constant()):
             return True
-        case ast.Assign(targets=[ast.Name() | ast.Subscript(value=ast.Name())]):
+        case ast.Assign([ast.Name()]) | ast.Assign([ast.Subscript(ast.Name())], ast.Name() | ast.Attribute()):
             return True
         case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
             return value is not None and any(map(_moves, walk(value)))

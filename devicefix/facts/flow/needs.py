@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from devicefix.facts.backends import takes_backend
 from devicefix.facts.flow.forwards import Followed, Forwards, Use, use_of_import
@@ -16,11 +17,13 @@ from devicefix.facts.scopes import dotted
 _WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
 # They compare their arguments, and `nan` with anything is false.
 _ORDERS = {"min", "max", "sorted"}
+# They return 0 for 0, whatever else they get.
+_ZEROS = {"int", "float", "round", "abs", "min", "math.floor", "math.ceil"}
 
 
 def need_of(values: Forwards, use: ast.expr) -> Use:
     """Return what a use needs its value to be."""
-    facts, needs = values.facts, Use.NOTHING
+    facts, needs = values.facts, Use.DEMANDED if _is_demanded(values.facts, use) else Use.NOTHING
     if takes_number(values, use):
         needs |= Use.INDEXED
     if is_refused(facts, use):
@@ -84,9 +87,9 @@ def of_number(values: Forwards, number: ast.expr) -> Followed:
         for use in followed.uses:
             parent = values.tree.parents.get(use)
             found.uses.append(use)
-            if isinstance(parent, (ast.BinOp, ast.UnaryOp)) and parent not in seen:
+            if isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Call)) and parent not in seen:
                 seen.add(parent)
-                todo.append(parent)
+                todo += [parent] if not isinstance(parent, ast.Call) or dotted(parent.func) in _ZEROS else []
             elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, (ast.Name, ast.Attribute)):
                 todo += {*values.variable(parent.target).reads} - seen
                 seen.update(todo)
@@ -95,15 +98,21 @@ def of_number(values: Forwards, number: ast.expr) -> Followed:
 
 def used_as_number(values: Forwards, number: ast.expr) -> ast.expr | None:
     """Return a use of the number of a GPU that counts with it, or takes an item by it, if any."""
-    for use in () if values.facts.is_guarded(number) else values.of(number).uses:
-        if not values.facts.is_guarded(use) and Use.COUNTED in needs_of(values, Followed(uses=[use])):
-            return use
-    return None
+    uses = [] if values.facts.is_guarded(number) else values.of(number).uses
+    return use_that_needs(values, Use.COUNTED, uses)
+
+
+def use_that_needs(values: Forwards, needs: Use, uses: Iterable[ast.expr]) -> ast.expr | None:
+    """Return the first of some uses without a guard that needs something, if any."""
+    free = (use for use in uses if not values.facts.is_guarded(use))
+    return next((use for use in free if needs & needs_of(values, Followed(uses=[use]))), None)
 
 
 def divisor(node: ast.AST | None) -> ast.expr | None:
-    """Return what a node divides by, None if it is no division."""
+    """Return what a node divides by, or another part that may not be 0: a step, a size, a key."""
     match node:
+        case ast.Call(ast.Name("range"), [_, _, it]) | ast.keyword("batch_size", it) | ast.Subscript(_, it):
+            return it
         case ast.BinOp(op=op, right=right) | ast.AugAssign(op=op, value=right):
             return right if isinstance(op, (ast.Div, ast.FloorDiv, ast.Mod)) else None
     return None
@@ -118,3 +127,21 @@ def _is_compared(facts: Facts, node: ast.expr) -> bool:
         return False
     name = facts.resolve(parent.func) or dotted(parent.func)
     return name in _ORDERS or (name in _WHOLE_NUMBERS and len(parent.args) == 1)
+
+
+def _is_demanded(facts: Facts, node: ast.expr) -> bool:
+    """Return whether the program ends, or a loop does not, if a number is 0, and not more."""
+    more = True  # whether the test around it is only true for more than 0
+    for child, parent in facts.tree.ancestors(node):
+        match parent:
+            case ast.Compare(ops=[ast.GtE()], comparators=[ast.Constant(value=0)]):
+                return False
+            case ast.Compare(left=left, ops=[op, *_]):
+                more = isinstance(op, (ast.Eq, *((ast.Gt, ast.GtE) if left is child else (ast.Lt, ast.LtE))))
+            case ast.UnaryOp(op=ast.Not()):
+                more = not more
+            case ast.If(test=test, body=body, orelse=orelse):
+                return child is test and facts.guards.refusals.refuses(orelse if more else body)
+            case ast.Assert(test=test) | ast.While(test=test):
+                return child is test and more is isinstance(parent, ast.Assert)
+    return False

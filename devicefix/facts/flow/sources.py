@@ -188,7 +188,7 @@ class Sources:
     def _of_option(self, name: str) -> Iterator[ast.expr]:
         for call in self._facts.tree.nodes_with("add_argument"):
             if isinstance(call, ast.Call) and name in option_names(call):
-                yield from (each.value for each in call.keywords if each.arg == "default")
+                yield from (each.value for each in call.keywords if each.arg in ("default", "const"))
 
     def _of_call(self, call: ast.Call) -> Iterator[ast.expr]:
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None

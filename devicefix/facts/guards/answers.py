@@ -4,6 +4,7 @@ from __future__ import annotations
 
 AVAILABLE = "torch.cuda.is_available"
 VERSION = "torch.version.cuda"
+CUDNN = "torch.backends.cudnn.version"  # it returns None without CUDA
 # True on a machine with CUDA, false on a CPU.
 ASKS = (AVAILABLE, "torch.accelerator.is_available")
 COUNTS = ("torch.cuda.device_count", "torch.accelerator.device_count")

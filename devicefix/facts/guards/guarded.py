@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from devicefix.facts.flow.parameters import reads_of
-from devicefix.facts.guards.answers import ASKS, COUNTS, VERSION
+from devicefix.facts.guards.answers import ASKS, COUNTS, CUDNN, VERSION
 from devicefix.facts.guards.conditions import Conditions
 from devicefix.facts.guards.truth import is_none, of_any_count, of_truth, truth
 from devicefix.facts.names import Names
@@ -24,7 +24,7 @@ _SKIPS = re.compile(
 )
 _LONGEST = 200  # characters of a name
 _NEVER = 1 << 30  # beyond the last line
-_QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda", "get_device")
+_QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda", "cudnn.version", "get_device")
 
 
 class Guards(Conditions):
@@ -149,8 +149,11 @@ class Guards(Conditions):
         return self._answers(value) or any(map(self._answers, parts))
 
     def _answers(self, value: ast.expr) -> bool:
-        is_version = isinstance(value, ast.Attribute) and self.facts.resolve(value) == VERSION
-        return is_version or self.without_cuda(value) is not None or self.counts_gpus(value)
+        return self._is_version(value) or self.without_cuda(value) is not None or self.counts_gpus(value)
+
+    def _is_version(self, node: ast.expr) -> bool:
+        """Return whether an expression is the version of CUDA or cuDNN, None in a build without it."""
+        return self.facts.resolve(node) == VERSION or self.facts.call(self.facts.value(node) or node, CUDNN)
 
     def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
         """Return whether a node is evaluated only where CUDA is available, judged by its parent alone."""
@@ -304,8 +307,8 @@ class Built(Guards):
     def _of_part(self, test: ast.expr) -> bool | None:
         match test:
             case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]):
-                if self.facts.resolve(left) == VERSION:
+                if self._is_version(left):
                     return isinstance(op, (ast.Is, ast.Eq))
-            case ast.Name() | ast.Attribute() if self.facts.resolve(test) == VERSION:
+            case ast.Name() | ast.Attribute() | ast.Call() if self._is_version(test):
                 return False
         return super()._of_part(test)

@@ -10,7 +10,7 @@ from devicefix.devices.context import Context
 from devicefix.facts.values import cuda_literal, last_name
 from devicefix.model import Fix
 from devicefix.rules.base import Example
-from devicefix.rules.device_value.defaults import OPTIONS, Defaults
+from devicefix.rules.device_value.defaults import NAMES, OPTIONS, Defaults
 
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 
@@ -23,7 +23,7 @@ def argument_fix(context: Context, value: ast.expr, defaults: Defaults) -> Fix |
     """
     tree = context.facts.tree
     parent = tree.parents.get(value)
-    if isinstance(parent, ast.keyword) and parent.arg not in (None, "default", "value"):
+    if isinstance(parent, ast.keyword) and parent.arg not in (None, *NAMES):
         parent = tree.parents.get(parent)
     if isinstance(parent, ast.Call):
         if last_name(parent.func) in (*_WITH_DEFAULT, *OPTIONS):

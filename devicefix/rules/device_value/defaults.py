@@ -13,6 +13,7 @@ from devicefix.rules.base import Example
 
 # Options of the command line, fields of classes, variables of the environment.
 OPTIONS = ("add_argument", "argument", "Argument", "option", "Option", "field", "Field", "getenv", "next")
+NAMES = ("default", "const", "value")
 _CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 
 
@@ -56,7 +57,7 @@ class Defaults:
 
     def _is_default(self, value: ast.Constant) -> bool:
         parent = self._tree.parents.get(value)
-        if isinstance(parent, ast.keyword) and parent.arg in ("default", "value"):
+        if isinstance(parent, ast.keyword) and parent.arg in NAMES:
             call = self._tree.parents.get(parent)
             return isinstance(call, ast.Call) and last_name(call.func) in OPTIONS
         return isinstance(parent, ast.arguments) or self._is_field(value)
@@ -106,6 +107,23 @@ INVALID = (
             parser.add_argument("--device", default="cuda:3" if torch.cuda.is_available() else "cpu", help="where")
             args = parser.parse_args()
             net.to(args.device)
+        """,
+    ),
+    Example(
+        "the constant of a command line option",
+        before="""
+            import torch
+
+            parser.add_argument("--place", action="store_const", const="cuda")
+            args = parser.parse_args()
+            net.to(args.place)
+        """,
+        after="""
+            import torch
+
+            parser.add_argument("--place", action="store_const", const="cuda" if torch.cuda.is_available() else "cpu")
+            args = parser.parse_args()
+            net.to(args.place)
         """,
     ),
     Example(

@@ -9,7 +9,7 @@ from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.needs import need_of
+from devicefix.facts.flow.needs import need_of, of_number, use_that_needs
 from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.names import Names
@@ -123,7 +123,7 @@ class Functions:
             alone = restored and (keeps or not any(map(self.facts.is_guarded, uses)))
             return self.context.when_cuda(node, kept, "" if alone else _OPEN)
         if short in INSTEAD:
-            return self.context.when_cuda(node, INSTEAD[short]) if self._is_borne(node) else None
+            return self.context.when_cuda(node, INSTEAD[short]) if self.failing(node) is None else None
         if short == "initial_seed":
             return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):
@@ -213,8 +213,10 @@ class Functions:
     def replays(self, node: ast.Call, short: str, *, guarded: bool) -> bool:
         """Return whether a call seeds GPUs, or saves or restores their states, so that only they draw numbers again."""
         if "manual_seed" in short:
-            alone = not guarded and self.facts.once(_seeds_only_gpus, self.facts.tree.root)
-            return alone and not self.facts.others.is_mentioned("manual_seed")
+            between = self._saved(node) is not None and not self._keeps_cpu_state(node)
+            scope = self.facts.tree.scope(node) if between else self.facts.tree.root
+            alone = not guarded and self.facts.once(_seeds_only_gpus, scope)
+            return alone and (between or not self.facts.others.is_mentioned("manual_seed"))
         if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
             return False
         saved = node if _is_state(short, "get") else self._saved(node)
@@ -224,9 +226,14 @@ class Functions:
         return elsewhere or self._restored(saved)
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
-        """Return the call that saves the random state which a call restores, None if that is not shown."""
-        state, calls = _state_of(node), self.facts.tree.nodes_with("get_rng_state")
+        """Return the call that saves the state which a call restores, or seeds anew, None if that is not shown."""
+        state, calls, tree = _state_of(node), self.facts.tree.nodes_with("get_rng_state"), self.facts.tree
         saves = (each for each in calls if isinstance(each, ast.Call) and _is_state(self._name(each), "get"))
+        if "manual_seed" in self._name(node):
+            beside = tree.block(tree.statement(node))
+            return next(
+                (each for each in saves if tree.statement(each) in beside and self._restored(each)), None
+            )
         return next((each for each in saves if state in (each, *self.context.forwards.of(each).uses)), None)
 
     def _of_cpu(self, node: ast.Call, short: str) -> Fix | None:
@@ -249,26 +256,17 @@ class Functions:
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
         return any(anywhere or self.facts.tree.scope(node) is self.facts.tree.scope(saved) for node in kept)
 
-    def _is_borne(self, node: ast.Call) -> bool:
-        """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
-        uses = [node, *self.context.forwards.of(node).uses]
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
-            names = [target for target in parent.targets[0].elts if isinstance(target, ast.Name)]
-            uses += [read for name in names for read in self.context.forwards.variable(name).reads]
-        return not any(map(self._fails, uses))
-
-    def _fails(self, node: ast.expr) -> bool:
-        """Return whether a use fails for the value of a CPU."""
-        parent = self.facts.tree.parents.get(node)
-        match parent:
-            case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
-                return right is node and not self.facts.is_guarded(node)
-            case ast.Subscript(value=value, slice=index):
-                return (index is node and not self.facts.is_guarded(node)) or (
-                    value is node and self._fails(parent)
-                )
-        return False
+    def failing(self, node: ast.Call) -> ast.expr | None:
+        """Return a use that fails for what a value is on a CPU, if any: a divisor of 0, a key, a demand for more."""
+        values, uses = self.context.forwards, [node, *self.context.forwards.of(node).uses]
+        for use in uses:
+            parent = self.facts.tree.parents.get(use)
+            uses += [parent] if isinstance(parent, ast.Subscript) and parent.value is use else []
+            targets = ast.walk(parent.targets[0]) if isinstance(parent, ast.Assign) else ()
+            names = (each for each in targets if isinstance(each, ast.Name))
+            uses += [each for name in names for each in values.variable(name).reads if each not in uses]
+        numbers = (each for use in uses for each in of_number(values, use).uses)
+        return use_that_needs(values, Use.DEMANDED | Use.DIVISOR, numbers)
 
 
 def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
@@ -279,8 +277,9 @@ def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
     return any(name.startswith("torch.cuda.") and _is_state(name, verb) for name in names)
 
 
-def _seeds_only_gpus(facts: Names, _module: Scope) -> bool:
-    """Return whether a module seeds no generator of torch but those of GPUs, as far as its imports show."""
+def _seeds_only_gpus(facts: Names, scope: Scope) -> bool:
+    """Return whether a scope, or the module, seeds only the generators of GPUs, as far as its imports show."""
     calls = (node for node in facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
-    names = (facts.resolve(call.func) or "random." for call in calls)
+    inside = (call for call in calls if scope.is_module or facts.tree.scope(call) is scope)
+    names = (facts.resolve(call.func) or "random." for call in inside)
     return all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)

@@ -277,17 +277,10 @@ class Streams:
             needs = needs_of(self.uses, found)
             compared, divides = Use.ORDERED in needs, Use.DIVISOR in needs
             leaves = not divides and any(map(self._leaves, found.uses)) and not self._divides
-            positive = any(map(self._is_positive, found.uses))
-            none = compared and (divides or positive)
+            logs = leaves and any(self.facts.call(n, "math.log") for n in self.facts.tree.nodes_with("log("))
+            none = (compared and divides) or logs or Use.DEMANDED in needs
             self._times[call] = None if none else "0.0" if compared or leaves else _NAN
         return self._times[call]
-
-    def _is_positive(self, node: ast.expr) -> bool:
-        """Return whether an assertion demands that a time is more than 0."""
-        match self.facts.tree.parents.get(node):
-            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]) if left is node:
-                return isinstance(self.facts.tree.statement(node), ast.Assert)
-        return False
 
     def _leaves(self, node: ast.expr) -> bool:
         """Return whether a time goes where its uses are not followed: into a collection, or another function."""

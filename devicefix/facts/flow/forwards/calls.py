@@ -74,7 +74,7 @@ class Calls(Trail, ABC):
         starred = any(isinstance(argument, ast.Starred) for argument in call.args)
         parameter = None if function is None or starred else self.steps.parameter(function, place)
         held = [self.steps.name(*parameter[:2])] if parameter is not None and not parameter[2] else []
-        if place == "default" and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+        if place in ("default", "const") and last_name(call.func) == "add_argument":
             held += [self._option(name) for name in option_names(call)]
         for variable in held:
             self._hold(variable, self.found.parameters)

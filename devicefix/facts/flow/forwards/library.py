@@ -81,7 +81,7 @@ def stored_as(call: ast.Call, name: str, place: Place, layers: Layers) -> Iterat
         yield place, layers
     elif name == "update" and place == 0 and layers and layers[0]:
         yield layers[0], layers[1:]
-    elif name in ("add_argument", "DEFINE_string") and place in ("default", 1):
+    elif name in ("add_argument", "DEFINE_string") and place in ("default", "const", 1):
         yield from ((option, layers) for option in option_names(call))
 
 

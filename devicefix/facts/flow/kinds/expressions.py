@@ -134,8 +134,8 @@ class KindsOf(Calls, Bindings):
                 bindings = self._facts.bindings(node)
                 put = union(self.of(value, depth - 1) for value in self._put_into(node))
                 if bindings and all(binding.value is not None for binding in bindings):
-                    found = (self.elements(binding.value, depth - 1) for binding in bindings if binding.value)
-                    return union(found) | put
+                    bound = [b.value for b in bindings if b.value and not (put.seen and _is_empty(b.value))]
+                    return union(self.elements(each, depth - 1) for each in bound) | put
                 more = self._raised(node, depth) | self._more_arguments(node, depth)
                 more |= self._option(node, depth) or UNKNOWN if isinstance(node, ast.Attribute) else UNKNOWN
                 return more | self._captured(node, depth) | put | UNKNOWN

@@ -201,9 +201,9 @@ def names_of_fields(fields: ast.expr) -> list[str]:
 def _kept(call: ast.Call, name: str, constructors: dict[str, int]) -> Iterator[ast.expr]:
     """Yield what a call stores under a name by a keyword, or as the default of an option."""
     called = last_name(call.func)
-    wanted = name
+    wanted: tuple[str, ...] = (name,)
     if called == "add_argument" and name in option_names(call):
-        wanted = "default"
+        wanted = ("default", "const")
     elif called not in _KEEPS and called not in constructors:
         return
-    yield from (keyword.value for keyword in call.keywords if keyword.arg == wanted)
+    yield from (keyword.value for keyword in call.keywords if keyword.arg in wanted)
