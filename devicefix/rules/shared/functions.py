@@ -227,7 +227,8 @@ class Functions:
 
     def _saved(self, node: ast.Call) -> ast.Call | None:
         """Return the call that saves the state which a call restores, or seeds anew, None if that is not shown."""
-        state, calls, tree = _state_of(node), self.facts.tree.nodes_with("get_rng_state"), self.facts.tree
+        state, tree = _state_of(node), self.facts.tree
+        calls = tree.nodes_with("get_rng_state") if state is not None else ()
         saves = (each for each in calls if isinstance(each, ast.Call) and _is_state(self._name(each), "get"))
         if "manual_seed" in self._name(node):
             beside = tree.block(tree.statement(node))
