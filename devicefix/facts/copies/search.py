@@ -91,7 +91,9 @@ class _Search:
                 statement = tree.statement(node)
                 yield statement
                 owner = tree.scope(statement).node
-                if isinstance(statement, (ast.Return, ast.Expr)) and isinstance(owner, Function):
+                value = getattr(statement, "value", None)
+                gives = isinstance(statement, ast.Return) or isinstance(value, (ast.Yield, ast.YieldFrom))
+                if gives and isinstance(owner, Function):
                     reads = (each for each in tree.nodes_with_name(owner.name) if isinstance(each, ast.expr))
                     yield from map(tree.statement, reads)
 
