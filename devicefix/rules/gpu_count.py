@@ -22,8 +22,7 @@ class GpuCount(Rule):
     """
     ## What it does
     Finds code that uses `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a number of chunks,
-    a size, the choices of an option, the length of a list whose elements the program uses, or the iterations of a loop
-    that works on each GPU. A loop that only asks about GPUs is no such loop. The rule follows the count through variables,
+    a size, or the length of a list whose elements the program uses. The rule follows the count through variables,
     arguments and options.
 
     ## Why it matters
@@ -171,80 +170,6 @@ class GpuCount(Rule):
                 n = max(torch.cuda.device_count(), 1)
                 for i in range(n):
                     subprocess.Popen(line)
-            """,
-        ),
-        Example(
-            "a loop that leaves behind what it does on each GPU",
-            before="""
-                import torch
-
-                total = 0
-                for gpu in range(torch.cuda.device_count()):
-                    part = rows[gpu :: torch.cuda.device_count()].cuda(gpu)
-                    total += part.sum()
-            """,
-            after="""
-                import torch
-
-                total = 0
-                for gpu in range(max(torch.cuda.device_count(), 1)):
-                    part = rows[gpu :: max(torch.cuda.device_count(), 1)].to(
-                        torch.device("cuda", gpu) if torch.cuda.is_available() else "cpu")
-                    total += part.sum()
-            """,
-        ),
-        Example(
-            "a loop that calls a function of the program for each GPU, and one for the current one",
-            before="""
-                import torch
-
-                def work(gpu, part):
-                    return torch.ones(part, device=f"cuda:{gpu}").sum()
-
-                n = torch.cuda.device_count()
-                out = {}
-                for gpu in range(n):
-                    out[gpu] = work(gpu, n)
-                for gpu in range(n):
-                    with torch.cuda.device(gpu):
-                        out[gpu] += torch.ones(n, device="cuda").sum()
-            """,
-            after="""
-                import torch
-
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-                def work(gpu, part):
-                    return torch.ones(part, device=f"cuda:{gpu}" if torch.cuda.is_available() else "cpu").sum()
-
-                n = max(torch.cuda.device_count(), 1)
-                out = {}
-                for gpu in range(n):
-                    out[gpu] = work(gpu, n)
-                for gpu in range(n):
-                    with torch.cuda.device(gpu if torch.cuda.is_available() else -1):
-                        out[gpu] += torch.ones(n, device=device).sum()
-            """,
-        ),
-        Example(
-            "a queue of GPUs, and the choices of an option",
-            before="""
-                import queue
-                import torch
-
-                pool = queue.Queue()
-                for i in range(torch.cuda.device_count()):
-                    pool.put(i)
-                parser.add_argument("--gpu", type=int, choices=range(torch.cuda.device_count()))
-            """,
-            after="""
-                import queue
-                import torch
-
-                pool = queue.Queue()
-                for i in range(max(torch.cuda.device_count(), 1)):
-                    pool.put(i)
-                parser.add_argument("--gpu", type=int, choices=range(max(torch.cuda.device_count(), 1)))
             """,
         ),
         Example(
@@ -735,27 +660,6 @@ class GpuCount(Rule):
         ),
     )
     VALID = (
-        Example(
-            "loops that ask about GPUs, list them, or leave nothing behind",
-            """
-                import torch
-
-                found, devices, names = [], [], ""
-                for i in range(torch.cuda.device_count()):
-                    properties = torch.cuda.get_device_properties(i)
-                    print(properties.name)
-                    found.append(properties.name)
-                for i in range(torch.cuda.device_count()):
-                    with torch.cuda.device(i):
-                        found.append(torch.cuda.mem_get_info()[0])
-                for i in range(torch.cuda.device_count()):
-                    devices.append(torch.device("cuda", i))
-                    names += f"{i},"
-                for i in range(torch.cuda.device_count()):
-                    x = torch.zeros(8).cuda(i)
-                    torch.cuda.synchronize(i)
-            """,
-        ),
         Example(
             "at least one by `or`",
             """

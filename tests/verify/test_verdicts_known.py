@@ -642,9 +642,9 @@ MORE = {
         x += 1
         print(x.sum().item())
         """,
-        UNSAFE,
+        COMPARED,
         "tie-left",
-        advice="DF804",
+        advice="--unsafe-fixes",
     ),
     "what torch refuses": Known(
         """

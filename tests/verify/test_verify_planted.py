@@ -105,7 +105,7 @@ print(pinned)
 stream = torch.cuda.Stream()
 with torch.cuda.stream(stream):
     print((x * 3).sum().item())
-torch.cuda.manual_seed(3)
+torch.manual_seed(3); torch.cuda.manual_seed(3)
 print(torch.rand(2, device="cuda").tolist())
 """
 

@@ -280,7 +280,8 @@ def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
 
 def _seeds_only_gpus(facts: Names, scope: Scope) -> bool:
     """Return whether a scope, or the module, seeds only the generators of GPUs, as far as its imports show."""
-    calls = (node for node in facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
+    nodes = (node for node in facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
+    calls = (node for node in nodes if "seed" in last_name(node.func))
     inside = (call for call in calls if scope.is_module or facts.tree.scope(call) is scope)
     names = (facts.resolve(call.func) or "random." for call in inside)
     return all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)

@@ -110,7 +110,7 @@ class Counts:
             case ast.keyword(arg=str(name)):
                 return bool(_LIBRARY.fullmatch(name))
             case ast.Call(func=ast.Name(id="range")):
-                return self._harms.asks(parent)
+                return self._asks_gpus(parent)
         return False
 
     def is_checked(self, node: ast.expr) -> bool:
@@ -158,3 +158,14 @@ class Counts:
     def _options(self) -> set[str]:
         """The attributes that hold an option of the command line."""
         return {name for name, *_ in self.facts.options}
+
+    def _asks_gpus(self, call: ast.Call) -> bool:
+        """Return whether something is asked of each GPU in a range, which fails where there is none."""
+        loop = self.facts.tree.parents.get(call)
+        if isinstance(loop, ast.comprehension):
+            loop = self.facts.tree.parents.get(loop)
+        return isinstance(loop, (ast.For, ast.expr)) and any(
+            (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
+            for node in ast.walk(loop)
+            if isinstance(node, ast.Call) and node not in call.args
+        )

@@ -24,18 +24,18 @@ class CountUses:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.values = Forwards(facts, zero=True)
+        self._uses = Forwards(facts, zero=True)
 
     def of(self, node: ast.expr) -> Followed:
         """Return where a value goes."""
-        return self.values.of(node)
+        return self._uses.of(node)
 
     def follow(self, count: ast.expr) -> Followed:
         """Return where a number goes that is 0 without CUDA, also through functions that return 0 for 0."""
         found = Followed()
         todo, seen = [count], set[ast.expr]()
         while todo:
-            part = self.values.of(todo.pop())
+            part = self._uses.of(todo.pop())
             found.variables += part.variables
             for use in part.uses:
                 call = self._passing(use)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
-from devicefix.facts import COUNTS, Facts
-from devicefix.facts.flow.forwards import Use
-from devicefix.facts.refusals import PRINTING
+from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import PROCESSES, CountUses
 from devicefix.rules.shared.counts.ranges import iterated, made_of
 
-# They give a job to another process or thread.
-_STARTS = ("Popen", "Process", "Thread", "submit", "apply_async", "put")
 _SPAWNS = ("spawn", "start_processes")
 _FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange", "randperm"}
-_MOVES = {"cuda", "to", *_FACTORIES}
 _RESHAPES = {"view", "reshape", "expand", "repeat", "unflatten", "new_zeros", "new_ones", "new_empty"}
 _ELEMENTS = {"choice", "max", "min", "next", "cat", "concat", "concatenate", "stack", "vstack", "hstack"}
 _ANY = range(8)  # the positions of arguments
@@ -70,8 +65,6 @@ class Harms:
                 return self._as_right(parent, op, target)
             case ast.Tuple() | ast.List():
                 return self._as_element(parent)
-            case ast.Slice(step=step) if step is node:
-                return Harm.ERROR
         return None
 
     def _as_right(self, parent: ast.AST, op: ast.operator, left: ast.expr) -> Harm | None:
@@ -149,43 +142,11 @@ class Harms:
         try:
             parent = self.facts.tree.parents.get(call)
             if isinstance(parent, ast.For):
-                return Harm.NOTHING_DONE if self._works(parent) else None
+                return Harm.NOTHING_DONE if _starts_processes(parent) or self._leaves_empty(parent) else None
             made = made_of(self.facts.tree, call)
             return self._of_empty(made) if made is not None else None
         finally:
             self._asked.discard(call)
-
-    def _works(self, loop: ast.For) -> bool:
-        """Return whether a loop gives jobs to others, or leaves behind what it moves to each GPU."""
-        parts = [part for statement in loop.body for part in ast.walk(statement)]
-        called = [part.func for part in parts if isinstance(part, ast.Call)]
-        numbers = (part for part in parts if isinstance(part, ast.Name) and part.id == last_name(loop.target))
-        own = self.facts.guards.refusals.own_function
-        moves = any(last_name(each) in _MOVES or own(each) for each in called)
-        used = moves and any(self.uses.values.use_of(each) & (Use.DEVICE | Use.OF_CUDA) for each in numbers)
-        works = used and any(map(self._leaves, parts)) and not self.asks(loop.iter)
-        return works or self._leaves_empty(loop) or any(last_name(each) in _STARTS for each in called)
-
-    def _leaves(self, node: ast.AST) -> bool:
-        """Return whether a node of a loop leaves something behind: in an object, or to the caller."""
-        match node:
-            case ast.Expr(value=ast.Call(func=function)):
-                return self.facts.resolve(function) is None and last_name(function) not in PRINTING
-            case ast.AugAssign() | ast.Yield() | ast.Subscript(ctx=ast.Store()):
-                return True
-        return False
-
-    def asks(self, call: ast.AST) -> bool:
-        """Return whether a loop over a range uses what torch.cuda says about each GPU, and fails without one."""
-        loop = self.facts.tree.parents.get(call)
-        if isinstance(loop, ast.comprehension):
-            loop = self.facts.tree.parents.get(loop)
-        return isinstance(loop, (ast.For, ast.expr)) and any(
-            (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
-            and not isinstance(self.facts.tree.parents[node], (ast.Expr, ast.withitem))
-            for node in ast.walk(loop)
-            if isinstance(node, ast.Call) and not self.facts.call(node, *COUNTS)
-        )
 
     def _leaves_empty(self, loop: ast.For) -> bool:
         """Return whether a list, of which an element is used, gets its elements in a loop alone."""
@@ -218,10 +179,19 @@ class Harms:
         match parent:
             case ast.Subscript(value=value, slice=index):
                 return node is value and not isinstance(index, ast.Slice)
-            case ast.Attribute(attr="pop") | ast.keyword(arg="choices"):
+            case ast.Attribute(attr="pop"):
                 return True
             case ast.Call(func=func) if node in parent.args:
                 if last_name(func) == "len":
                     return any(map(self.of, self.uses.follow(parent).uses))
                 return last_name(func) in _ELEMENTS
         return False
+
+
+def _starts_processes(node: ast.For) -> bool:
+    """Return whether a loop starts a process in every iteration."""
+    return any(
+        isinstance(inner, ast.Call) and last_name(inner.func) in ("Popen", "Process")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    )
