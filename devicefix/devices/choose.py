@@ -47,7 +47,6 @@ class Devices:
         self._project = project
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
-        self.why_kept = self._places.why_kept
         self._known = KnownDevices(
             facts,
             self._bound,
@@ -249,6 +248,10 @@ class Devices:
         if self._project.is_taken(self.path) and self.facts.tree.scope(site).function is not None:
             return "the function may run in another place, without the names of the module"
         return self._places.why_unsafe(site)
+
+    def why_kept(self, question: ast.AST) -> str:
+        """Return why a fix that takes a question away is not safe, an empty text if it is."""
+        return self._places.why_kept(question)
 
     def _may_ask(self, site: ast.AST) -> bool:
         """Return whether a fix that asks for CUDA at a site is made, and safe."""

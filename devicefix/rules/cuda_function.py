@@ -777,7 +777,10 @@ class CudaFunction(Rule):
             yield from self._statistics(node)
         elif replays:
             message = f"`{name}` has no effect without CUDA, where the same numbers are then not drawn again"
-            fix, why = None if guarded else self._functions.fix(node, short), "because more has to change"
+            fix, why = None, "because it depends on a condition of the program"
+            if not guarded:
+                fix = self._functions.fix(node, short)
+                why = "because not all places that restore the state are known"
             yield self.finding(node, f"{message}; use the CPU's generator", fix, unless=why)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)

@@ -117,9 +117,8 @@ class Functions:
                 return None
             keeps = not self._has_states("set") or self._keeps_cpu_state(node, anywhere=not restored)
             kept = "None" if keeps else f"{self.devices.torch(node).text}.get_rng_state()"
-            uses = self.context.forwards.of(
-                node
-            ).uses  # under a condition of the program, the CPU's is not restored
+            # Under a condition of the program, the CPU's state is not restored.
+            uses = self.context.forwards.of(node).uses
             alone = restored and (keeps or not any(map(self.facts.is_guarded, uses)))
             return self.context.when_cuda(node, kept, "" if alone else _OPEN)
         if short in INSTEAD:
