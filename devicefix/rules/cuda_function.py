@@ -776,19 +776,27 @@ class CudaFunction(Rule):
         elif short in _STATISTICS:
             yield from self._statistics(node)
         elif replays:
-            message = f"`{name}` has no effect without CUDA, where the same numbers are then not drawn again"
-            fix, why = None, "because it depends on a condition of the program"
-            if not guarded:
-                fix = self._functions.fix(node, short)
-                why = "because not all places that restore the state are known"
-            yield self.finding(node, f"{message}; use the CPU's generator", fix, unless=why)
+            yield self._replayed(node, name, short, guarded=guarded)
         elif self._functions.raises(short):
+            yield self._raising(node, name, short)
+
+    def _replayed(self, node: ast.Call, name: str, short: str, *, guarded: bool) -> Finding:
+        """Return the finding for a seed, or a state that is saved or restored, of the generators of GPUs alone."""
+        fix, why = None, "because it depends on a condition of the program"
+        if not guarded:
             fix = self._functions.fix(node, short)
-            advice = "call it only if CUDA is available" if fix else "guard it, and add a CPU path"
-            why = "because the program needs its result, or a part of it"
-            if fix is None and (use := self._functions.failing(node)) is not None:
-                why = f"because line {use.lineno} needs more than a CPU has"
-            yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
+            why = "because not all places that restore the state are known"
+        message = f"`{name}` has no effect without CUDA, where the same numbers are then not drawn again"
+        return self.finding(node, f"{message}; use the CPU's generator", fix, unless=why)
+
+    def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
+        """Return the finding for a function that raises an error without CUDA."""
+        fix = self._functions.fix(node, short)
+        advice = "call it only if CUDA is available" if fix else "guard it, and add a CPU path"
+        why = "because the program needs its result, or a part of it"
+        if fix is None and (use := self._functions.failing(node)) is not None:
+            why = f"because line {use.lineno} needs more than a CPU has"
+        return self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
         if self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):
