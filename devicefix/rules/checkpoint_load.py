@@ -217,7 +217,8 @@ class CheckpointLoad(Rule):
                 def run(path):
                     def load():
                         return torch.load(path, map_location=None if torch.cuda.is_available() else "cpu"), torch.load(
-                            path + ".ema", map_location=None if torch.cuda.is_available() else "cpu")
+                            path + ".ema", map_location=None if torch.cuda.is_available() else "cpu"
+                        )
 
                     return ray.remote(load).remote()
             """,
@@ -246,8 +247,9 @@ class CheckpointLoad(Rule):
 
 
                 def second(path):
-                    return torch.load(path, map_location=map_location), torch.load(path, pickle_module=dill,
-                                                                                   map_location=map_location)
+                    return torch.load(path, map_location=map_location), torch.load(
+                        path, pickle_module=dill, map_location=map_location
+                    )
             """,
         ),
         Example(

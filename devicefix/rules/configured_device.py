@@ -110,7 +110,11 @@ class ConfiguredDevice(Rule):
                 device = "cuda:1"
                 '''
                 config = tomllib.loads(TEXT)
-                x = torch.ones(1).to(config["train"]["device"] if torch.cuda.is_available() or config["train"]["device"] not in ("cuda:0", "cuda:1") else "cpu")
+                x = torch.ones(1).to(
+                    config["train"]["device"]
+                    if torch.cuda.is_available() or config["train"]["device"] not in ("cuda:0", "cuda:1")
+                    else "cpu"
+                )
                 print(config)
             """,
         ),

@@ -137,7 +137,8 @@ class CudaApi(Rule):
                 import torch
 
                 device = torch.device(
-                    f"{torch.accelerator.current_accelerator().type}:0" if torch.accelerator.is_available() else "cpu")
+                    f"{torch.accelerator.current_accelerator().type}:0" if torch.accelerator.is_available() else "cpu"
+                )
                 here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
             """,
         ),

@@ -147,8 +147,11 @@ class DeviceIds(Rule):
                     device_ids=[args.gpu] if torch.cuda.is_available() else None,
                     find_unused_parameters=True,
                 )
-                net = torch.nn.parallel.DistributedDataParallel(net, device_ids=[one] if torch.cuda.is_available() else None,
-                                                                output_device=two if torch.cuda.is_available() else None)
+                net = torch.nn.parallel.DistributedDataParallel(
+                    net,
+                    device_ids=[one] if torch.cuda.is_available() else None,
+                    output_device=two if torch.cuda.is_available() else None,
+                )
                 net = torch.nn.parallel.DistributedDataParallel(
                     net,
                     device_ids=[args.gpu] if torch.cuda.is_available() else None,  # a comment

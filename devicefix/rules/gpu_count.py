@@ -256,7 +256,8 @@ class GpuCount(Rule):
                 import torch
 
                 first = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(
-                    max(torch.cuda.device_count(), 1))][0]
+                    max(torch.cuda.device_count(), 1)
+                )][0]
             """,
         ),
         Example(
@@ -555,7 +556,8 @@ class GpuCount(Rule):
                 import torch
 
                 q7 = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(
-                    max(torch.cuda.device_count(), 1))]
+                    max(torch.cuda.device_count(), 1)
+                )]
                 if len(q7) > 1:
                     torch.cuda.synchronize()
                 x = torch.ones(1, device=q7[0])

@@ -117,8 +117,8 @@ class NcclBackend(Rule):
             after="""
                 import torch
 
-                parser.add_argument('--backend',
-                                    default='nccl' if torch.cuda.is_available() else 'gloo', choices=['gloo', 'nccl'])
+                parser.add_argument('--backend', default='nccl' if torch.cuda.is_available() else 'gloo',
+                                    choices=['gloo', 'nccl'])
             """,
         ),
         Example(

@@ -125,7 +125,8 @@ class UncalledFunction(Rule):
                 @after(synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
                 def step():
                     threading.Thread(
-                        target=synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)).start()
+                        target=synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)
+                    ).start()
             """,
         ),
         Example(
@@ -143,7 +144,8 @@ class UncalledFunction(Rule):
 
                 class Clock:
                     wait = staticmethod(
-                        torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
+                        torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)
+                    )
             """,
         ),
         Example(
