@@ -9,7 +9,7 @@ from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.needs import need_of
 from devicefix.facts.names import option_names
-from devicefix.facts.scopes import captures
+from devicefix.facts.scopes import captured
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import is_constant, last_name, target_name
 from devicefix.model import Finding, Fix
@@ -524,7 +524,7 @@ class NcclBackend(Rule):
                 compared = isinstance(self.facts.tree.parents.get(parent), ast.Compare)
                 return not compared and not any(map(_is_gloo, elements))
             case ast.Match():
-                return captures(parent)
+                return any(captured(*parent.cases))
             case ast.Call(func=ast.Lambda()):
                 return True
         return isinstance(parent, (ast.Lambda, ast.Return, ast.Yield, ast.NamedExpr, ast.withitem))

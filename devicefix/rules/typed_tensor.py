@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts import Facts
+from devicefix.facts import Facts, Function
 from devicefix.facts.copies.moves import is_moved
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
@@ -344,7 +344,7 @@ def only_named(facts: Facts, node: ast.expr) -> bool:
             return True
         if isinstance(parent, ast.AnnAssign):
             return child is parent.annotation
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(parent, Function):
             return child is parent.returns
         if not isinstance(parent, (ast.Subscript, ast.Tuple, ast.BinOp)):
             return False

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from devicefix.facts.bound.evaluation import DEFINITIONS, OF_PROPERTIES, Function, evaluated, names_read
+from devicefix.facts.bound.evaluation import OF_PROPERTIES, evaluated, names_read
 from devicefix.facts.names import Names
+from devicefix.facts.scopes import DEFINITIONS, Function
 
 # Whoever reads these can call any function.
 EVERYTHING = frozenset({"eval", "exec", "globals", "locals", "vars"})

@@ -7,12 +7,12 @@ import builtins
 from collections.abc import Callable, Collection
 from functools import cached_property
 
-from devicefix.facts.bound.evaluation import Function, reads
+from devicefix.facts.bound.evaluation import reads
 from devicefix.facts.bound.mentions import Mentions
 from devicefix.facts.bound.run import Goal, Read, Run, unbinds
 from devicefix.facts.flow.order import Body, Flow
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import COMPREHENSIONS, Scope
+from devicefix.facts.scopes import COMPREHENSIONS, Function, Scope
 
 # What every module has besides the builtins.
 _OF_MODULES = {"__file__", "__name__", "__doc__", "__package__", "__spec__", "__loader__"}

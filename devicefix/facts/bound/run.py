@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from devicefix.facts.bound.evaluation import DEFINITIONS, Function, name_of, reads
+from devicefix.facts.bound.evaluation import name_of, reads
 from devicefix.facts.bound.mentions import EVERYTHING, Mentions
 from devicefix.facts.flow.order import Flow
 from devicefix.facts.flow.points import Point
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import Binding, Scope
+from devicefix.facts.scopes import DEFINITIONS, Binding, Function, Scope
 
 _EXITS = {"sys.exit", "os._exit"}
 
