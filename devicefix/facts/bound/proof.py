@@ -121,7 +121,7 @@ class Bound:
         key = owner, goal
         if key not in self._runs:
             if owner not in self._flows:
-                self._flows[owner] = Flow(owner, self._mentions.may_swallow)
+                self._flows[owner] = Flow(owner, self._mentions.acts)
             self._runs[key] = Run(self._facts, self._mentions, self._flows[owner], goal)
         return self._runs[key]
 

@@ -106,7 +106,7 @@ def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     for origin in (source.node for value in values for source in sources.of(value)):
         if isinstance(origin, ast.Call) and (facts.resolve(origin.func) or "").startswith("torch."):
             continue
-        name = _name_of(origin)
+        name = key_read(origin) or last_name(without_call(origin))
         if name not in found and not _is_of_module(facts, origin) and not is_of_tensor(facts, origin):
             found.add(name)
     return frozenset(found - {""})
@@ -123,11 +123,6 @@ def is_of_tensor(facts: Facts, value: ast.expr) -> bool:
     if not isinstance(value, ast.Attribute) or value.attr != "device":
         return False
     return facts.kinds.of(value.value).are({Kind.TENSOR})
-
-
-def _name_of(value: ast.expr) -> str:
-    """Return the name, attribute, key or function that a value is read from; empty for anything else."""
-    return key_read(value) or last_name(without_call(value))
 
 
 def key_read(value: ast.AST | None) -> str:

@@ -61,9 +61,7 @@ class KindsOf(Calls, Bindings):
             case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(op, _NO_TENSOR):
                 sides = (self.of(left, depth), self.of(right, depth))
                 return next((side for side in sides if side.are({Kind.TENSOR})), Kinds({Kind.OTHER: node}))
-            case ast.Compare() | ast.UnaryOp(op=ast.Not()):
-                return Kinds({Kind.OTHER: node})
-            case ast.Lambda():
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Lambda():
                 return Kinds({Kind.OTHER: node})
             case ast.UnaryOp(operand=operand):
                 kinds = self.of(operand, depth)
