@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts, Function
@@ -278,7 +279,8 @@ class TypedTensor(Rule):
             return
         fix = self._constructed(call, kind) if call is not None else None
         torch = self.devices.torch(node)
-        fix = fix or self._with_torch(self.context.when_cuda(node, f"{torch.text}.{kind}"), torch)
+        fix = fix or self.context.when_cuda(node, f"{torch.text}.{kind}")
+        fix = replace(fix, needs=fix.needs | torch.needs)
         yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; specify a dtype and a device instead", fix)
 
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
@@ -290,16 +292,11 @@ class TypedTensor(Rule):
             return True
         return only_named(self.facts, node) or asks_where(self.facts, node, kind)
 
-    def _with_torch(self, fix: Fix, torch: DeviceExpr) -> Fix:
-        return Fix(fix.edits, fix.why, fix.needs | torch.needs)
-
     def _constructed(self, call: ast.Call, kind: str) -> Fix | None:
         dtype = DTYPES.get(kind.removesuffix("Tensor"))
         if dtype is None or not call.args:
             return None
-        if any(isinstance(arg, ast.Starred) for arg in call.args):
-            maker = "empty"  # *sizes
-        elif len(call.args) > 1 or _size(call.args[0]):
+        if len(call.args) > 1 or isinstance(call.args[0], ast.Starred) or _size(call.args[0]):
             maker = "empty"
         elif self._data(call.args[0]):
             maker = "tensor"
