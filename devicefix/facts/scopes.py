@@ -72,13 +72,8 @@ class Scope:
     @property
     def function(self) -> Scope | None:
         """The outermost function that this scope is part of."""
-        found = None
-        scope: Scope | None = self
-        while scope is not None:
-            if isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found = scope
-            scope = scope.parent
-        return found
+        functions = [scope for scope in self.chain() if isinstance(scope.node, Function)]
+        return functions[-1] if functions else None
 
 
 def dotted(node: ast.AST) -> str | None:

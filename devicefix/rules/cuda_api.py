@@ -454,11 +454,10 @@ class CudaApi(Rule):
         plain = target is None or literal_index(target) is not None
         if (
             not plain
+            or unpacks(node)
             or may_be_storage(self.context, receiver)
             or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
         ):
-            return None
-        if unpacks(node):
             return None
         use = target_device(self.context, node, target)
         return self.context.edit(node, Move(use.text), use) if use is not None else None

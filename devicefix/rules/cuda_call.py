@@ -670,9 +670,8 @@ class CudaCall(Rule):
 
     def _may_be_super(self, node: ast.Call) -> bool:
         """Return whether the function around a call uses `super()` as a value, which has no attributes."""
-        owner = self.facts.tree.scope(node).node
-        while not isinstance(owner, (Function, ast.Module)):
-            owner = self.facts.tree.scope(self.facts.tree.parents[owner]).node
+        scopes = self.facts.tree.scope(node).chain()
+        owner = next(each.node for each in scopes if isinstance(each.node, (Function, ast.Module)))
         return isinstance(owner, ast.FunctionDef) and any(
             isinstance(part, ast.expr)
             and _super(part)

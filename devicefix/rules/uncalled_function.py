@@ -266,9 +266,8 @@ class UncalledFunction(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         """Check `getattr(torch.cuda, ...)`."""
-        if not (isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2):
-            return
-        if self.facts.is_guarded(node):
+        is_lookup = isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2
+        if not is_lookup or self.facts.is_guarded(node):
             return
         name = self.facts.resolve(node)
         if name == "torch.cuda":
