@@ -7,7 +7,7 @@ from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts.flow.sinks import load_location, maps_to_cuda
+from devicefix.facts.flow.sinks import LOADS, load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device, cuda_literal, is_constant, is_current_object, last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import with_keyword
@@ -382,7 +382,7 @@ class CheckpointLoad(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if not self.facts.call(node, "torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url"):
+        if not self.facts.call(node, *LOADS):
             return
         if any(isinstance(arg, ast.Starred) for arg in node.args):
             return
