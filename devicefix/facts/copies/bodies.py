@@ -49,6 +49,7 @@ class Tensors:
     def __init__(self, facts: Facts, owner: Body) -> None:
         self._facts = facts
         self.flow = Flow(owner)
+        self._known_changes_at: dict[Point, list[Change]] = {}
         self._known_changes: dict[Place, Mapping[Point, ast.AST]] = {}
         self._known_uses: dict[tuple[Place, bool], dict[Point, Point]] = {}
 
@@ -70,7 +71,7 @@ class Tensors:
 
     def changed_beside(self, source: Name, kept: Name, copy: ast.Call) -> Clash | None:
         """Return a change in the statement of a copy, right of it, and a use: `x.cpu(), x.add_(1)`."""
-        for change in self.changes_at[source.start]:
+        for change in self.changes_at(source.start):
             right = (change.node.lineno, change.node.col_offset) >= (copy.end_lineno, copy.end_col_offset)  # type: ignore[attr-defined]
             if right and change.place.path == source.place.path and isinstance(change.node, ast.Call):
                 uses = self._uses(kept)
@@ -148,17 +149,23 @@ class Tensors:
             if change.place.indexed and not change.item:
                 yield point, change
 
+    def changes_at(self, point: Point) -> list[Change]:
+        """Return what is changed at a point."""
+        if point not in self._known_changes_at:
+            self._known_changes_at[point] = list(changes_at(self._facts, point))
+        return self._known_changes_at[point]
+
     @cached_property
-    def changes_at(self) -> dict[Point, list[Change]]:
-        """What is changed at each point."""
-        return {point: list(changes_at(self._facts, point)) for point in self.flow.points}
+    def changes_any(self) -> bool:
+        """Whether anything is changed."""
+        return any(map(self.changes_at, self.flow.points))
 
     @cached_property
     def _changes_by_path(self) -> dict[str, list[tuple[Point, Change]]]:
         """What is changed, with the points that do, by the paths of the tensors."""
         found: dict[str, list[tuple[Point, Change]]] = {}
-        for point, changes in self.changes_at.items():
-            for change in changes:
+        for point in self.flow.points:
+            for change in self.changes_at(point):
                 found.setdefault(change.place.path, []).append((point, change))
         return found
 
@@ -166,9 +173,10 @@ class Tensors:
     def _trained(self) -> dict[str, dict[Point, ast.AST]]:
         """The points that may change the parameters of models, by model; under an empty name those of any."""
         found: dict[str, dict[Point, ast.AST]] = {}
-        for point, changes in self.changes_at.items():
+        for point in self.flow.points:
             calls = [node for node in point.nodes if isinstance(node, ast.Call)]
             trained = [(model, call) for call in calls for model in trained_by(self._facts, call)]
+            changes = self.changes_at(point)
             by_hand = [(each.place.path, each.node) for each in changes if each.place.parameters]
             for model, node in (*trained, *by_hand):
                 found.setdefault(model, {}).setdefault(point, node)

@@ -91,9 +91,9 @@ def _given(facts: Facts, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
     out = argument_of(call, "out", -1)
     if out is not None:
         yield from ((each, False) for each in getattr(out, "elts", [out]))
-    *_, module = views(facts, facts.value(call.func) or call.func)
-    if call.args and any(_is_in_place(facts, each) for each in (call, module)):
-        yield call.args[0], False
+    if call.args and facts.tree.words.lines_with("inplace"):
+        *_, module = views(facts, facts.value(call.func) or call.func)
+        yield from ((call.args[0], False) for each in {call, module} if _is_in_place(facts, each))
 
 
 def _is_in_place(facts: Facts, call: ast.expr) -> bool:

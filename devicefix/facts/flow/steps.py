@@ -20,6 +20,7 @@ from devicefix.facts.values import last_name
 # The containers around a value, the outer one first: each by the value's key or position, empty if any.
 Layers = tuple[str, ...]
 CALLED = ("forward", "__call__")  # the methods that a call of an object reaches
+Method = ast.FunctionDef | ast.AsyncFunctionDef
 _HOPS = 4  # how many names of a function to follow from one to the next
 
 
@@ -139,7 +140,7 @@ class Steps:
             node = self.constructor(node)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
-    def reached(self, call: ast.Call, wanted: Callable[[Function], object] = bool) -> Function | None:
+    def reached(self, call: ast.Call, wanted: Callable[[Method], object] = bool) -> Function | None:
         """Return the function of this module that a call reaches, also by an object of a class of it.
 
         Args:
