@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from devicefix.facts.copies.changes import Change, changes_at, everything, trained_by
 from devicefix.facts.copies.views import Place, place_of
@@ -240,7 +240,7 @@ class Tensors:
 
     def outlives(self, name: Name) -> bool:
         """Return whether what has a name, and maybe later ones, may be used after the function returns."""
-        return any(map(self.outlives_call, [name, *self._later_names(name, {name.place.path})]))
+        return any(map(self.outlives_call, chain([name], self._later_names(name, {name.place.path}))))
 
     def outlives_call(self, name: Name) -> bool:
         """Return whether what has a name in a function may be used after the function has returned."""

@@ -125,7 +125,7 @@ class _Search:
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
                 yield from self._pend(body, copy, change)
-            elif body.outlives(kept) and isinstance(body.flow.owner, Owner):
+            elif isinstance(body.flow.owner, Owner) and body.outlives(kept):
                 self._outliving.setdefault((body.flow.owner, whole), (copy, kept))
 
     def _later(self, body: Tensors, changed: Name, used: Name) -> Clash | None:

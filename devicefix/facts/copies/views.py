@@ -272,7 +272,9 @@ def _iterated_by(facts: Facts, node: ast.expr, kind: type[ast.AST]) -> ast.expr 
 
 def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
     """Return the loop that binds a name where it is read, which nothing else binds there."""
-    bindings = reaching(facts.tree, name, facts.tree.bound(name))
+    bound = facts.tree.bound(name)
+    is_looped = any(isinstance(each.node, (ast.For, ast.comprehension)) for each in bound)
+    bindings = reaching(facts.tree, name, bound) if is_looped else ()
     loop = bindings[0].node if len(bindings) == 1 else None
     return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
 

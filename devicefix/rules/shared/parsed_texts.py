@@ -20,7 +20,7 @@ from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 _CALLS = {f"{name.rpartition('.')[2]}(" for name in PARSERS}
 _SELECTED = re.compile(r"cuda(?::\w+)?|nccl")
 # `n=2,device=cuda`, `--device cuda`, `device,n\ncuda,2`; `torch.cuda` before `.FloatTensor`
-_PART = (
+_PART = re.compile(
     r"""(?m)(?!\Acuda(:\d)?\Z)(^|[=:,;|&>"']|-\w+ )cuda(:\d)?($|[\s,;|&<"'])|^(torch\.cuda\.?|cuda\.)($|\0)"""
 )
 _TAKING = ("type", "set_default_tensor_type", "split")
@@ -51,7 +51,7 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
 
 def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr, str]]:
     """Yield the devices and types that are made of other texts, each with the text, and what is wrong."""
-    found = {each for each in facts.tree.nodes_with("cuda") if re.search(_PART, text_of(each) or "")} - seen
+    found = {each for each in facts.tree.nodes_with("cuda") if _PART.search(text_of(each) or "")} - seen
     if not found:
         return
     values = [*device_values(facts), *values_at(facts, _TAKING, _takes_text)]
