@@ -56,7 +56,7 @@ class Tensors:
     def clash(self, changed: Name, used: Name) -> Clash | None:
         """Return a change of a tensor by one of its names, and a use of the other side after it."""
         own = {changed.place.path, used.place.path}
-        others = self._changes_by_path.keys() - own
+        others = self.changes_by_path.keys() - own
         for one in [changed, *islice(self._later_names(changed, own, others), _NAMES)]:
             changes = self.changes(one.place)
             for other in [used, *islice(self._later_names(used, own), _NAMES)] if changes else ():
@@ -141,11 +141,11 @@ class Tensors:
 
     def _touching(self, place: Place) -> Iterator[tuple[Point, Change]]:
         """Yield the changes of a tensor, of the elements of a collection, or of any of those around it."""
-        yield from self._changes_by_path.get(place.path, ())
-        for path in self._changes_by_path if place.indexed else ():
+        yield from self.changes_by_path.get(place.path, ())
+        for path in self.changes_by_path if place.indexed else ():
             if path.startswith(f"{place.path}["):
-                yield from self._changes_by_path[path]
-        for point, change in self._changes_by_path.get(place.path.rpartition("[")[0], ()):
+                yield from self.changes_by_path[path]
+        for point, change in self.changes_by_path.get(place.path.rpartition("[")[0], ()):
             if change.place.indexed and not change.item:
                 yield point, change
 
@@ -156,12 +156,7 @@ class Tensors:
         return self._known_changes_at[point]
 
     @cached_property
-    def changes_any(self) -> bool:
-        """Whether anything is changed."""
-        return any(map(self.changes_at, self.flow.points))
-
-    @cached_property
-    def _changes_by_path(self) -> dict[str, list[tuple[Point, Change]]]:
+    def changes_by_path(self) -> dict[str, list[tuple[Point, Change]]]:
         """What is changed, with the points that do, by the paths of the tensors."""
         found: dict[str, list[tuple[Point, Change]]] = {}
         for point in self.flow.points:

@@ -20,7 +20,7 @@ from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
-_CHANGING = {name.rpartition(".")[2] for name in FUNCTIONS["change"]}
+_CHANGING = {*METHODS["change"], *(name.rpartition(".")[2] for name in FUNCTIONS["change"])}
 _NO_OPTIMIZERS = ("torch.optim.lr_scheduler.", "torch.profiler.", "transformers.get_")
 _NO_TRAINERS = {"torch", "numpy", "copy", "os", "json", "pickle", "logging", "time", "math", "torchvision"}
 
@@ -80,14 +80,15 @@ def targets(facts: Facts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
 
 def _given(facts: Facts, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
     """Yield what a method or a function of a library changes: what it is called on, or an argument."""
-    called, is_attribute = last_name(call.func), isinstance(call.func, ast.Attribute)
-    name = None if is_attribute and not _may_change(called) else facts.resolve(call.func) or ""
-    if name == "" and isinstance(call.func, ast.Attribute):
+    called = last_name(call.func)
+    known = not isinstance(call.func, ast.Attribute) or changes_numbers(called) or called in _CHANGING
+    name = (facts.resolve(call.func) or "") if known else "?"
+    in_torch = name.startswith("torch.")
+    if not name and isinstance(call.func, ast.Attribute):
         if changes_numbers(called) or called in METHODS["change"]:
             yield call.func.value, called in METHODS["change"]
-    elif name and call.args:
-        if name in FUNCTIONS["change"] or (name.startswith("torch.") and changes_numbers(called)):
-            yield call.args[0], False
+    elif call.args and (name in FUNCTIONS["change"] or (in_torch and changes_numbers(called))):
+        yield call.args[0], False
     if called == "step" and isinstance(call.func, ast.Attribute):
         yield from ((each, False) for each in _optimized(facts, call.func.value))
     out = argument_of(call, "out", -1)
@@ -96,11 +97,6 @@ def _given(facts: Facts, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
     if call.args and facts.tree.words.lines_with("inplace"):
         *_, module = views(facts, facts.value(call.func) or call.func)
         yield from ((call.args[0], False) for each in {call, module} if _is_in_place(facts, each))
-
-
-def _may_change(name: str) -> bool:
-    """Return whether a function or method of a library that changes a tensor may have a name."""
-    return changes_numbers(name) or name in METHODS["change"] or name in _CHANGING
 
 
 def _is_in_place(facts: Facts, call: ast.expr) -> bool:

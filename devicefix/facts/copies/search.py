@@ -13,7 +13,7 @@ from devicefix.facts.copies.moves import is_parameter, is_typed, moved
 from devicefix.facts.copies.views import Copy, Place, copy_of, given_to, is_copied, is_given, passed, whole_of
 from devicefix.facts.flow.binding import collects, contents, kept_at
 from devicefix.facts.flow.order import Body
-from devicefix.facts.flow.parameters import arguments_of, called
+from devicefix.facts.flow.parameters import called
 from devicefix.facts.flow.points import Point, root, starts_of
 from devicefix.facts.flow.steps import CALLED, Steps
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
@@ -144,8 +144,8 @@ class _Search:
         """Return the methods of a class that change a tensor, or take the step of an optimizer."""
         if owner not in self._changing:
             methods = (each for each in owner.body if isinstance(each, Function) and each.name != "__init__")
-            found, any_model = map(self._body, methods), Place("", parameters=True)
-            self._changing[owner] = [each for each in found if each.changes(any_model) or each.changes_any]
+            found, model = map(self._body, methods), Place("", parameters=True)
+            self._changing[owner] = [each for each in found if each.changes(model) or each.changes_by_path]
         return self._changing[owner]
 
     def _yielded(self, body: Tensors, point: Point) -> Iterator[tuple[str, ast.expr]]:
@@ -161,9 +161,9 @@ class _Search:
     def _kept_by_calls(self, point: Point) -> Iterator[tuple[str, ast.expr]]:
         """Yield what the functions of the module that a point calls keep: `memory.push(x.cpu())`."""
         for call in (node for node in point.nodes if isinstance(node, ast.Call)):
-            parts = getattr(call.func, "value", call.func), *(each for _, each in arguments_of(call))
-            given = (each for part in parts for each, _ in contents(self._facts, part))
-            has_copy = any(copy_of(self._facts, each) for each in given)
+            given = [getattr(call.func, "value", call.func), *call.args, *(key.value for key in call.keywords)]
+            values = (each for part in given for each, _ in contents(self._facts, part))
+            has_copy = any(copy_of(self._facts, each) for each in values)
             own = self._steps.reached(call, lambda each: self._body(each).keeping) if has_copy else None
             if isinstance(own, Function):
                 for path, name in self._body(own).keeping:

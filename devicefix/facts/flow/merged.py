@@ -45,7 +45,8 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
             case ast.Set(elts=keys) | ast.Dict(keys=keys) if len(keys) > 1:
                 yield node, [key for key in keys if key and not isinstance(key, ast.Constant)]
             case ast.Subscript(value=owner, slice=key, ctx=ctx):
-                first, name = list(filter(None, getattr(facts.value(owner), "keys", ()))), _text(owner)
+                first = list(filter(None, getattr(facts.value(owner), "keys", ())))
+                name = dotted(owner) or ast.unparse(owner)
                 stored[name] += [key] if first or isinstance(ctx, ast.Store) else []
                 yield node, [*first, *stored[name][-4:]]
             case ast.Call(func=function, args=arguments) if last_name(function) in _KEYED:
@@ -56,10 +57,6 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
                 if not {"cache", "lru_cache"}.isdisjoint(last_name(without_call(each)) for each in made):
                     scope = facts.tree.scopes[node]
                     yield from ((node, [*facts.reads_in(scope, each.arg)[:1]]) for each in parameters)
-
-
-def _text(node: ast.expr) -> str:
-    return dotted(node) or ast.unparse(node)
 
 
 def _is_harmless(facts: Facts, test: ast.Compare) -> bool:
