@@ -161,7 +161,7 @@ class _Search:
     def _kept_by_calls(self, point: Point) -> Iterator[tuple[str, ast.expr]]:
         """Yield what the functions of the module that a point calls keep: `memory.push(x.cpu())`."""
         for call in (node for node in point.nodes if isinstance(node, ast.Call)):
-            given = [getattr(call.func, "value", call.func), *call.args, *(key.value for key in call.keywords)]
+            given = getattr(call.func, "value", call.func), *call.args, *(key.value for key in call.keywords)
             values = (each for part in given for each, _ in contents(self._facts, part))
             has_copy = any(copy_of(self._facts, each) for each in values)
             own = self._steps.reached(call, lambda each: self._body(each).keeping) if has_copy else None
