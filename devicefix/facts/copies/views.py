@@ -273,10 +273,13 @@ def _iterated_by(facts: Facts, node: ast.expr, kind: type[ast.AST]) -> ast.expr 
 def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
     """Return the loop that binds a name where it is read, which nothing else binds there."""
     bound = facts.tree.bound(name)
-    is_looped = any(isinstance(each.node, (ast.For, ast.comprehension)) for each in bound)
-    bindings = reaching(facts.tree, name, bound) if is_looped else ()
+    bindings = reaching(facts.tree, name, bound) if facts.once(_any_loop, bound) else ()
     loop = bindings[0].node if len(bindings) == 1 else None
     return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
+
+
+def _any_loop(_facts: Facts, bindings: Sequence[Binding]) -> bool:
+    return any(isinstance(each.node, (ast.For, ast.comprehension)) for each in bindings)
 
 
 def _converts(node: ast.expr) -> bool:
