@@ -109,12 +109,12 @@ class Sources:
         return None
 
     def parameter(self, node: ast.expr) -> tuple[_Function, Binding] | None:
-        """Return the function and the parameter that a name is, None if it is something else as well."""
-        found = self._facts.tree.lookup(node)
-        if found is None or len(found[1]) != 1 or not found[1][0].parameter:
-            return None
-        function = found[0].node
-        return (function, found[1][0]) if isinstance(function, _Function) else None
+        """Return the function and the parameter that a name is where it is read, None if it is something else."""
+        scope, bindings = self._facts.tree.lookup(node) or (None, ())
+        match reaching(self._facts.tree, node, bindings):
+            case [Binding(parameter=True) as parameter] if scope and isinstance(scope.node, _Function):
+                return scope.node, parameter
+        return None
 
     def parameters(self, values: Iterable[ast.expr]) -> frozenset[Parameter]:
         """Return the parameters of functions that some expressions may get their values from."""
