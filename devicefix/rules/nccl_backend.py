@@ -369,6 +369,13 @@ class NcclBackend(Rule):
     )
     VALID = (
         Example(
+            "a parameter that nothing reads",
+            """
+                def start(backend="nccl"):
+                    print("start")
+            """,
+        ),
+        Example(
             "a key of a dictionary",
             """
                 import torch

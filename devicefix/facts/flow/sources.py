@@ -97,6 +97,12 @@ class Sources:
                     found[each] = Source(each, source.steps - 1, source, len(before) > 1)
                     todo.append(found[each])
 
+    def ends(self, node: ast.expr) -> list[ast.expr]:
+        """Return the sources of an expression that have no further ones."""
+        way = list(self.of(node))
+        before = {source.previous.node for source in way if source.previous is not None}
+        return [source.node for source in way if source.node not in before]
+
     def first(self, node: ast.expr, wanted: Callable[[ast.expr], bool]) -> Source | None:
         """Return the nearest source of an expression that is wanted; always the same is sought."""
         seen = []
@@ -109,7 +115,7 @@ class Sources:
         return None
 
     def parameter(self, node: ast.expr) -> tuple[_Function, Binding] | None:
-        """Return the function and the parameter that a name is where it is read, None if it is something else."""
+        """Return the function and the parameter that a name is there, None if it may be something else."""
         scope, bindings = self._facts.tree.lookup(node) or (None, ())
         match reaching(self._facts.tree, node, bindings):
             case [Binding(parameter=True) as parameter] if scope and isinstance(scope.node, _Function):

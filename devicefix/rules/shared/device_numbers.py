@@ -44,9 +44,7 @@ def _is_current_gpu(context: Context, use: ast.expr) -> bool:
     if not context.facts.bindings(use):
         if context.project.is_imported(context.devices.path):
             return False  # others may pass something else
-        way = list(Sources(context.facts, How.BOUND | How.PASSED | How.DEFAULT, _HOPS).of(use))
-        before = {source.previous.node for source in way if source.previous is not None}
-        values = [source.node for source in way if source.node not in before]
+        values = [*Sources(context.facts, How.BOUND | How.PASSED | How.DEFAULT, _HOPS).ends(use)]
     functions = Functions(context)
     return bool(values) and all(
         isinstance(value, ast.Call)
