@@ -17,7 +17,6 @@ _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
 _NAMES = ("map_location", "_map_location")
 _LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
-# Methods of a tensor whose result is on the same device.
 
 
 class CheckpointLoad(Rule):

@@ -413,6 +413,24 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
+            "a class that can't be made without the library",
+            """
+                try:
+                    from flash_attn import flash_attn_varlen_func
+                except ImportError:
+                    pass
+
+
+                class Processor:
+                    def __init__(self):
+                        if not has_flash_attn():
+                            raise ImportError("install flash-attn")
+
+                    def __call__(self, q, k, v):
+                        return flash_attn_varlen_func(q, k, v)
+            """,
+        ),
+        Example(
             "a library with a replacement, and one without which the function returns",
             """
                 import torch

@@ -368,6 +368,13 @@ class NcclBackend(Rule):
     )
     VALID = (
         Example(
+            "a parameter that nothing reads",
+            """
+                def start(backend="nccl"):
+                    print("start")
+            """,
+        ),
+        Example(
             "a key of a dictionary",
             """
                 import torch
@@ -419,7 +426,7 @@ class NcclBackend(Rule):
             return
         if self._reaches_group(node):
             yield self._needs_cuda(node)
-        elif name == "nccl":
+        elif name == "nccl" and self.context.forwards.use_of(node):  # not of what nothing reads
             yield from self._may_be_backend(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Iterator[Finding]:

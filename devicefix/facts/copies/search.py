@@ -232,7 +232,8 @@ class _Search:
             self._named[name] = [*self._steps.calls(name), *every]  # `net(x)` is one of `forward`
         for call in self._named[name]:
             by_name = last_name(call.func) == name and isinstance(call.func, ast.Attribute) is is_method
-            if by_name or self._steps.reached(call) is function:
+            of_library = is_method and self._facts.resolve(call.func) is not None
+            if (by_name and not of_library) or self._steps.reached(call) is function:
                 yield call
 
 

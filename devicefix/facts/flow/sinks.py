@@ -25,8 +25,9 @@ _METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
 # They disable themselves on a CPU, or ask for or set a state of autocast, whatever their device is.
 OFF_BY_THEMSELVES = (
     "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.amp.autocast_mode.autocast",
-    "torch.amp.custom_fwd", "torch.amp.custom_bwd", "torch.get_autocast_dtype", "torch.set_autocast_dtype",
-    "torch.is_autocast_enabled", "torch.set_autocast_enabled", "contextlib.nullcontext",
+    "torch.GradScaler", "torch.amp.custom_fwd", "torch.amp.custom_bwd", "torch.get_autocast_dtype",
+    "torch.set_autocast_dtype", "torch.is_autocast_enabled", "torch.set_autocast_enabled",
+    "contextlib.nullcontext",
 )  # fmt: skip
 
 _HOPS = 3  # bindings and calls to follow from a device to what it comes from
