@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from devicefix.facts import COUNTS, Facts, of_any_count
-from devicefix.facts.scopes import captures
+from devicefix.facts.flow.tensors import METHODS
+from devicefix.facts.scopes import captures, dotted
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import CountUses, counts_processes
 from devicefix.rules.shared.counts.harm import Harm, Harms
@@ -18,6 +19,7 @@ from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 # Arguments of libraries, for which 0 is the CPU and 1 a GPU.
 _LIBRARY = re.compile(r"(n_?|num_?)?(gpus?|devices)(_per_\w+)?")
 _DEPTH = 4  # how many names to follow to the values they are bound to
+_ADDING = {*METHODS["add"], *METHODS["offer"], *METHODS["start"]}
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace"}
 
 
@@ -113,6 +115,33 @@ class Counts:
                 return self._asks_gpus(parent)
         return False
 
+    def works(self, node: ast.expr) -> bool:
+        """Return whether a use makes a loop that works on each GPU, and fills what the program reads, unchecked."""
+        call, tree = self.facts.tree.parents.get(node), self.facts.tree
+        loop = tree.parents.get(call) if isinstance(call, ast.Call) else None
+        if not isinstance(call, ast.Call) or not isinstance(loop, ast.For) or loop.orelse:
+            return False
+        if last_name(call.func) != "range" or self._asks_gpus(call):
+            return False
+        parts = {part for statement in loop.body for part in ast.walk(statement)}
+        starts = any(isinstance(each, ast.Attribute) and each.attr in METHODS["start"] for each in parts)
+        if not starts and not any(map(self._computes, parts)):
+            return False
+        paths = filter(None, map(dotted, _filled(parts)))
+        reads = (read for path in paths for read in tree.reads(path) if read not in parts)
+        later = [read for read in reads if read.lineno > loop.lineno or tree.scope(read) != tree.scope(loop)]
+        return bool(later) and not any(
+            self.differs(each) or self.differs(self._length(each)) for each in later
+        )
+
+    def _computes(self, node: ast.AST) -> bool:
+        """Return whether a node makes or moves a tensor, or calls a function of the program."""
+        if not isinstance(node, ast.Call):
+            return False
+        name, function = last_name(node.func), self.facts.resolve(node.func) or ""
+        own = self.facts.guards.refusals.own_function(node.func) is not None
+        return own or name in ("cuda", "to") or (function.startswith("torch.") and name != "device")
+
     def is_checked(self, node: ast.expr) -> bool:
         """Return whether a number of GPUs makes a list, and the program checks whether that is empty."""
         return any(self.differs(use) or self.differs(self._length(use)) for use in self._uses_of_list(node))
@@ -167,5 +196,17 @@ class Counts:
         return isinstance(loop, (ast.For, ast.expr)) and any(
             (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
             for node in ast.walk(loop)
-            if isinstance(node, ast.Call) and node not in call.args
+            if isinstance(node, ast.Call)
+            and not self.facts.call(node, *COUNTS)
+            and not isinstance(self.facts.tree.parents[node], (ast.Expr, ast.withitem))
         )
+
+
+def _filled(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
+    """Yield what some nodes add to."""
+    for node in nodes:
+        match node:
+            case ast.AugAssign(target=target) | ast.Subscript(value=target, ctx=ast.Store()):
+                yield target
+            case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _ADDING:
+                yield owner
