@@ -875,8 +875,7 @@ class GpuCount(Rule):
                 yield self._found(use, "" if known(use) else _NOT_COUNTED)
         uses = self._counts.uses.follow(count).uses
         for use in uses:
-            if use not in harmed and use not in self._reported and self._counts.works(use):
-                self._reported.add(use)
+            if use not in harmed and self._counts.works(use):
                 yield self._found(use, _MAY_BE_MEANT)
         if any(self._counts.escapes(use) for use in uses if use not in harmed):
             message = "the number of GPUs is 0 without CUDA; check that the code using it works without a GPU"

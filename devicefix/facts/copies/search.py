@@ -18,7 +18,6 @@ from devicefix.facts.flow.points import Point, root, starts_of
 from devicefix.facts.flow.steps import CALLED, Steps
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
 from devicefix.facts.module import Facts
-from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name, without_call
 
 _MOVES = (*METHODS["move"], *(name.rpartition(".")[2] for name in FUNCTIONS["make"]), "FloatTensor")
@@ -218,13 +217,13 @@ class _Search:
 
     def _hooked(self) -> Iterator[Held]:
         """Yield the copies that hooks of modules keep: the next layer may change what they are given."""
-        nodes = self._facts.tree.nodes_with_name("register_forward_hook")
-        given = (without_call(each.args[0]) for each in nodes if isinstance(each, ast.Call) and each.args)
-        hooks = {node for each in given for own in self._steps.functions(each) for node in walk(own)}
+        calls = self._facts.tree.calls_with_name("register_forward_hook")
+        given = (own for call in calls for own in self._steps.functions(without_call(call.args[0])))
+        hooks = {node for own in given for node in ast.walk(own)}
         for (function, source), (copy, kept) in self._outliving.items():
-            if isinstance(function, Function) and function in hooks:
-                if root(source.path) in [each.arg for each in function.args.args[-2:]]:
-                    yield Held(copy, kept.place.path, None, None)
+            arguments = function.args.args if isinstance(function, Function) and function in hooks else []
+            if root(source.path) in [each.arg for each in arguments[-2:]]:
+                yield Held(copy, kept.place.path, None, None)
 
     def _calls(self, function: Owner) -> Iterator[tuple[Tensors, Point, ast.AST]]:
         """Yield the calls of a function, or of a method of its name, and the statement that runs a class."""

@@ -24,7 +24,6 @@ _OF_DRIVER = re.compile(
 _SETTING = rb"CUDA_|_VISIBLE_DEVICES|environ(?:\[|\.\w+\(|\s*\|=)\s*[\w*]|load_dotenv|read_env"
 _WORDS = (b"CUDA_", b"_VISIBLE_DEVICES", b"environ", b"load_dotenv", b"read_env")
 _FOLLOWED = How.BOUND | How.ELEMENT | How.ITEM | How.CHOICE | How.PASSED | How.DEFAULT
-_STEPS = 8  # between the name of a variable and its texts
 _LOADERS = ("putenv", "load_dotenv", "read_env")  # the last two set those of a file
 
 
@@ -163,11 +162,10 @@ def _is_environment(facts: Facts, node: ast.expr) -> bool:
 
 def _may_be_of_driver(facts: Facts, names: ast.expr) -> bool:
     """Return whether a name, or one in a mapping, may be that of a variable of the driver."""
-    names = facts.value(names) or names
     if isinstance(names, ast.Dict):
         return any(key is None or _may_be_of_driver(facts, key) for key in names.keys)
     if isinstance(names, ast.Constant):
         return _OF_DRIVER.fullmatch(str(names.value)) is not None
-    found = [each.node for each in Sources(facts, _FOLLOWED, _STEPS).of(names)]
+    found = [each.node for each in Sources(facts, _FOLLOWED, steps=8).of(names)]
     texts = [each for each in found if isinstance(each, ast.Constant | ast.Dict)]
     return not texts or any(_may_be_of_driver(facts, each) for each in texts)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from devicefix.facts import COUNTS, Facts, of_any_count
-from devicefix.facts.flow.tensors import METHODS
 from devicefix.facts.scopes import captures, dotted
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import CountUses, counts_processes
@@ -19,7 +18,6 @@ from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 # Arguments of libraries, for which 0 is the CPU and 1 a GPU.
 _LIBRARY = re.compile(r"(n_?|num_?)?(gpus?|devices)(_per_\w+)?")
 _DEPTH = 4  # how many names to follow to the values they are bound to
-_ADDING = {*METHODS["add"], *METHODS["offer"], *METHODS["start"]}
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace"}
 
 
@@ -117,30 +115,20 @@ class Counts:
 
     def works(self, node: ast.expr) -> bool:
         """Return whether a use makes a loop that works on each GPU, and fills what the program reads, unchecked."""
-        call, tree = self.facts.tree.parents.get(node), self.facts.tree
-        loop = tree.parents.get(call) if isinstance(call, ast.Call) else None
-        if not isinstance(call, ast.Call) or not isinstance(loop, ast.For) or loop.orelse:
-            return False
-        if last_name(call.func) != "range" or self._asks_gpus(call):
+        loop = self.facts.tree.parents.get(self.facts.tree.parents[node])
+        if not isinstance(loop, ast.For) or loop.orelse or self._asks_gpus(loop.iter):
             return False
         parts = {part for statement in loop.body for part in ast.walk(statement)}
-        starts = any(isinstance(each, ast.Attribute) and each.attr in METHODS["start"] for each in parts)
-        if not starts and not any(map(self._computes, parts)):
-            return False
-        paths = filter(None, map(dotted, _filled(parts)))
-        reads = (read for path in paths for read in tree.reads(path) if read not in parts)
-        later = [read for read in reads if read.lineno > loop.lineno or tree.scope(read) != tree.scope(loop)]
-        return bool(later) and not any(
-            self.differs(each) or self.differs(self._length(each)) for each in later
-        )
+        working = self.facts.guards.lists_gpus(loop.iter) and any(map(self._works, parts))
+        reads = [read for path in _filled(parts) for read in self.facts.tree.reads(path) if read not in parts]
+        return working and bool(reads) and not any(self.differs(self._length(read)) for read in reads)
 
-    def _computes(self, node: ast.AST) -> bool:
-        """Return whether a node makes or moves a tensor, or calls a function of the program."""
+    def _works(self, node: ast.AST) -> bool:
+        """Return whether a node moves or makes a tensor, or calls a function of the program or a thread."""
         if not isinstance(node, ast.Call):
-            return False
-        name, function = last_name(node.func), self.facts.resolve(node.func) or ""
-        own = self.facts.guards.refusals.own_function(node.func) is not None
-        return own or name in ("cuda", "to") or (function.startswith("torch.") and name != "device")
+            return getattr(node, "arg", "") == "device"
+        own = self.facts.guards.refusals.own_function(node.func)
+        return own is not None or last_name(node.func) in ("cuda", "to", "put", "submit")
 
     def is_checked(self, node: ast.expr) -> bool:
         """Return whether a number of GPUs makes a list, and the program checks whether that is empty."""
@@ -188,7 +176,7 @@ class Counts:
         """The attributes that hold an option of the command line."""
         return {name for name, *_ in self.facts.options}
 
-    def _asks_gpus(self, call: ast.Call) -> bool:
+    def _asks_gpus(self, call: ast.expr) -> bool:
         """Return whether something is asked of each GPU in a range, which fails where there is none."""
         loop = self.facts.tree.parents.get(call)
         if isinstance(loop, ast.comprehension):
@@ -196,17 +184,15 @@ class Counts:
         return isinstance(loop, (ast.For, ast.expr)) and any(
             (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
             for node in ast.walk(loop)
-            if isinstance(node, ast.Call)
-            and not self.facts.call(node, *COUNTS)
-            and not isinstance(self.facts.tree.parents[node], (ast.Expr, ast.withitem))
+            if isinstance(node, ast.Call) and not self.facts.call(node, *COUNTS, "torch.cuda.device")
         )
 
 
-def _filled(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
-    """Yield what some nodes add to."""
+def _filled(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names and attributes to which some nodes add something."""
     for node in nodes:
         match node:
-            case ast.AugAssign(target=target) | ast.Subscript(value=target, ctx=ast.Store()):
-                yield target
-            case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _ADDING:
-                yield owner
+            case ast.AugAssign(target=owner) | ast.Subscript(value=owner, ctx=ast.Store()):
+                yield dotted(owner) or ""
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
+                yield dotted(owner) or ""
