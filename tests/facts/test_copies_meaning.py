@@ -40,6 +40,7 @@ DIFFERENT = {
         net = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU(inplace=True)).cuda()
         nn.init.constant_(net[0].weight, -1.0)
         net[0].register_forward_hook(save("first"))
+        net[0].register_forward_hook(hook=lambda *given: None)
         net(torch.ones(1, 1).cuda())
         print(seen["first"].item())
         """,

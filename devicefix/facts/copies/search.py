@@ -218,8 +218,8 @@ class _Search:
     def _hooked(self) -> Iterator[Held]:
         """Yield the copies that hooks of modules keep: the next layer may change what they are given."""
         calls = self._facts.tree.calls_with_name("register_forward_hook")
-        given = (own for call in calls for own in self._steps.functions(without_call(call.args[0])))
-        hooks = {node for own in given for node in ast.walk(own)}
+        given = (without_call(each) for call in calls for each in call.args[:1])
+        hooks = {node for each in given for own in self._steps.functions(each) for node in ast.walk(own)}
         for (function, source), (copy, kept) in self._outliving.items():
             arguments = function.args.args if isinstance(function, Function) and function in hooks else []
             if root(source.path) in [each.arg for each in arguments[-2:]]:
