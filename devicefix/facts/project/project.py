@@ -28,9 +28,9 @@ class Project(Flow, Compiled, Programs):
     @remembered
     def has_own_cuda(self) -> bool:
         """Return whether `.cuda()` and `.to(device)` may differ: a class has its own of either."""
-        return self._adds_cuda or bool(self._own_classes)
+        return self.adds_cuda() or bool(self._own_classes)
 
     @remembered
     def has_cuda_effects(self) -> bool:
         """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
-        return self._adds_cuda or any(True for _ in self.exporting(has_effects))
+        return self.adds_cuda() or any(True for _ in self.exporting(has_effects))
