@@ -91,6 +91,34 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "a function whose result is the status of the program",
+            before="""
+                import sys
+                import torch
+
+
+                def main():
+                    if not torch.cuda.is_available():
+                        print("no GPU")
+                        return 1
+                    return run()
+
+
+                sys.exit(main())
+            """,
+            after="""
+                import sys
+                import torch
+
+
+                def main():
+                    return run()
+
+
+                sys.exit(main())
+            """,
+        ),
+        Example(
             "a wait for CUDA, and a refusal below a choice that is not the CPU by default",
             before="""
                 import time
@@ -746,6 +774,28 @@ class CudaRequired(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a result that is no status, and the status 0",
+            """
+                import sys
+                import torch
+
+
+                def count():
+                    if not torch.cuda.is_available():
+                        return 1
+                    return run()
+
+
+                def main():
+                    if not torch.cuda.is_available():
+                        return 0
+                    return run(count())
+
+
+                sys.exit(main())
+            """,
+        ),
         Example(
             "a choice between two errors",
             """

@@ -18,7 +18,7 @@ from devicefix.facts.flow.points import Point, root, starts_of
 from devicefix.facts.flow.steps import CALLED, Steps
 from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
 from devicefix.facts.module import Facts
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, without_call
 
 _MOVES = (*METHODS["move"], *(name.rpartition(".")[2] for name in FUNCTIONS["make"]), "FloatTensor")
 _WORDS = ("cuda", "device", "cpu", "pin_memory")
@@ -82,6 +82,7 @@ class _Search:
                     yield from self._kept(body, point)
                     yield from self._changed_at_once(body, point)
         yield from self._passed()
+        yield from self._hooked()
 
     def _statements(self) -> Iterator[ast.stmt]:
         """Yield the statements that may copy, and those that call a function that may return a copy."""
@@ -214,6 +215,16 @@ class _Search:
                         yield Held(copy, kept.place.path, changing, None)
                     elif found := body.clash(Name(Place("()", trained=kept.place.trained), point), name):
                         yield self._held(body, copy, kept.place.path, found, reverse=True)
+
+    def _hooked(self) -> Iterator[Held]:
+        """Yield the copies that hooks of modules keep: the next layer may change what they are given."""
+        calls = self._facts.tree.calls_with_name("register_forward_hook")
+        given = (without_call(each) for call in calls for each in call.args[:1])
+        hooks = {node for each in given for own in self._steps.functions(each) for node in ast.walk(own)}
+        for (function, source), (copy, kept) in self._outliving.items():
+            arguments = function.args.args if isinstance(function, Function) and function in hooks else []
+            if root(source.path) in [each.arg for each in arguments[-2:]]:
+                yield Held(copy, kept.place.path, None, None)
 
     def _calls(self, function: Owner) -> Iterator[tuple[Tensors, Point, ast.AST]]:
         """Yield the calls of a function, or of a method of its name, and the statement that runs a class."""
