@@ -112,7 +112,7 @@ class _Search:
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue
-            kept = Name(Place(path, contained, trained=is_parameter(expression)), point, kept=True)
+            kept = Name(Place(path, contained, trained=is_parameter(self._facts, expression)), point, kept=True)
             source = Name(copy.source, point)
             # After `x = x.cuda()`, nothing here names what was copied.
             anew = not point.bound.isdisjoint(starts_of(copy.source.path))
@@ -139,6 +139,12 @@ class _Search:
                 if found := method.clash(replace(one, start=start), replace(other, start=start)):
                     return found
         return None
+
+    def _changed_by_methods(self, function: Owner, kept: Name) -> ast.AST | None:
+        """Return what a method changes of what another one, which is given it, keeps."""
+        around = self._facts.tree.parents.get(function)
+        methods = self._methods(around) if isinstance(around, ast.ClassDef) else ()
+        return next((each for method in methods for each in method.changes(kept.place).values()), None)
 
     def _methods(self, owner: ast.ClassDef) -> list[Tensors]:
         """Return the methods of a class that change a tensor, or take the step of an optimizer."""
@@ -211,6 +217,9 @@ class _Search:
                 for name in (Name(place, point) for place in passed(self._facts, call, function, source)):
                     if (changing := body.changed_after(name)) is not None:
                         yield Held(copy, kept.place.path, changing, None)
+                    elif change := self._changed_by_methods(function, kept) if name.place.trained else None:
+                        given = replace(copy, source=replace(source, trained=True))
+                        yield self._held(body, given, source.path, (change, body.flow.exit), reverse=True)
                     elif found := body.clash(Name(Place("()", trained=kept.place.trained), point), name):
                         yield self._held(body, copy, kept.place.path, found, reverse=True)
 
