@@ -20,6 +20,7 @@ from devicefix.rewrite.operations import KeepReceiver, Move
 from devicefix.rules.base import Example, Rule
 
 _SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
+_NOTHING = "a `cuda` of the project returns nothing, and on a CPU, the object itself is used instead"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "the graph that this class runs may change in place a tensor that is copied only on a GPU"
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
@@ -658,6 +659,10 @@ class CudaCall(Rule):
         fix = _kept(self.context, node)
         if fix and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
+        parent = self.facts.tree.parents.get(node)
+        if fix and not isinstance(parent, ast.Attribute) and not _only_moves(parent, node.func.value):
+            if not fix.why and self.context.project.may_return_nothing():
+                fix = replace(fix, why=_NOTHING)
         return self.finding(node, message, fix, unless="because the object is `super()`, or long code")
 
     def _is_of_torch(self, node: ast.Call) -> bool:
@@ -773,7 +778,7 @@ def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix
     return replace(shortened, edits=(*shortened.edits, below))
 
 
-def _only_moves(statement: ast.stmt, receiver: ast.expr) -> bool:
+def _only_moves(statement: ast.AST | None, receiver: ast.expr) -> bool:
     """Return whether a statement moves a variable and does nothing else: `x.cuda()` or `x = x.cuda()`."""
     name = dotted(receiver)
     match statement:

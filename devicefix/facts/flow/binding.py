@@ -312,7 +312,11 @@ def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]: 
                 continue  # it has not run yet
             case ast.Starred(value=value):
                 todo.append((value, True))
-            case ast.Call(func=ast.Lambda(body=inner), args=[]) | ast.Subscript(value=ast.List(elts=[inner])):
+            case (
+                ast.Call(func=ast.Lambda(body=inner), args=[])
+                | ast.Subscript(value=ast.List(elts=[inner]))
+                | ast.NamedExpr(value=inner)
+            ):
                 todo.append((inner, contained))
             case ast.Attribute(attr=attr, value=ast.Call() as made) if (
                 kept := argument_of(made, attr, -1)

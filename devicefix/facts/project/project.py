@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from devicefix.facts.exports.classes import has_effects
+from devicefix.facts.exports.classes import has_effects, returns_nothing
 from devicefix.facts.project.compiled import Compiled
 from devicefix.facts.project.flow import Flow
 from devicefix.facts.project.programs import Programs
@@ -34,3 +34,8 @@ class Project(Flow, Compiled, Programs):
     def has_cuda_effects(self) -> bool:
         """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
         return self._adds_cuda or any(True for _ in self.exporting(has_effects))
+
+    @remembered
+    def may_return_nothing(self) -> bool:
+        """Return whether a `cuda` of the project returns nothing, which only a discarded result allows."""
+        return any(True for _ in self.exporting(returns_nothing))
