@@ -40,7 +40,7 @@ from devicefix.facts.values import last_name
 _FILES = 20  # that call one function; with more, what they pass is not known
 _STEPS = 3  # bindings and calls between a device and a parameter
 _INFORMED = 16  # files whose facts to keep
-_OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
+_OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(", b"torch")
 # The arguments of a call, and what shows that a number may be among them.
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")

@@ -59,6 +59,8 @@ class Calls(Trail, ABC):
                 self._parameter(each, place, layers)
             if self._delegates(call, functions):
                 self._foreign(call, function, place, layers)
+        elif fields := self.steps.fields(function):
+            self._field(fields, place, layers)
         else:
             self._foreign(call, function, place, layers)
 
@@ -195,6 +197,8 @@ class Calls(Trail, ABC):
             name = function.name
             self._name_holder(name, layers)
             self._leave(name)
+            for key in layers[:1]:
+                self._leave(key)
             self._reach_place(("call", name), self.steps.calls(name), layers)
             self._reach_place(("function", name), self.tree.reads(name), (CALLED, *layers))
 
