@@ -20,7 +20,6 @@ from devicefix.rewrite.operations import KeepReceiver, Move
 from devicefix.rules.base import Example, Rule
 
 _SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
-_NOTHING = "a `cuda` of the project returns nothing, and on a CPU, the object itself is used instead"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "the graph that this class runs may change in place a tensor that is copied only on a GPU"
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
@@ -657,12 +656,10 @@ class CudaCall(Rule):
             " something else; call `.cuda()` only if CUDA is available"
         )
         fix = _kept(self.context, node)
-        if fix and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
+        parent, receiver = self.facts.tree.parents.get(node), getattr(node.func, "value", node)
+        used = not isinstance(parent, ast.Attribute) and not _only_moves(parent, receiver)
+        if fix and self.context.project.has_cuda_effects(used) and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
-        parent = self.facts.tree.parents.get(node)
-        if fix and not isinstance(parent, ast.Attribute) and not _only_moves(parent, node.func.value):
-            if not fix.why and self.context.project.may_return_nothing():
-                fix = replace(fix, why=_NOTHING)
         return self.finding(node, message, fix, unless="because the object is `super()`, or long code")
 
     def _is_of_torch(self, node: ast.Call) -> bool:

@@ -31,11 +31,7 @@ class Project(Flow, Compiled, Programs):
         return self._adds_cuda or bool(self._own_classes)
 
     @remembered
-    def has_cuda_effects(self) -> bool:
-        """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
-        return self._adds_cuda or any(True for _ in self.exporting(has_effects))
-
-    @remembered
-    def may_return_nothing(self) -> bool:
-        """Return whether a `cuda` of the project returns nothing, which only a discarded result allows."""
-        return any(True for _ in self.exporting(returns_nothing))
+    def has_cuda_effects(self, used: bool) -> bool:
+        """Return whether a `cuda` of the project does more than move, or returns nothing that is used."""
+        asked = (has_effects, returns_nothing)[: 1 + used]
+        return self._adds_cuda or any(True for each in asked for _ in self.exporting(each))
