@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 UNKNOWN = "?"
+YIELDED = "yield"  # no name of a part
 Answer = TypeVar("Answer")
 
 
@@ -57,7 +58,7 @@ class Others:
 
         Args:
             name: the name; with `()`, what the function returns is meant.
-            part: empty for the whole, or else the position in a tuple, a key, or an attribute of an object.
+            part: empty for the whole, `YIELDED` for what a generator yields, or else the position in a tuple, a key, or an attribute of an object.
 
         Returns:
             The names of the kinds; with `UNKNOWN` if there may be others, and nothing if nothing is known.

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import passed_kinds
@@ -28,7 +28,7 @@ from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.others import UNKNOWN, Others
+from devicefix.facts.others import UNKNOWN, YIELDED, Others
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Definition
 from devicefix.facts.project.names import SharedNames
@@ -83,9 +83,10 @@ class Flow(SharedNames, Values):
         if found is None or not _may_bind(*found, called=name.endswith("()")):
             return []
         facts, bindings = self._bound(found)
-        if facts is None or len(bindings) != 1:
+        if facts is None:
             return []
-        return list(dict.fromkeys(_kinds(facts, bindings[0], part, called=name.endswith("()"))))
+        kinds = [list(_kinds(facts, each, part, called=name.endswith("()"))) for each in bindings]
+        return list(dict.fromkeys(chain.from_iterable(kinds))) if all(kinds) else []
 
     @remembered
     def is_pure(self, path: str, name: str) -> bool:
@@ -275,8 +276,8 @@ def _may_bind(file: ProjectFile, name: str, *, called: bool) -> bool:
 
 def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterator[str]:
     """Yield the names of the kinds of a part of what a name of a module is bound to, or returns."""
-    for value in _values(facts, binding, called=called):
-        if not part:
+    for value in _values(facts, binding, called=called, yielded=part == YIELDED):
+        if part in ("", YIELDED):
             yield from _names(facts.kinds.of(value))
             continue
         made = (facts.value(value) or value) if called else value
@@ -286,14 +287,14 @@ def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterat
             yield UNKNOWN
 
 
-def _values(facts: Facts, binding: Binding, *, called: bool) -> list[ast.expr]:
-    """Return what a name of a module is bound to, or what a function of the name returns."""
+def _values(facts: Facts, binding: Binding, *, called: bool, yielded: bool = False) -> list[ast.expr]:
+    """Return what a name of a module is bound to, or what a function of the name returns or yields."""
     if not called:
         return [binding.value] if binding.value is not None else []
     if not isinstance(binding.node, Function) or binding.node.decorator_list:
         return []
     values, generates = facts.once(results, facts.tree.scopes[binding.node])
-    return [] if generates else list(values)
+    return list(values) if generates is yielded else []
 
 
 def _is_fixed(facts: Facts, call: ast.Call) -> bool:

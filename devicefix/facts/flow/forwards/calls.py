@@ -137,6 +137,8 @@ class Calls(Trail, ABC):
         if layers and layers[0] not in ("", CALLED) and not layers[0].isdigit():
             self._key(layers[0], layers[1:])
         self._end(Use.SHOWN if last_name(function) in SHOWS else Use.UNKNOWN)
+        if any(each.parameter for each in self.tree.bound(function)):
+            self._end(Use.NAMED)  # the caller knows for what
 
     def _harmless(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> Use:
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""

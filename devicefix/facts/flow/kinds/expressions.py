@@ -11,6 +11,7 @@ from devicefix.facts.flow.kinds.inference import DEPTH, Function
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import WRAPPERS, of_constant
 from devicefix.facts.flow.reaching import BINDINGS
+from devicefix.facts.others import YIELDED
 from devicefix.facts.values import choice, cuda_string, last_name
 
 _NO_TENSOR = (ast.In, ast.NotIn, ast.Is, ast.IsNot)  # these comparisons give a bool
@@ -143,6 +144,7 @@ class KindsOf(Calls, Bindings):
                 return self.elements(left, depth) | self.elements(right, depth) | UNKNOWN
             case ast.Call():
                 iterated = self._of_method(node, "__iter__", depth)
+                iterated |= self._of_result(node, YIELDED) or UNKNOWN
                 return self._parts(node, depth) | iterated | UNKNOWN  # of what a generator yields, too
         return UNKNOWN
 
