@@ -657,7 +657,8 @@ class CudaCall(Rule):
         )
         fix = _kept(self.context, node)
         parent, receiver = self.facts.tree.parents.get(node), getattr(node.func, "value", node)
-        used = not isinstance(parent, ast.Attribute) and not _only_moves(parent, receiver)
+        library = self.facts.resolve(parent.func) if isinstance(parent, ast.Call) else None
+        used = not (library or isinstance(parent, ast.Attribute) or _only_moves(parent, receiver))
         if fix and self.context.project.has_cuda_effects(used) and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
         return self.finding(node, message, fix, unless="because the object is `super()`, or long code")

@@ -735,6 +735,7 @@ def test_devices_that_another_file_tells_apart(use: str, safe: bool) -> None:
         ("self.x = self.x.cuda()", "q7 = q7.cuda()", True),
         ("self.x = self.x.cuda()", "q7.cuda()", True),
         ("self.x = self.x.cuda()", "return q7.cuda().x", True),
+        ("self.x = self.x.cuda()", "return torch.nn.DataParallel(q7.cuda())", True),
     ],
 )
 def test_a_cuda_that_returns_nothing_where_its_result_is_used(method: str, use: str, safe: bool) -> None:
