@@ -395,14 +395,31 @@ class Places:
 
     @cached_property
     def _forking(self) -> set[ast.Call]:
-        """The calls that may fork processes."""
-        nodes = walk(self._facts.tree.module) if self._project.is_forked(self._path) else ()
-        return {each for each in nodes if isinstance(each, ast.Call) and self._may_fork(each)}
+        """The calls that may fork processes: by name, in other files, or by what their function calls."""
+        tree = self._facts.tree
+        nodes = walk(tree.module) if self._project.is_forked(self._path) else ()
+        functions = {node: self._own_function(node) for node in nodes if isinstance(node, ast.Call)}
+        forking = [call for call, function in functions.items() if self._may_fork(call, function)]
+        for fork in forking:  # which grows
+            around = set(tree.around(fork, ast.FunctionDef))
+            callers = (call for call, function in functions.items() if function in around)
+            forking += set(callers).difference(forking)
+        return set(forking)
 
-    def _may_fork(self, call: ast.Call) -> bool:
-        """Return whether a call may fork processes: by its name, or in the file of the function."""
-        if last_name(call.func) in _FORKING:
-            return True
+    def _own_function(self, call: ast.Call) -> ast.FunctionDef | None:
+        """Return the function of the module that a call runs, None for one with decorators."""
+        function = self._facts.guards.refusals.own_function(call.func)
+        return None if function is None or function.decorator_list else function
+
+    def _may_fork(self, call: ast.Call, function: ast.FunctionDef | None) -> bool:
+        """Return whether a call may fork processes: by its name, or in the file of its function.
+
+        Args:
+            call: The call.
+            function: The function of the module that it runs, whose own calls decide.
+        """
+        if last_name(call.func) in _FORKING or function is not None:
+            return last_name(call.func) in _FORKING
         name, path = self._facts.resolve(call.func), dotted(call.func) or ""
         is_own = path.startswith("self.") or self._facts.guards.refusals.own_function(call.func) is not None
         return (is_own or name is not None) and self._project.starts_forks(

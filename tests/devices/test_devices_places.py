@@ -167,6 +167,26 @@ def test_asking_on_import_is_unsafe_before_a_fork(site: str, is_safe: bool) -> N
     assert (not places(context).why_unsafe(expression(context, "'cuda'"))) is is_safe
 
 
+@pytest.mark.parametrize(("called", "line"), [("show", None), ("start", 13), ("begin", 13)])
+def test_a_function_defines_it_below_the_call_of_a_function_that_forks(called: str, line: int | None) -> None:
+    code = f"""from multiprocessing import Process
+import torch
+def work(): torch.ones(2).cuda()
+def show(): print("a")
+def start(): Process(target=work).start()
+def begin():
+    start()
+class Main:
+    def run(self): begin()
+
+def f(x):
+    print(1)
+    {called}()
+    x.cuda()
+"""
+    assert line_of(place(code)) == line
+
+
 def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None:
     main = f"import os\nimport m\n\n\ndef main():\n    {SET}\n"
     context = context_of("import torch\n\nf('cuda')\n", {"main.py": main})
