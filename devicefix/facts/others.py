@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 UNKNOWN = "?"
-YIELDED = "yield"  # no name of a part
 Answer = TypeVar("Answer")
 
 

@@ -657,7 +657,8 @@ class CudaCall(Rule):
         )
         fix = _kept(self.context, node)
         parent, receiver = self.facts.tree.parents.get(node), getattr(node.func, "value", node)
-        library = self.facts.resolve(parent.func) if isinstance(parent, ast.Call) else None
+        called = (self.facts.resolve(parent.func) or "") if isinstance(parent, ast.Call) else ""
+        library = called and not self.context.project.has_module(self.devices.path, called.partition(".")[0])
         used = not (library or isinstance(parent, ast.Attribute) or _only_moves(parent, receiver))
         if fix and self.context.project.has_cuda_effects(used) and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)

@@ -736,9 +736,12 @@ def test_devices_that_another_file_tells_apart(use: str, safe: bool) -> None:
         ("self.x = self.x.cuda()", "q7.cuda()", True),
         ("self.x = self.x.cuda()", "return q7.cuda().x", True),
         ("self.x = self.x.cuda()", "return torch.nn.DataParallel(q7.cuda())", True),
+        ("self.x = self.x.cuda()", "return g(q7.cuda())", False),
     ],
 )
 def test_a_cuda_that_returns_nothing_where_its_result_is_used(method: str, use: str, safe: bool) -> None:
     batch = f"import torch\n\nclass Batch:\n    def cuda(self): {method}\n"
-    _, results = rewritten({"batch.py": batch, "main.py": f"import torch\n\ndef f(q7):\n    {use}\n"})
+    _, results = rewritten(
+        {"batch.py": batch, "main.py": f"import torch\nfrom batch import g\n\ndef f(q7):\n    {use}\n"}
+    )
     assert [found.safety is Safety.SAFE for found in results["main.py"].findings] == [safe]

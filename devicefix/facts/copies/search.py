@@ -112,8 +112,7 @@ class _Search:
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue
-            leaf = is_parameter(self._facts, expression)
-            kept = Name(Place(path, contained, trained=leaf), point, kept=True)
+            kept = Name(Place(path, contained, trained=is_parameter(self._facts, expression)), point, True)
             source = Name(copy.source, point)
             # After `x = x.cuda()`, nothing here names what was copied.
             anew = not point.bound.isdisjoint(starts_of(copy.source.path))

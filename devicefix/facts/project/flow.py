@@ -20,7 +20,7 @@ from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
-from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.calls import YIELDED, results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
@@ -28,7 +28,7 @@ from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.others import UNKNOWN, YIELDED, Others
+from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Definition
 from devicefix.facts.project.names import SharedNames

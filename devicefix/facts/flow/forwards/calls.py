@@ -198,8 +198,7 @@ class Calls(Trail, ABC):
             self._end(Use(self.others.use_of_result(function.name)) & Use.DEVICE)
             name = function.name
             self._name_holder(name, layers)
-            self._leave(name)
-            for key in layers[:1]:
+            for key in (name, *layers[:1]):
                 self._leave(key)
             self._reach_place(("call", name), self.steps.calls(name), layers)
             self._reach_place(("function", name), self.tree.reads(name), (CALLED, *layers))

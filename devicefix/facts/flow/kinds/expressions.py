@@ -6,12 +6,11 @@ import ast
 from collections.abc import Sequence
 
 from devicefix.facts.flow.kinds.bindings import Bindings
-from devicefix.facts.flow.kinds.calls import Calls, results
+from devicefix.facts.flow.kinds.calls import YIELDED, Calls, results
 from devicefix.facts.flow.kinds.inference import DEPTH, Function
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import WRAPPERS, of_constant
 from devicefix.facts.flow.reaching import BINDINGS
-from devicefix.facts.others import YIELDED
 from devicefix.facts.values import choice, cuda_string, last_name
 
 _NO_TENSOR = (ast.In, ast.NotIn, ast.Is, ast.IsNot)  # these comparisons give a bool
