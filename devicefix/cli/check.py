@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,11 @@ from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths, listed
 from devicefix.cli.options import (
     STDIN,
-    adoption_options,
+    baseline_option,
     common_folder,
     common_options,
-    executor_option,
-    output_options,
+    option,
     resolver_for,
-    together,
     unsafe_option,
 )
 from devicefix.cli.output import Output
@@ -38,48 +37,71 @@ if TYPE_CHECKING:
 FIXING = ("--diff", "--fix-only", "--fix")
 OTHERS = ("--write-baseline", "--add-noqa")
 
-fix_options = together(
-    click.option(
-        "--fix",
-        is_flag=True,
-        help="Apply fixes, like `rewrite --in-place`, and report the remaining findings.",
-    ),
-    unsafe_option,
-    click.option(
-        "--fix-only",
-        is_flag=True,
-        help="Apply fixes, but do not report remaining findings or exit non-zero for them.",
-    ),
-    click.option(
-        "--diff",
-        is_flag=True,
-        help="Show the fixes as a diff instead of applying them, and exit with status 1 if there are any.",
-    ),
-    click.option("--watch", "-w", is_flag=True, help="Check again whenever files change."),
-    click.option(
-        "--exit-non-zero-on-fix",
-        is_flag=True,
-        help="Exit with status 1 if anything was fixed, even if no findings remain.",
-    ),
-)
+
+def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"dask://([\w.-]+|\[[\da-fA-F:.]+\]):\d+", value):
+        raise click.BadParameter("must be dask://HOST:PORT, the address of a dask scheduler")
+    return value
 
 
 @click.command(cls=GroupedCommand, short_help="Find code that is tied to CUDA.")
-@fix_options
+@click.option(
+    "--fix", is_flag=True, help="Apply fixes, like `rewrite --in-place`, and report the remaining findings."
+)
+@unsafe_option
+@click.option(
+    "--fix-only",
+    is_flag=True,
+    help="Apply fixes, but do not report remaining findings or exit non-zero for them.",
+)
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Show the fixes as a diff instead of applying them, and exit with status 1 if there are any.",
+)
+@click.option("--watch", "-w", is_flag=True, help="Check again whenever files change.")
+@click.option(
+    "--exit-non-zero-on-fix",
+    is_flag=True,
+    help="Exit with status 1 if anything was fixed, even if no findings remain.",
+)
 @common_options
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and exit.")
-@output_options
-@adoption_options
+@option("output-format")
+@click.option(
+    "--output-file",
+    "-o",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    envvar="DEVICEFIX_OUTPUT_FILE",
+    help="Write the findings to this file.",
+)
+@click.option(
+    "--unfixed",
+    is_flag=True,
+    help="Show only the findings that --fix leaves, which need a person or an unsafe fix.",
+)
+@click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule.")
+@click.option(
+    "--group-by",
+    type=click.Choice(["rule", "folder", "file"]),
+    help="Show only the number of findings for each rule, folder or file.",
+)
+@baseline_option
+@click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file.")
+@click.option("--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings.")
 @diff_base_option
-@executor_option
+@click.option(
+    "--executor",
+    metavar="dask://HOST:PORT",
+    callback=_address,
+    help="Check the files on this dask cluster instead of on this machine.",
+)
 @click.pass_context
 def check(
     ctx: click.Context,
     /,
     *,
     paths: tuple[Path, ...],
-    configs: tuple[str, ...],
-    isolated: bool,
     stdin_filename: str | None,
     exit_zero: bool,
     output_file: Path | None,
@@ -104,11 +126,11 @@ def check(
     In the output, [*] marks the findings that --fix would fix.
     """
     flags = zip(FIXING + OTHERS, (diff, fix_only, fix, write_baseline, add_noqa), strict=True)
-    kinds = [option for option, is_given in flags if is_given]
+    kinds = [flag for flag, is_given in flags if is_given]
     kind = kinds[0] if kinds else None
 
     def configured() -> Resolver:
-        return resolver_for(paths, stdin_filename, configs, isolated, given)
+        return resolver_for(paths, stdin_filename, given)
 
     def report(resolver: Resolver) -> int:
         output = Output.of(resolver.root, output_file, group_by or ("rule" if statistics else None))
@@ -202,9 +224,9 @@ def _check_usage(
     writes_baseline = kind == "--write-baseline"
     if "--add-noqa" in kinds and STDIN in paths:
         raise click.UsageError("--add-noqa cannot be used with standard input (-)")
-    for option in ("--add-noqa", "--write-baseline"):
-        if option in kinds[1:]:
-            raise click.UsageError(f"{option} and {kind} cannot be used together")
+    for other in ("--add-noqa", "--write-baseline"):
+        if other in kinds[1:]:
+            raise click.UsageError(f"{other} and {kind} cannot be used together")
     if kind in FIXING and diff_base:
         raise click.UsageError(f"{kind} cannot be used with --diff-base, because fixes apply to whole files")
     if unfixed and (kind in FIXING or writes_baseline):

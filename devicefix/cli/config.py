@@ -93,8 +93,6 @@ def config(
     key: str | None,
     start: Path,
     report_format: str,
-    configs: tuple[str, ...],
-    isolated: bool,
     **given: Any,
 ) -> None:
     """Show the current settings and where each one comes from, or explain KEY.
@@ -104,7 +102,7 @@ def config(
     if key is not None and key not in KEYS:
         hint = nearest(key, KEYS, "; `devicefix config` lists all keys")
         raise click.BadParameter(f"unknown key {key!r}{hint}", param_hint="KEY")
-    source = Source.of(configs, isolated, given)
+    source = Source.of(given)
     file = Nearest(source.settings, common_folder([start]), source.find_in).file
     settings = [setting for setting in _in_force(ctx, file, source) if key in (None, setting.key)]
     if report_format == "json":

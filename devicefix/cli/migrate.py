@@ -76,8 +76,6 @@ def migrate(
     steps: int | None,
     tolerance: float,
     report_format: str,
-    configs: tuple[str, ...],
-    isolated: bool,
     **given: Any,
 ) -> None:
     """Rewrite the project in PATH, and keep the unsafe fixes that its runs justify.
@@ -94,7 +92,7 @@ def migrate(
     for file in filter(None, (patch, report)):
         check_folder(file)
     render = None if report is None else _html()
-    resolver = resolver_for([path], None, configs, isolated, given)
+    resolver = resolver_for([path], None, given)
     limits = launch.Limits(timeout, memory)
     request = session.Request(path, commands, limits, steps, tolerance, in_place)
     quiet = resolver.root.quiet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -120,47 +119,7 @@ rule_options = together(
     click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
 )  # fmt: skip
 unsafe_option = option("unsafe-fixes")
-
-
-def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not re.fullmatch(r"dask://([\w.-]+|\[[\da-fA-F:.]+\]):\d+", value):
-        raise click.BadParameter("must be dask://HOST:PORT, the address of a dask scheduler")
-    return value
-
-
-executor_option = click.option(
-    "--executor",
-    metavar="dask://HOST:PORT",
-    callback=_address,
-    help="Check the files on this dask cluster instead of on this machine.",
-)
 baseline_option = option("baseline")
-adoption_options = together(
-    baseline_option,
-    click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file."),
-    click.option("--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings."),
-)
-output_options = together(
-    option("output-format"),
-    click.option(
-        "--output-file",
-        "-o",
-        type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-        envvar="DEVICEFIX_OUTPUT_FILE",
-        help="Write the findings to this file.",
-    ),
-    click.option(
-        "--unfixed",
-        is_flag=True,
-        help="Show only the findings that --fix leaves, which need a person or an unsafe fix.",
-    ),
-    click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule."),
-    click.option(
-        "--group-by",
-        type=click.Choice(["rule", "folder", "file"]),
-        help="Show only the number of findings for each rule, folder or file.",
-    ),
-)
 tolerance_option = click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -218,27 +177,19 @@ common_options = together(
 )
 
 
-def resolver_for(
-    paths: Iterable[Path],
-    stdin_filename: str | None,
-    configs: Iterable[str],
-    isolated: bool,
-    given: Mapping[str, Any],
-) -> Nearest:
+def resolver_for(paths: Iterable[Path], stdin_filename: str | None, given: Mapping[str, Any]) -> Nearest:
     """Return the settings of a run: the command line's, else the configuration's, else the defaults.
 
     Args:
         paths: the paths of the run. Its own settings are those of the folder that holds them all.
         stdin_filename: the file name of the standard input.
-        configs: a configuration file to use instead of the nearest, and texts such as `jobs = 4`.
-        isolated: use no configuration file.
         given: the options by name; those that are None or () are not given.
 
     Raises:
         ConfigError: the configuration is invalid.
         UsageError: there are several configuration files.
     """
-    source = Source.of(configs, isolated, given)
+    source = Source.of(given)
     start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
     resolver = Nearest(source.settings, start, source.find_in)
     if resolver.root.verbose:
@@ -265,11 +216,11 @@ class Source:
     cached: bool
 
     @classmethod
-    def of(cls, configs: Iterable[str], isolated: bool, given: Mapping[str, Any]) -> Source:
+    def of(cls, given: Mapping[str, Any]) -> Source:
         """Read the values of `--config` and the other options; see `resolver_for`."""
         file: Path | None = None
         values: dict[str, Any] = {}
-        for text in configs:
+        for text in given["configs"]:
             if "=" in text and not os.path.exists(text):
                 values |= _inline(text)
             elif file is not None:
@@ -280,16 +231,18 @@ class Source:
                     wrong = "is a folder" if file.is_dir() else "does not exist"
                     hint = "specify a file or a TOML `KEY = VALUE` pair"
                     raise click.BadParameter(f"{text!r} {wrong}; {hint}", param_hint="--config")
-        if file is not None and isolated:
+        if file is not None and given["isolated"]:
             raise click.UsageError(
                 "--isolated cannot be used with --config FILE, because it ignores configuration files"
             )
         options = {
-            name: value for name, value in given.items() if name != "no_cache" and value not in (None, ())
+            name: value
+            for name, value in given.items()
+            if name not in ("configs", "isolated", "no_cache") and value not in (None, ())
         }
         if "cache_dir" in options:  # a link that the user names is followed; the cache itself follows none
             options["cache_dir"] = Path(os.path.realpath(options["cache_dir"]))
-        return cls(file, isolated, values, options, not given.get("no_cache", True))
+        return cls(file, given["isolated"], values, options, not given.get("no_cache", True))
 
     def find_in(self, folder: Path) -> Path | None:
         """Return the configuration for a folder, to be used for the folders below it as well."""

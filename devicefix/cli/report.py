@@ -55,8 +55,6 @@ def report(
     /,
     *,
     paths: tuple[Path, ...],
-    configs: tuple[str, ...],
-    isolated: bool,
     stdin_filename: str | None,
     exit_zero: bool,  # noqa: ARG001 (findings never change the exit status)
     output: Path | None,
@@ -88,7 +86,7 @@ def report(
         check_folder(output)
     coverage = None if coverage_file is None else Coverage(coverage_file)
     before = None if since is None else earlier.read(since)
-    resolver = resolver_for(paths, stdin_filename, configs, isolated, given).changed(replacements=True)
+    resolver = resolver_for(paths, stdin_filename, given).changed(replacements=True)
     settings = resolver.root
     checked = check_paths(paths, stdin_filename, resolver)
     folder = common_folder(paths)

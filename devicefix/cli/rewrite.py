@@ -47,8 +47,6 @@ def rewrite(
     /,
     *,
     paths: tuple[Path, ...],
-    configs: tuple[str, ...],
-    isolated: bool,
     stdin_filename: str | None,
     in_place: bool,
     diff: bool,
@@ -67,7 +65,7 @@ def rewrite(
     By default, this command prints a patch for `git apply`. For standard input, it prints the rewritten code.
     """
     _check_usage(paths, in_place, {"--verify": command is not None, "--require-clean": require_clean})
-    resolver = resolver_for(paths, stdin_filename, configs, isolated, given).changed(fix=True)
+    resolver = resolver_for(paths, stdin_filename, given).changed(fix=True)
     settings = resolver.root
     checked = check_paths(paths, stdin_filename, resolver)
     outcomes, failed = list(checked.outcomes), len(checked.failed)

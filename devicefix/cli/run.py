@@ -51,8 +51,6 @@ def run(
     accelerator: bool,
     sources: tuple[Path, ...],
     python: str | None,
-    configs: tuple[str, ...],
-    isolated: bool,
     **given: Any,
 ) -> None:
     """Run SCRIPT like `python` does, with its modules rewritten in memory.
@@ -67,7 +65,7 @@ def run(
     found = Program.of(program, arguments, as_module=as_module, python=python)
     target = {"target": "accelerator"} if accelerator else {}
     sources = sources or (found.root,)
-    resolver = resolver_for(sources, None, configs, isolated, given | target | {"quiet": True})
+    resolver = resolver_for(sources, None, given | target | {"quiet": True})
     invocation = direct.Invocation(found.command, found.folder, sources, found.notebook, cpu)
     try:
         ending = direct.run(invocation, resolver)

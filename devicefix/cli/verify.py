@@ -165,8 +165,6 @@ def verify(
     show_missing: bool,
     coverage_file: Path | None,
     report_format: str,
-    configs: tuple[str, ...],
-    isolated: bool,
     timeout: float,
     memory: int | None,
     scratch: bool | None,
@@ -202,7 +200,7 @@ def verify(
         coverage=coverage_file,
         **options,
     )
-    report = run_task(task, resolver_for(task.sources, None, configs, isolated, given))
+    report = run_task(task, resolver_for(task.sources, None, given))
     show_report(report, report_format, show_missing)
     ctx.exit(STATUSES[report.verdict.value])
 

@@ -168,7 +168,7 @@ class Devices:
             return DeviceExpr(known)
         if self._has_unflagged(site):
             # A second device, chosen by the flag, would be one too many.
-            return self.current(site) if self._is_availability(flag) else None
+            return self.current(site) if self.facts.call(self.facts.value(flag), *ASKS) else None
         return self._new_of_flag(site, flag, ast.unparse(flag))
 
     def either(self, site: ast.AST, cuda: str, cpu: str = '"cpu"', *, of_cuda: bool = False) -> DeviceExpr:
@@ -395,11 +395,6 @@ class Devices:
             definition.flag is None and definition.function is None
             for definition in self._definitions.of_name(self._definitions.name)
         )
-
-    def _is_availability(self, flag: ast.expr) -> bool:
-        """Return whether a flag is `torch.cuda.is_available()` and nothing else."""
-        value = self.facts.value(flag)
-        return self.facts.call(value, *ASKS)
 
 
 def _as_object(new: DeviceExpr) -> DeviceExpr:

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from devicefix.devices.known import KnownDevices
-from devicefix.devices.places import Function
-from devicefix.facts import Facts, Scope
+from devicefix.facts import Facts, Function, Scope
 from devicefix.facts.project import Project
 from devicefix.model import Definition, Edit, Effect, Form, Import, Need
 from devicefix.rewrite.placement import Layout, imports_something

@@ -193,9 +193,8 @@ class KnownDevices:
             return False
         return any(
             isinstance(parent, ast.If | ast.IfExp)
-            and child is not parent.test
+            and child in (parent.body if isinstance(parent, ast.If) else [parent.body])
             and self._is_same(parent.test, value.test)
-            and (child is parent.body or child in _body_of(parent))
             for child, parent in self._facts.tree.ancestors(site)
         )
 
@@ -305,7 +304,3 @@ class KnownDevices:
     def _writes_globals(self) -> bool:
         """Return whether the module may bind any name at run time, as in `globals()["device"] = "cpu"`."""
         return bool(self._facts.tree.reads("exec")) or bool(_WRITES.search(self._facts.source.text))
-
-
-def _body_of(node: ast.If | ast.IfExp) -> list[ast.stmt]:
-    return node.body if isinstance(node, ast.If) else []

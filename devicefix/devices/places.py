@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
-from devicefix.facts import ASKS, Facts, Scope, dotted
+from devicefix.facts import ASKS, Facts, Function, Scope, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.exports import late_calls, late_settings
 from devicefix.facts.exports.imports import modules_of
@@ -19,7 +19,6 @@ from devicefix.facts.values import last_name
 from devicefix.rewrite.lines import begins_line
 from devicefix.rewrite.placement import Layout, docstring, imports_something
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 _MOVES = {"cuda", "to"}
 # They neither start CUDA nor ask for it.
 _NOT_STARTING = (

@@ -7,9 +7,9 @@ import re
 
 from devicefix.devices.define import Definitions
 from devicefix.devices.expression import DeviceExpr
-from devicefix.devices.places import Function, InsertionPoint, Places
+from devicefix.devices.places import InsertionPoint, Places
 from devicefix.devices.torch_names import TorchNames
-from devicefix.facts import Binding, Facts, Scope
+from devicefix.facts import Binding, Facts, Function, Scope
 from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.values import is_constant
 from devicefix.model import Definition

@@ -38,18 +38,13 @@ class GuardedUses:
                 return False
         if definition not in self._known:
             self._known[definition] = False
-            uses = list(filter(self._is_of_module, self._facts.tree.reads(name)))
+            uses = [read for read in self._facts.tree.reads(name) if not self._facts.shadowed(name, read)]
             self._known[definition] = (
                 bool(uses)
                 and self._are_guarded(uses)
                 and not self._context.project.is_read_elsewhere(self._context.devices.path, name)
             )
         return self._known[definition]
-
-    def _is_of_module(self, read: ast.expr) -> bool:
-        """Return whether a name is the module's, and not that of a local variable."""
-        found = self._facts.tree.lookup(read)
-        return found is None or found[0].is_module
 
     def _is_default(self, node: ast.AST) -> bool:
         """Return whether a node is the default of a parameter that is only read where CUDA is available."""

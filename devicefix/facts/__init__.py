@@ -3,10 +3,10 @@
 from devicefix.facts.guards import ASKS, AVAILABLE, COUNTS, VERSION, of_any_count
 from devicefix.facts.module import Facts
 from devicefix.facts.refusals import returns
-from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
+from devicefix.facts.scopes import Binding, Function, Scope, dotted, with_defaults
 from devicefix.facts.tree import Tree
 
 __all__ = [
-    "ASKS", "AVAILABLE", "COUNTS", "VERSION", "Binding", "Facts", "Scope", "Tree", "dotted", "of_any_count",
-    "returns", "with_defaults",
+    "ASKS", "AVAILABLE", "COUNTS", "VERSION", "Binding", "Facts", "Function", "Scope", "Tree", "dotted",
+    "of_any_count", "returns", "with_defaults",
 ]  # fmt: skip

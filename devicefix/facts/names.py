@@ -65,11 +65,8 @@ class Names:
 
         Empty where that can't be known: a parameter, an import, a builtin, an attribute of one.
         """
-        if isinstance(node, ast.Name):
-            looked_up = self.tree.scope(node).lookup(node.id)
-            found = looked_up[1] if looked_up is not None else ()
-        else:
-            found = self.tree.attributes.get(dotted(node) or "", ())
+        is_name = isinstance(node, ast.Name)
+        found = self.tree.bound(node) if is_name else self.tree.attributes.get(dotted(node) or "", ())
         return self.once(_assigned, found) if found else ()
 
     def reads_in(self, scope: Scope, name: str) -> Sequence[ast.expr]:
@@ -243,13 +240,8 @@ def _imports_in(_facts: Names, bindings: Sequence[Binding]) -> Sequence[str]:
 
 def _torch_in(facts: Names, scope: Scope) -> str | None:
     """Return the name that a scope imports torch by, or None."""
-    for name, bindings in scope.bindings.items():
-        if (
-            any(binding.imported == "torch" for binding in bindings)
-            and _import_of(facts, bindings) == "torch"
-        ):
-            return name
-    return None
+    names = (name for name, bindings in scope.bindings.items() if _import_of(facts, bindings) == "torch")
+    return next(names, None)
 
 
 def _missing(facts: Names, binding: Binding) -> bool:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -70,13 +72,8 @@ class Scope:
     @property
     def function(self) -> Scope | None:
         """The outermost function that this scope is part of."""
-        found = None
-        scope: Scope | None = self
-        while scope is not None:
-            if isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found = scope
-            scope = scope.parent
-        return found
+        functions = [scope for scope in self.chain() if isinstance(scope.node, Function)]
+        return functions[-1] if functions else None
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -99,14 +96,9 @@ def with_defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr 
     yield from zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
 
 
-def captures(match: ast.Match) -> bool:
-    """Return whether a pattern of a `match` statement binds a name to the subject, or to a part of it."""
-    return any(captured(match))
-
-
-def captured(match: ast.Match) -> Iterator[str]:
-    """Yield the names that the patterns of a `match` statement bind."""
-    for pattern in (each for case in match.cases for each in ast.walk(case.pattern)):
+def captured(*cases: ast.match_case) -> Iterator[str]:
+    """Yield the names that the patterns of a `match` statement bind to its subject, or to parts of it."""
+    for pattern in (each for case in cases for each in ast.walk(case.pattern)):
         name = getattr(pattern, "rest" if isinstance(pattern, ast.MatchMapping) else "name", None)
         if name is not None:
             yield name
@@ -122,7 +114,7 @@ def bound_names(node: ast.AST) -> list[str]:
         case ast.Import(names=names) | ast.ImportFrom(names=names):
             return [alias.asname or alias.name.partition(".")[0] for alias in names]
         case ast.Match():
-            return list(captured(node))
+            return list(captured(*node.cases))
     return []
 
 
@@ -189,9 +181,9 @@ class Bindings:
             for element, its_value in zip(target.elts, _unpacked(target.elts, value), strict=True):
                 self._target(element, node, its_value, scope)
 
-    def _assign(self, node: ast.Assign, scope: Scope) -> None:
+    def _targets(self, node: ast.Assign | ast.Delete, scope: Scope) -> None:
         for target in node.targets:
-            self._target(target, node, node.value, scope)
+            self._target(target, node, getattr(node, "value", None), scope)
 
     def _annotated(self, node: ast.AnnAssign, scope: Scope) -> None:
         self._target(node.target, node, node.value, scope)
@@ -218,7 +210,7 @@ class Bindings:
         if node.name:
             self._add(scope, node.name, Binding(node))
 
-    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Scope) -> None:
+    def _definition(self, node: Function | ast.ClassDef, scope: Scope) -> None:
         """Record the name of a function or class, and its type parameters in the scope around it.
 
         They are visible only inside. That the scope around seems to bind them as well keeps new names from
@@ -276,10 +268,6 @@ class Bindings:
         for part, its_value in zip(parts, values, strict=True):
             self._capture(part, its_value, scope)
 
-    def _delete(self, node: ast.Delete, scope: Scope) -> None:
-        for target in node.targets:
-            self._target(target, node, None, scope)
-
 
 def _unpacked(targets: Sequence[ast.AST], value: ast.expr | None) -> list[ast.expr | None]:
     """Return the value of each element of a target or pattern, None for those that are not known."""
@@ -290,7 +278,7 @@ def _unpacked(targets: Sequence[ast.AST], value: ast.expr | None) -> list[ast.ex
 
 
 _BINDERS: dict[type[ast.AST], Callable[[Bindings, Any, Scope], None]] = {
-    ast.Assign: Bindings._assign,
+    ast.Assign: Bindings._targets,
     ast.AnnAssign: Bindings._annotated,
     ast.AugAssign: Bindings._without_value,
     ast.NamedExpr: Bindings._walrus,
@@ -308,7 +296,7 @@ _BINDERS: dict[type[ast.AST], Callable[[Bindings, Any, Scope], None]] = {
     ast.Import: Bindings._import,
     ast.ImportFrom: Bindings._import_from,
     ast.Match: Bindings._match,
-    ast.Delete: Bindings._delete,
+    ast.Delete: Bindings._targets,
 }
 if sys.version_info >= (3, 12):
     _BINDERS[ast.TypeAlias] = Bindings._alias

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import Binding
+from devicefix.facts.scopes import Binding, Function
 from devicefix.facts.tree import walk
 from devicefix.facts.values import without_call
 
@@ -20,7 +20,6 @@ _LEAVES = {"torch.jit.ignore", "torch.jit.unused"}
 A_MODULE = ""
 EVERYTHING = "*"
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import ClassVar, TypeVar, cast
 from weakref import proxy
 
-from devicefix.facts.scopes import COMPREHENSIONS, Binding, Bindings, Scope, dotted
+from devicefix.facts.scopes import COMPREHENSIONS, DEFINITIONS, Binding, Bindings, Scope, dotted
 from devicefix.facts.words import Words, as_read
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -39,7 +39,6 @@ _FIELDS = {kind: _fields(kind) for kind in _KINDS}
 _HEADER = {kind: tuple(name for name in names if name not in _BLOCKS) for kind, names in _FIELDS.items()}
 _INSIDE = {kind: tuple(name for name in names if name in _BLOCKS) for kind, names in _FIELDS.items()}
 TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # Python 3.11
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # The parts of expressions that bind names, open a scope, or mark what is inside them.
 _SPECIAL = {ast.NamedExpr, ast.comprehension, ast.Lambda, *COMPREHENSIONS, ast.JoinedStr}
 
@@ -310,7 +309,7 @@ class Tree:
             kind = type(node)
             self._bindings.bind(node, scope)
             inner = scope
-            if isinstance(node, _DEFINITIONS):
+            if isinstance(node, DEFINITIONS):
                 inner = self.scopes[node] = Scope(node, scope)
                 if not isinstance(node, ast.ClassDef):
                     self._bindings.parameters(node.args, inner)

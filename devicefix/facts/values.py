@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from devicefix.facts.names import Names
+from devicefix.facts.names import Names, option_names
 from devicefix.facts.texts import UNKNOWN_PART, text_of
 
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
@@ -50,6 +50,12 @@ def target_name(target: ast.expr) -> str:
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
         return str(target.slice.value)
     return last_name(target)
+
+
+def declared_names(facts: Names, call: ast.Call) -> list[str]:
+    """Return the attribute names of the option, or of the field of a data class, that a call declares."""
+    owner = facts.tree.parents.get(call)
+    return [last_name(owner.target)] if isinstance(owner, ast.AnnAssign) else option_names(call)
 
 
 def is_constant(node: ast.AST | None, *values: object) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import takewhile
 
-from devicefix.facts import Facts, dotted
+from devicefix.facts import Facts, Function, dotted
+from devicefix.facts.scopes import DEFINITIONS
 from devicefix.files.notebook.markers import CELL_END, INSTALLS, MAGIC
 from devicefix.files.text import Source
 from devicefix.model import Import
@@ -27,7 +28,6 @@ _HEADER = re.compile(
 )
 _LINES_ABOVE_CELLS = 2
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))*")
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LICENCE = re.compile(r"copyright|licen[cs]e|SPDX", re.I)
 _INSTALLS = re.compile(
     rf"\b(?:pip3?|conda|mamba|uv)\b[^\n]*\binstall\b|\binstall\b[^\n]*\btorch|{MAGIC}\d+\({INSTALLS}\)"
@@ -121,7 +121,7 @@ class Layout:
 
     def _installs(self, statement: ast.stmt) -> bool:
         """Return whether a statement may install packages, such as `os.system("pip install torch")`."""
-        if isinstance(statement, _DEFINITIONS):
+        if isinstance(statement, DEFINITIONS):
             return False
         text = self.facts.source.code(statement)
         return _INSTALLS.search(text) is not None or any(f"{name}(" in text for name in self._installers)
@@ -129,7 +129,7 @@ class Layout:
     @cached_property
     def _installers(self) -> list[str]:
         """The functions of the notebook that may install packages."""
-        functions = [each for each in self.facts.tree.module.body if isinstance(each, _DEFINITIONS)]
+        functions = [each for each in self.facts.tree.module.body if isinstance(each, DEFINITIONS)]
         return [each.name for each in functions if _INSTALLS.search(self.facts.source.code(each))]
 
     @cached_property
@@ -268,9 +268,7 @@ class Layout:
         indentation = source.indentation(source.span(statement)[0])
         return self._line_end(statement), f"{source.newline}{indentation}{line}"
 
-    def line_in(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef, after: ast.stmt | None, line: str
-    ) -> tuple[int, str]:
+    def line_in(self, function: Function, after: ast.stmt | None, line: str) -> tuple[int, str]:
         """Return the offset and the text of a new line in a function: at its start, or below a statement."""
         source, newline = self.facts.source, self.facts.source.newline
         first = function.body[0]

@@ -1,13 +1,13 @@
-"""Line breaks in front of arguments that a fix makes too long for their line."""
+"""Break the lines that a fix makes too long, as the file breaks its own."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, takewhile
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import groupby, pairwise, takewhile
 
-from devicefix.facts.scopes import with_defaults
 from devicefix.facts.tree import Tree
 from devicefix.files.notebook.markers import MAGIC
 from devicefix.files.text import Change, Source
@@ -17,38 +17,58 @@ _AT_LEAST, _AT_MOST = 88, 110
 _SHORT = 100  # lines
 _WORTH_A_LINE = 12  # characters
 _WITH_VALUE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)
+_STRING = re.compile(
+    r"""'''(?s:.)*?'''|\"{3}(?s:.)*?\"{3}|(['"])(?:\\.|(?!\1)[^\\\r\n])*\1|(?P<comment>\#[^\r\n]*)"""
+)
+_CLOSED = re.compile(r"^[ \t]*[)\]}]+[:,]?[ \t]*\r?$", re.M)  # as formatters break lines
+_OPENING, _CLOSING = "([{", ")]}"
+_UNLISTED = re.compile(r"\b(?:for|lambda)\b")  # what holds commas that separate no elements
+_SUBSCRIPT = re.compile(r"[\w)\]]\[\Z")
+_Part = tuple[int, int]  # from one column to another
 
 
 def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Change]:
-    """Return changes, with line breaks in front of the arguments that make a line too long.
+    """Return changes, with line breaks in the lines that they make too long.
 
     Only lines that were short enough before are broken.
 
     Args:
-        source: the text that the changes are for.
-        tree: its syntax tree.
-        changes: changes from `resolved`.
+        source: The text that the changes are for.
+        tree: Its syntax tree.
+        changes: Changes from `resolved`.
     """
     result: list[Change] = []
     limit = 0
-    for number, group in groupby(changes, lambda change: source.position(change[0])[0]):
+    parts = [_different(source, change) for change in changes]
+    for number, group in groupby(parts, lambda change: source.position(change[0])[0]):
         found = list(group)
         start = source.line_starts[number - 1]
-        length = source.line_end(start) - start
-        more = _growth(found)
-        breaks: Sequence[Change] = found
-        first = start + len(source.indentation(start))
-        command = source.text.startswith(MAGIC, first)  # it ends with its line
-        whole = not command and not any("\n" in new or "\r" in new for _, _, new in found)
-        if whole and length + more > _AT_LEAST:
+        end = source.line_end(start)
+        more = sum(len(new) - (last - first) for first, last, new in found)
+        # A line magic ends with its line.
+        magic = source.text.startswith(MAGIC, start + len(source.indentation(start)))
+        within = found[-1][1] <= end and not any("\n" in new or "\r" in new for *_, new in found)
+        if within and not magic and end - start + more > _AT_LEAST:
             limit = limit or _limit(source)
-            if length <= limit < length + more:
-                for longest in (limit, _AT_MOST):
-                    breaks = list(_Line(source, tree, number, longest).with_breaks(found))
-                    if length + more <= _AT_MOST or any(source.newline in new for _, _, new in breaks):
-                        break
-        result += breaks
+            if end - start <= limit < end - start + more:
+                found = _Line(source, tree, number, found).broken(limit)
+        result += found
     return result
+
+
+def _different(source: Source, change: Change) -> Change:
+    """Return a change of several lines without what it leaves as it is, if the rest is part of one line."""
+    start, end, new = change
+    old = source.text[start:end]
+    before = _same(old, new)
+    after = _same(old[before:][::-1], new[before:][::-1])
+    part = (start + before, end - after, new[before : len(new) - after])
+    return part if "\n" in new and "\n" not in old[before : len(old) - after] + part[2] else change
+
+
+def _same(text: str, other: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False)))
 
 
 def _limit(source: Source) -> int:
@@ -59,210 +79,217 @@ def _limit(source: Source) -> int:
     return min(max(_AT_LEAST, *map(len, lines)), _AT_MOST)
 
 
-def _growth(changes: Iterable[Change]) -> int:
-    """Return how many characters changes add."""
-    return sum(len(new) - (end - start) for start, end, new in changes)
-
-
-class _Argument(NamedTuple):
-    """An argument of a call, or a parameter with its default: offsets of its start, end and parenthesis."""
-
-    start: int
-    end: int
-    opening: int
-    of_call: bool
-
-
 class _Line:
     """A line of code that gets too long.
 
     Args:
-        source: the text.
-        tree: its syntax tree.
-        number: the number of the line, from 1.
-        limit: how long it may be.
+        source: The text.
+        tree: Its syntax tree.
+        number: The number of the line, from 1.
+        changes: The changes of the line.
     """
 
-    def __init__(self, source: Source, tree: Tree, number: int, limit: int) -> None:
+    def __init__(self, source: Source, tree: Tree, number: int, changes: Sequence[Change]) -> None:
         self._source = source
-        self._nodes = list(tree.nodes_at([number]))  # no fix is inside an f-string
-        self._arguments = [each for node in self._nodes for each in self._arguments_of(node)]
-        self._limit = limit
+        self._number = number
+        self._changes = changes
         self._start = source.line_starts[number - 1]
         self._end = source.line_end(self._start)
         self._newline = source.newline
         self._indentation = source.indentation(self._start)
         # That of arguments which all start on a new line.
         self._hanging = self._indentation + ("\t" if self._indentation.endswith("\t") else "    ")
-        self._columns = [(self._start, 0)]  # of the new text: where parts of the old one start in it
+        self._text = "".join(text for _, text, _ in self._pieces())
+        self._code = _code(self._text)
+        nodes = (node for node in tree.nodes_at([number]) if isinstance(node, ast.stmt))
+        self._statement = next((n for n in nodes if n.lineno <= number <= (n.end_lineno or 0)), None)
 
-    def with_breaks(self, changes: Sequence[Change]) -> Iterator[Change]:
-        """Yield the changes of the line, from left to right, and the line breaks between them."""
-        for change in changes:
-            start, end, new = change
-            argument = self._around(start, end)
-            inside = argument.end if argument is not None else end
-            last = inside if changes[-1][1] > inside else self._end
-            in_front = None
-            more = _growth(each for each in changes if start <= each[0] and each[1] <= inside)
-            if last <= self._end and self._column(last) + more > self._limit:
-                in_front = self._break(argument, more) if argument is not None else None
-                if in_front is not None:
-                    yield in_front
-                    self._columns.append((in_front[1], self._width(in_front[2])))
-                else:
-                    new = self._with_break_inside(change) or new
-                    if new is change[2] and len(changes) == 1:
-                        new = self._with_lines(change) or new
-            broken = self._newline in new
-            self._columns.append((end, self._width(new) if broken else self._column(start) + len(new)))
-            yield start, end, new
-            if change is changes[-1] and argument is not None and in_front is not None:
-                yield from self._break_behind(argument)
+    def broken(self, limit: int) -> list[Change]:
+        """Return the changes of the line with those that break it, or as they are if none makes it short.
+
+        Args:
+            limit: How long a line may be.
+        """
+        if self._statement is not None and not {"'", '"'} & {*self._code, *self._above}:
+            outer, inner = self._pairs
+            ways = (
+                self._between_elements,
+                self._in_parentheses,
+                partial(self._in_brackets, outer),
+                partial(self._in_brackets, inner),
+            )
+            limits = sorted({limit, _AT_MOST})
+            for breaks, longest in (
+                (breaks, each) for way in ways for each in limits for breaks in way(each)
+            ):
+                if max(map(len, _made(self._text, breaks).split(self._newline))) <= longest:
+                    return self._with(breaks)
+        return [*self._changes]
+
+    # -- ways to break a line, each by the columns of the breaks --------------------------------------
+
+    def _between_elements(self, limit: int) -> Iterator[list[Change]]:
+        """Break a line that shares its brackets with others between its elements."""
+        opened, _, end = self._brackets
+        start = opened[-1] if opened else len(self._indentation)
+        gaps = self._gaps(start, len(self._code) if opened else end)
+        below = self._source.text[self._end :].lstrip("\r\n").partition("\n")[0]
+        if opened:
+            yield self._filled(gaps, below[: _spaces(below)] or " " * start, limit)
+        elif not self._is_inside:
+            return
+        elif end == len(self._code) and self._above[-1] in _OPENING and below.lstrip()[:1] in _CLOSING:
+            comma = [(end, end, ",")] if gaps and self._code[-1] != "," else []
+            yield [*((*gap, self._newline + self._indentation) for gap in gaps), *comma]
+        else:
+            yield self._filled(gaps, self._indentation, limit)
+
+    def _in_parentheses(self, _limit: int) -> Iterator[list[Change]]:
+        """Put parentheses around a condition that is a whole value."""
+        node = self._statement
+        if isinstance(node, _WITH_VALUE) and node.value is not None and node.lineno == node.end_lineno:
+            start, end = map(self._column, self._source.span(node.value))
+            if re.search(r"\bif\b", _outside(self._code[start:end])):
+                opening, closing = f"({self._newline}{self._hanging}", f"{self._newline}{self._indentation})"
+                parts = ((*gap, self._newline + self._hanging) for gap in self._choices(start, end))
+                yield [(start, start, opening), (end, end, closing)]
+                yield [(start, start, opening), *parts, (end, end, closing)]
+
+    def _in_brackets(self, pairs: Sequence[_Part], limit: int) -> Iterator[list[Change]]:
+        """Break a line in one of some pairs of brackets: below the opening one, or as formatters do."""
+        if not _CLOSED.search(self._source.text):
+            near = (pair for pair in pairs if pair[0] <= limit // 2)
+            yield from (self._filled(self._gaps(*pair), " " * pair[0], limit) for pair in near)
+        for pair in pairs:
+            yield self._alone(*pair)
+            yield self._alone(*pair, self._gaps(*pair) or self._choices(*pair))
+
+    def _filled(self, gaps: Sequence[_Part], indentation: str, limit: int) -> list[Change]:
+        """Put as many elements on each line as there is room for."""
+        breaks, moved = list[Change](), 0  # by how many columns the rest of the line is on the left
+        for (start, end), (following, _) in pairwise([*gaps, (len(self._text), 0)]):
+            if following - moved > limit:
+                breaks.append((start, end, self._newline + indentation))
+                moved = end - len(indentation)
+        return breaks
+
+    def _alone(self, start: int, end: int, gaps: Sequence[_Part] = ()) -> list[Change]:
+        """Put what is in brackets on lines of its own: on one, or each element on its own."""
+        last = len(self._code[:end].rstrip())
+        is_list = bool(gaps) and self._code[gaps[0][0] - 1] == ","
+        comma = "," if is_list and self._code[last - 1] != "," else ""
+        return [
+            (start, start + _spaces(self._code[start:]), self._newline + self._hanging),
+            *((*gap, self._newline + self._hanging) for gap in gaps),
+            (last, end, comma + self._newline + self._indentation),
+        ]
+
+    # -- brackets -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _above(self) -> str:
+        """The code of the statement above the line."""
+        assert self._statement is not None
+        start = min(self._source.span(self._statement)[0], self._start)
+        return _code(self._source.text[start : self._start]).rstrip()
+
+    @cached_property
+    def _brackets(self) -> tuple[list[int], list[_Part], int]:
+        """The brackets of the line: those that stay open, the pairs, and the end of those from above."""
+        opened, pairs, end = list[int](), list[_Part](), len(self._code)
+        for column, character in enumerate(self._code):
+            if character in _OPENING:
+                opened.append(column + 1)
+            elif character in _CLOSING and opened:
+                pairs.append((opened.pop(), column))
+            elif character in _CLOSING:
+                end = min(end, column)
+        return opened, pairs, end
+
+    @property
+    def _pairs(self) -> Iterator[list[_Part]]:
+        """The outer pairs of brackets of the line, from right to left, and the inner ones by their length."""
+        _, pairs, _ = self._brackets
+        found = [(start, end) for start, end in reversed(pairs) if self._code[start:end].strip()]
+        found = [each for each in found if not _SUBSCRIPT.search(self._code[: each[0]])]
+        found.sort(key=lambda pair: pair[1] - pair[0] < _WORTH_A_LINE)
+        inner = {(a, b) for a, b in found if any(start < a and b < end for start, end in pairs)}
+        yield [each for each in found if each not in inner]
+        yield sorted(inner, key=lambda pair: pair[0] - pair[1])
+
+    @property
+    def _is_inside(self) -> bool:
+        """Return whether the line starts in brackets."""
+        return sum(map(self._above.count, _OPENING)) > sum(map(self._above.count, _CLOSING))
+
+    def _gaps(self, start: int, end: int) -> list[_Part]:
+        """Return where the elements of a part of the line are separated, each gap behind its comma."""
+        code = _outside(self._code[start:end])
+        if _UNLISTED.search(code):
+            return []
+        commas = (start + match.end() for match in re.finditer(",", code))
+        gaps = ((comma, comma + _spaces(self._code[comma:end])) for comma in commas)
+        return [(comma, following) for comma, following in gaps if following < end]
+
+    def _choices(self, start: int, end: int) -> list[_Part]:
+        """Return the gaps in front of `if` and `else` in a part of the line that is a condition."""
+        code = _outside(self._code[start:end])
+        found = [] if _UNLISTED.search(code) else re.finditer(r"[ \t]+(?=(?:if|else)\b)", code)
+        return [(start + match.start(), start + match.end()) for match in found]
+
+    # -- columns and offsets --------------------------------------------------------------------------
+
+    def _pieces(self) -> Iterator[tuple[int, str, Change | None]]:
+        """Yield the parts of the new line, each with its offset in the old text, and its change."""
+        at = self._start
+        for change in self._changes:
+            yield at, self._source.text[at : change[0]], None
+            yield change[0], change[2], change
+            at = change[1]
+        yield at, self._source.text[at : self._end], None
 
     def _column(self, offset: int) -> int:
-        """Return the column of a part of the old text in the new one."""
-        at, column = max(each for each in self._columns if each[0] <= offset)
-        return column + offset - at
+        """Return the column in the new line of a place in the old text."""
+        before = (change for change in self._changes if change[1] <= offset)
+        return offset - self._start + sum(len(new) - (end - start) for start, end, new in before)
 
-    def _width(self, text: str) -> int:
-        """Return the width of the last line of a text."""
-        return len(text.rpartition(self._newline)[2])
-
-    def _break(self, argument: _Argument, more: int) -> Change | None:
-        """Return the line break for an argument that grows, None where none is possible or helps."""
-        done, _ = self._columns[-1]
-        before = self._source.text[self._start : argument.start]
-        indentation = self._below(argument.opening)
-        rest = 0 if self._next(argument) else self._end - argument.end  # which goes with the last one
-        if before.rstrip(" ").endswith(",") and self._fits(
-            len(indentation) + argument.end - argument.start + more, rest
-        ):
-            gap = self._start + len(before.rstrip(" "))
-            return (gap, argument.start, self._newline + indentation) if gap >= done else None
-        behind = argument.opening + 1
-        if not argument.of_call or behind < done:
-            return None
-        fits = self._fits(len(self._hanging) + argument.end - behind + more, rest)
-        return (behind, behind, self._newline + self._hanging) if fits else None
-
-    def _fits(self, width: int, rest: int) -> bool:
-        """Return whether a line is short enough; the rest of the old line may be behind its end."""
-        return width <= self._limit and width + rest <= _AT_MOST
-
-    def _next(self, argument: _Argument) -> _Argument | None:
-        """Return the argument of the same call that follows another."""
-        others = (each for each in self._arguments if each.opening == argument.opening)
-        return min((each for each in others if each.start >= argument.end), default=None)
-
-    def _break_behind(self, argument: _Argument) -> Iterator[Change]:
-        """Yield the line break in front of the next argument, where the line is still too long."""
-        if self._column(self._end) <= self._limit:
-            return
-        following = self._next(argument)
-        start = following.start if following else self._end
-        between = self._source.text[argument.end : start]
-        if self._end - start >= _WORTH_A_LINE and between.strip() == ",":
-            gap = argument.end + len(between.rstrip())
-            yield gap, start, self._newline + " " * self._column(argument.start)
-
-    def _with_break_inside(self, change: Change) -> str | None:
-        """Return the new text of a call that gets one more argument, with a line break if one helps."""
-        start, end, new = change
-        old = self._source.text[start:end]
-        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-        calls = (node for node in self._nodes if isinstance(node, ast.Call))
-        call = next((node for node in calls if self._source.span(node) == (start, end)), None)
-        if call is None or not new.startswith(", ", common) or not new.endswith(old[common:]):
-            return None
-        opening = self._opening(call)
-        indentation = self._below(opening)
-        argument = new[common + 2 :]
-        rest = self._end - end
-        if self._fits(len(indentation) + len(argument), rest):
-            return f"{new[: common + 1]}{self._newline}{indentation}{argument}"
-        behind = opening + 1 - start
-        fits = self._fits(len(self._hanging) + len(new) - behind, rest)
-        return f"{new[:behind]}{self._newline}{self._hanging}{new[behind:]}" if fits else None
-
-    def _with_lines(self, change: Change) -> str | None:
-        """Return the new text of an expression on several lines, None where that does not help.
-
-        The arguments of a call in a chain get their own line, and so does a condition in parentheses: a
-        whole value gets them.
-        """
-        start, end, new = change
-        before, rest = self._column(start), self._end - end
-        try:
-            root = ast.parse(new, mode="eval").body
-        except SyntaxError:
-            return None
-        if not new.isascii():
-            return None
-        newline, indentation, hanging = self._newline, self._indentation, self._hanging
-        if isinstance(root, ast.IfExp):
-            if root.col_offset == 0:  # without parentheses around the whole
-                values = [each.value for each in self._nodes if isinstance(each, _WITH_VALUE) and each.value]
-                if (start, end) not in map(self._source.span, values):
-                    return None
-                new = f"({new})"
-            calls = [(1, len(new) - 1)]
-        else:
-            calls = list(_calls(root))
-            for opening, closing in calls[-1:]:
-                tail = len(hanging) + len(new) - opening + rest
-                is_last = closing == len(new) - 1 and closing - opening >= _WORTH_A_LINE
-                if is_last and max(before + opening, tail) <= self._limit:
-                    return f"{new[:opening]}{newline}{hanging}{new[opening:]}"
-        for opening, closing in calls:
-            widths = (
-                before + opening,
-                len(hanging) + closing - opening,
-                len(indentation) + len(new) - closing + rest,
-            )
-            if max(widths) <= self._limit:
-                return (
-                    f"{new[:opening]}{newline}{hanging}{new[opening:closing]}"
-                    f"{newline}{indentation}{new[closing:]}"
-                )
-        return None
-
-    def _around(self, first: int, last: int) -> _Argument | None:
-        """Return the innermost argument, or parameter with its default, around a part of the text."""
-        around = (each for each in self._arguments if each.start <= first and last <= each.end)
-        return max(around, default=None)
-
-    def _arguments_of(self, node: ast.AST) -> Iterator[_Argument]:
-        """Yield the arguments of a call, or the parameters of a function that have defaults."""
-        source = self._source
-        if isinstance(node, ast.Call):
-            arguments: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
-            for each in arguments:
-                yield _Argument(*source.span(each), self._opening(node), of_call=True)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            opening = source.text.find("(", source.span(node)[0])
-            for parameter, default in with_defaults(node.args):
-                if default is not None:
-                    start, end = source.span(parameter)[0], source.span(default)[1]
-                    yield _Argument(start, end, opening, of_call=False)
-
-    def _opening(self, call: ast.Call) -> int:
-        """Return the offset of the opening parenthesis of a call."""
-        return self._source.text.find("(", self._source.span(call.func)[1])
-
-    def _below(self, opening: int) -> str:
-        """Return the indentation below the first argument, or that of the line if that is on one above."""
-        more = self._column(opening) + 1 - len(self._indentation) if opening >= self._start else 0
-        return self._indentation + " " * more
+    def _with(self, breaks: Sequence[Change]) -> list[Change]:
+        """Return the changes of the line, with breaks between them and in them."""
+        result, column, todo = list[Change](), 0, list(breaks)
+        for offset, text, change in self._pieces():
+            end = column + len(text)
+            own = [each for each in todo if each[0] < end or (each[0] == end and change)]
+            todo = [(end, last, "") for first, last, _ in own if last > end] + todo[len(own) :]
+            inner = [(first - column, min(last, end) - column, new) for first, last, new in own]
+            if change is not None:
+                result.append((*change[:2], _made(text, inner)))
+            result += ((offset + first, offset + last, new) for first, last, new in inner if change is None)
+            column = end
+        return [*result, *((self._end, self._end, new) for _, _, new in todo)]
 
 
-def _calls(node: ast.expr) -> Iterator[tuple[int, int]]:
-    """Yield where the arguments of the calls of a chain start and end, from left to right."""
-    if isinstance(node, ast.Attribute | ast.Subscript):
-        yield from _calls(node.value)
-    elif isinstance(node, ast.Call):
-        yield from _calls(node.func)
-        arguments: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
-        if arguments and not any(isinstance(each, ast.Starred | ast.GeneratorExp) for each in node.args):
-            start = min(each.col_offset for each in arguments)
-            yield start, (node.end_col_offset or 0) - 1
+def _made(text: str, breaks: Sequence[Change]) -> str:
+    """Return a text with breaks."""
+    for start, end, new in reversed(breaks):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _code(text: str) -> str:
+    """Return a text with its strings and comments blanked out: their length stays, but for a last comment."""
+    return _STRING.sub(lambda match: ("" if match["comment"] else "_") * len(match[0]), text).rstrip()
+
+
+def _outside(code: str) -> str:
+    """Return code with what is in brackets blanked out."""
+    depth, result = 0, ""
+    for character in code:
+        depth -= character in _CLOSING
+        result += "_" if depth else character
+        depth += character in _OPENING
+    return result
+
+
+def _spaces(text: str) -> int:
+    """Return how many spaces a text starts with."""
+    return len(text) - len(text.lstrip(" \t"))

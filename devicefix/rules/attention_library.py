@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts.exports.imports import full_names
@@ -313,6 +312,7 @@ class AttentionLibrary(Rule):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self._libraries = CudaLibraries(context)
         self._found: dict[ast.AST, AttentionImport] = {}
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
@@ -345,10 +345,6 @@ class AttentionLibrary(Rule):
         yield self.finding(node, message, self._fix(found))
 
     visit_ImportFrom = visit_Import
-
-    @cached_property
-    def _libraries(self) -> CudaLibraries:
-        return CudaLibraries(self.context)
 
     def _fix(self, found: AttentionImport) -> Fix:
         """Return the fix: an import with CUDA, and definitions without it."""

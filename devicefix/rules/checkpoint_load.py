@@ -7,7 +7,7 @@ from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts.flow.sinks import load_location, maps_to_cuda
+from devicefix.facts.flow.sinks import LOADS, load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device, cuda_literal, is_constant, is_current_object, last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import with_keyword
@@ -217,7 +217,8 @@ class CheckpointLoad(Rule):
                 def run(path):
                     def load():
                         return torch.load(path, map_location=None if torch.cuda.is_available() else "cpu"), torch.load(
-                            path + ".ema", map_location=None if torch.cuda.is_available() else "cpu")
+                            path + ".ema", map_location=None if torch.cuda.is_available() else "cpu"
+                        )
 
                     return ray.remote(load).remote()
             """,
@@ -246,8 +247,9 @@ class CheckpointLoad(Rule):
 
 
                 def second(path):
-                    return torch.load(path, map_location=map_location), torch.load(path, pickle_module=dill,
-                                                                                   map_location=map_location)
+                    return torch.load(path, map_location=map_location), torch.load(
+                        path, pickle_module=dill, map_location=map_location
+                    )
             """,
         ),
         Example(
@@ -380,7 +382,7 @@ class CheckpointLoad(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if not self.facts.call(node, "torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url"):
+        if not self.facts.call(node, *LOADS):
             return
         if any(isinstance(arg, ast.Starred) for arg in node.args):
             return

@@ -110,7 +110,11 @@ class ConfiguredDevice(Rule):
                 device = "cuda:1"
                 '''
                 config = tomllib.loads(TEXT)
-                x = torch.ones(1).to(config["train"]["device"] if torch.cuda.is_available() or config["train"]["device"] not in ("cuda:0", "cuda:1") else "cpu")
+                x = torch.ones(1).to(
+                    config["train"]["device"]
+                    if torch.cuda.is_available() or config["train"]["device"] not in ("cuda:0", "cuda:1")
+                    else "cpu"
+                )
                 print(config)
             """,
         ),
@@ -335,7 +339,8 @@ class ConfiguredDevice(Rule):
         if self.context.accelerator is not None:
             return self.finding(value, message)
         available = self.devices.available(value)
-        same = f"!= {_quoted(texts[0], code)}" if len(texts) == 1 else f"not in {_several(texts, code)}"
+        quoted = [_quoted(text, code) for text in texts]
+        same = f"!= {quoted[0]}" if len(quoted) == 1 else f"not in ({', '.join(quoted)})"
         new = f"{code} if {available.text} or {code} {same} else {_quoted('cpu', code)}"
         fix = self.context.replace(value, DeviceExpr(new, available.needs))
         return checked_for_uses(self.context, value, self.finding(value, message, fix))
@@ -344,7 +349,3 @@ class ConfiguredDevice(Rule):
 def _quoted(text: str, code: str) -> str:
     """Return a string in the quotes that some code has."""
     return f"'{text}'" if "'" in code else f'"{text}"'
-
-
-def _several(texts: list[str], code: str) -> str:
-    return f"({', '.join(_quoted(text, code) for text in texts)})"

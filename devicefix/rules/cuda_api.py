@@ -10,6 +10,7 @@ from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
+from devicefix.facts.flow.sinks import LOADS
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import cuda_device, is_constant, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix
@@ -17,7 +18,7 @@ from devicefix.rewrite.operations import Move
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.functions import Functions
-from devicefix.rules.shared.regions import LOADS, Regions
+from devicefix.rules.shared.regions import Regions
 from devicefix.rules.shared.streams import Streams
 
 _ADVICE = {
@@ -137,7 +138,8 @@ class CudaApi(Rule):
                 import torch
 
                 device = torch.device(
-                    f"{torch.accelerator.current_accelerator().type}:0" if torch.accelerator.is_available() else "cpu")
+                    f"{torch.accelerator.current_accelerator().type}:0" if torch.accelerator.is_available() else "cpu"
+                )
                 here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
             """,
         ),
@@ -418,10 +420,7 @@ class CudaApi(Rule):
                 if change is None:
                     line = getattr(part, "lineno", None)
                     where = f" on line {line}" if line else ""
-                    return (
-                        None,
-                        f"first change the CUDA-specific code that it guards{where}",
-                    )
+                    return None, f"first change the CUDA-specific code that it guards{where}"
                 if change.edits and part not in self.planned and part not in planned:
                     planned.add(part)
                     edits += change.edits
@@ -442,9 +441,7 @@ class CudaApi(Rule):
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
                 if accelerated is None or not self.facts.is_guarded(node):
-                    return (
-                        nothing  # a number, which fits any accelerator; a device that has a rule of its own
-                    )
+                    return nothing  # a number, which fits any of them; a device that has a rule of its own
                 use, change = accelerated
                 return Fix((Edit(*self.context.source.span(node), change),), needs=use.needs)
             case ast.Constant() | ast.Name() | ast.Attribute():
@@ -458,11 +455,10 @@ class CudaApi(Rule):
         plain = target is None or literal_index(target) is not None
         if (
             not plain
+            or unpacks(node)
             or may_be_storage(self.context, receiver)
             or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
         ):
-            return None
-        if unpacks(node):
             return None
         use = target_device(self.context, node, target)
         return self.context.edit(node, Move(use.text), use) if use is not None else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import SKIPS, Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
-from devicefix.facts import Facts, dotted
+from devicefix.facts import Facts, Function, dotted
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.parameters import unpacks
@@ -674,9 +674,8 @@ class CudaCall(Rule):
 
     def _may_be_super(self, node: ast.Call) -> bool:
         """Return whether the function around a call uses `super()` as a value, which has no attributes."""
-        owner = self.facts.tree.scope(node).node
-        while not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
-            owner = self.facts.tree.scope(self.facts.tree.parents[owner]).node
+        scopes = self.facts.tree.scope(node).chain()
+        owner = next(each.node for each in scopes if isinstance(each.node, (Function, ast.Module)))
         return isinstance(owner, ast.FunctionDef) and any(
             isinstance(part, ast.expr)
             and _super(part)
@@ -800,7 +799,7 @@ def _instance(context: Context, node: ast.Call, receiver: ast.expr) -> str | Non
         last = receiver.args[-1]
         return last.id if len(receiver.args) == 2 and isinstance(last, ast.Name) else None
     function = context.facts.tree.scope(node).node
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    if not isinstance(function, Function):
         return None
     first = next(iter((*function.args.posonlyargs, *function.args.args)), None)
     return first.arg if first is not None else None

@@ -108,7 +108,11 @@ class CudaExtension(Rule):
                 from setuptools import setup
                 from torch.utils import cpp_extension
 
-                extensions = [cpp_extension.CUDAExtension("ops._C", ["ops.cu"])] if torch.utils.cpp_extension.CUDA_HOME or torch.version.hip or torch.cuda.is_available() else []
+                extensions = (
+                    [cpp_extension.CUDAExtension("ops._C", ["ops.cu"])]
+                    if torch.utils.cpp_extension.CUDA_HOME or torch.version.hip or torch.cuda.is_available()
+                    else []
+                )
 
                 setup(name="ops", py_modules=["ops"], ext_modules=extensions)
             """,

@@ -254,7 +254,9 @@ class CudaFunction(Rule):
                 def noise(x):
                     states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else torch.get_rng_state()
                     y = torch.rand_like(x)
-                    torch.cuda.set_rng_state_all(new_states=states) if torch.cuda.is_available() else torch.set_rng_state(states)
+                    torch.cuda.set_rng_state_all(
+                        new_states=states
+                    ) if torch.cuda.is_available() else torch.set_rng_state(states)
                     return y
             """,
         ),
@@ -545,7 +547,9 @@ class CudaFunction(Rule):
                         self.states[name] = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
 
                     def restore(self, name):
-                        torch.cuda.set_rng_state(self.states[name]) if torch.cuda.is_available() else torch.set_rng_state(self.states[name])
+                        torch.cuda.set_rng_state(self.states[name]) if torch.cuda.is_available() else torch.set_rng_state(
+                            self.states[name]
+                        )
             """,
             unsafe=True,
         ),
@@ -684,8 +688,7 @@ class CudaFunction(Rule):
                 import torch
 
                 def total(x):
-                    return torch.tensor(x,
-                                        device=torch.cuda.current_device() if torch.cuda.is_available() else "cpu",
+                    return torch.tensor(x, device=torch.cuda.current_device() if torch.cuda.is_available() else "cpu",
                                         dtype=torch.float32)
             """,
         ),

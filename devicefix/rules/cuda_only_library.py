@@ -555,10 +555,10 @@ class CudaOnlyLibrary(Rule):
 
     def _unasked(self, statement: ast.Import | ast.ImportFrom, library: str, advice: str) -> Finding | None:
         """Return the finding for an import that may fail, and whose use needs the library or CUDA, None if it copes."""
-        if (use := self._libraries.unasked(statement, library)) is not None:
+        if (use := next(self._libraries.optional.unasked(statement, library), None)) is not None:
             missing = f" and may not be installed (see line {statement.lineno}), but this line uses it without a check"
             return self._missing(use, library, missing, advice)
-        call = self._libraries.without_cuda(statement, library)
+        call = next(self._libraries.optional.without_cuda(statement, library), None)
         return None if call is None else self._installed(call, statement, library)
 
     def _installed(self, call: ast.expr, statement: ast.Import | ast.ImportFrom, library: str) -> Finding:
@@ -568,7 +568,7 @@ class CudaOnlyLibrary(Rule):
             f"`{last_name(call)}` fails on a CPU even if `{package}` is installed (see line {statement.lineno});"
             " call it only if CUDA is available"
         )
-        flag = self._libraries.flag(statement)
+        flag = self._libraries.optional.flag(statement)
         if flag is None:
             return self.finding(call, message, unless="because the program has no flag for the library")
         why = "the path without the library may compute different results"

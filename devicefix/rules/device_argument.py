@@ -7,6 +7,7 @@ from dataclasses import replace
 from devicefix.devices.arguments import device_fix, gpu_number, name_fix
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.needs import use_by_function
+from devicefix.facts.flow.sinks import LOADS, OFF_BY_THEMSELVES
 from devicefix.facts.prefilter import brings_torch
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
@@ -24,21 +25,12 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 from devicefix.rules.shared.device_uses import checked_for_uses
 
-# These take the kind of device to act on, and disable themselves on a CPU.
-_OFF_BY_THEMSELVES = (
-    "torch.autocast",
-    "torch.amp.autocast",
-    "torch.amp.GradScaler",
-    "torch.amp.autocast_mode.autocast",
-)
 _OTHER_DEVICE = "the number may be that of another kind of device, such as a camera"
 _NUMBERED = "the program adds an index to it, and a CPU has no index"
 # Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
+    *LOADS,
     "torch.device",
-    "torch.load",
-    "torch.jit.load",
-    "torch.hub.load_state_dict_from_url",
     "torch.nn.DataParallel",
     "torch.nn.parallel.DataParallel",
     "torch.nn.parallel.DistributedDataParallel",
@@ -437,7 +429,7 @@ class DeviceArgument(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
-        if name in _OFF_BY_THEMSELVES or name in _OTHER_RULES or name.startswith("torch.cuda."):
+        if name in OFF_BY_THEMSELVES or name in _OTHER_RULES or name.startswith("torch.cuda."):
             return
         of_torch = name.startswith("torch.")
         for value in self._devices(node, name):

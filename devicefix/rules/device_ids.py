@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import is_constant, last_name
@@ -147,8 +148,11 @@ class DeviceIds(Rule):
                     device_ids=[args.gpu] if torch.cuda.is_available() else None,
                     find_unused_parameters=True,
                 )
-                net = torch.nn.parallel.DistributedDataParallel(net, device_ids=[one] if torch.cuda.is_available() else None,
-                                                                output_device=two if torch.cuda.is_available() else None)
+                net = torch.nn.parallel.DistributedDataParallel(
+                    net,
+                    device_ids=[one] if torch.cuda.is_available() else None,
+                    output_device=two if torch.cuda.is_available() else None,
+                )
                 net = torch.nn.parallel.DistributedDataParallel(
                     net,
                     device_ids=[args.gpu] if torch.cuda.is_available() else None,  # a comment
@@ -397,11 +401,8 @@ class DeviceIds(Rule):
 
     def _is_unpacked(self, node: ast.expr) -> bool:
         """Return whether a function that makes a process group gets `**node`."""
-        parent = self.facts.tree.parents.get(node)
-        if not isinstance(parent, ast.keyword) or parent.arg is not None:
-            return False
-        call = self.facts.tree.parents.get(parent)
-        return isinstance(call, ast.Call) and last_name(call.func) in _GROUPS
+        found = argument_at(self.facts.tree, node)
+        return found is not None and found[1] is None and last_name(found[0].func) in _GROUPS
 
     def _is_list(self, value: ast.expr) -> bool:
         """Return whether a value is made as a list, or bound once, to such a one."""

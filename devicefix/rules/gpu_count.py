@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.devices.context import Context
 from devicefix.facts import COUNTS
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.taken_numbers import is_only_device
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -256,7 +257,8 @@ class GpuCount(Rule):
                 import torch
 
                 first = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(
-                    max(torch.cuda.device_count(), 1))][0]
+                    max(torch.cuda.device_count(), 1)
+                )][0]
             """,
         ),
         Example(
@@ -555,7 +557,8 @@ class GpuCount(Rule):
                 import torch
 
                 q7 = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(
-                    max(torch.cuda.device_count(), 1))]
+                    max(torch.cuda.device_count(), 1)
+                )]
                 if len(q7) > 1:
                     torch.cuda.synchronize()
                 x = torch.ones(1, device=q7[0])
@@ -754,11 +757,8 @@ class GpuCount(Rule):
 
     def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
         """Check the function itself, as an argument, such as that of a resolver for configuration files."""
-        parent = self.facts.tree.parents.get(node)
-        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-        if not isinstance(call, ast.Call) or call.func is node or last_name(call.func) in _ASKING:
-            return
-        if not self.facts.is_guarded(node):
+        found = argument_at(self.facts.tree, node)
+        if found is not None and last_name(found[0].func) not in _ASKING and not self.facts.is_guarded(node):
             yield self.finding(
                 node, f"`{name}` returns 0 without CUDA; check that the code using it works without a GPU"
             )

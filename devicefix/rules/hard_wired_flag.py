@@ -14,7 +14,7 @@ from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.path_conditions import conditions_around
-from devicefix.facts.values import integer, is_constant, last_name, literal_index, target_name
+from devicefix.facts.values import declared_names, integer, is_constant, last_name, literal_index, target_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries
@@ -796,7 +796,7 @@ class HardWiredFlag(Rule):
         call = self.facts.tree.parents[node]
         name = node.arg or ""
         if name == "default" and isinstance(call, ast.Call):
-            name = self._option(call)
+            name = next(iter(declared_names(self.facts, call)), "")
         if node.arg == "num_gpus" and self._requests(call, node.value):
             advice = "waits forever if no machine in the cluster has a GPU; request no GPU in that case"
             yield self.finding(node.value, f"`num_gpus={self.context.source.code(node.value)}` {advice}")
@@ -828,14 +828,6 @@ class HardWiredFlag(Rule):
         inside = {*ast.walk(tree.parents[node])}
         uses: list[Any] = [tree.parents[each] for each in tree.reads("accelerator") if each in inside]
         return all(isinstance(use, ast.Compare) or any(functions(getattr(use, "func", use))) for use in uses)
-
-    def _option(self, call: ast.Call) -> str:
-        """Return the name of the option, or the field of a data class, that a call makes."""
-        owner = self.facts.tree.parents[call]
-        if isinstance(owner, ast.AnnAssign):
-            return last_name(owner.target)
-        named = call.args[0] if call.args else None
-        return str(named.value).lstrip("-").replace("-", "_") if isinstance(named, ast.Constant) else ""
 
     def _check_setting(self, name: str, value: ast.expr) -> Iterator[Finding]:
         """Check the value of a setting whose name is unique to transformers, accelerate or Lightning."""

@@ -8,10 +8,9 @@ from devicefix.facts.backends import allows_gloo
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.needs import need_of
-from devicefix.facts.names import option_names
-from devicefix.facts.scopes import captures
+from devicefix.facts.scopes import captured
 from devicefix.facts.texts import text_of
-from devicefix.facts.values import is_constant, last_name, target_name
+from devicefix.facts.values import declared_names, is_constant, last_name, target_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 
@@ -117,8 +116,8 @@ class NcclBackend(Rule):
             after="""
                 import torch
 
-                parser.add_argument('--backend',
-                                    default='nccl' if torch.cuda.is_available() else 'gloo', choices=['gloo', 'nccl'])
+                parser.add_argument('--backend', default='nccl' if torch.cuda.is_available() else 'gloo',
+                                    choices=['gloo', 'nccl'])
             """,
         ),
         Example(
@@ -524,7 +523,7 @@ class NcclBackend(Rule):
                 compared = isinstance(self.facts.tree.parents.get(parent), ast.Compare)
                 return not compared and not any(map(_is_gloo, elements))
             case ast.Match():
-                return captures(parent)
+                return any(captured(*parent.cases))
             case ast.Call(func=ast.Lambda()):
                 return True
         return isinstance(parent, (ast.Lambda, ast.Return, ast.Yield, ast.NamedExpr, ast.withitem))
@@ -555,25 +554,16 @@ class NcclBackend(Rule):
                 key = keys[values.index(node)]
                 yield str(key.value) if isinstance(key, ast.Constant) else ""
             case ast.keyword(arg="default"):
-                yield from self._option(self.facts.tree.parents[parent])
+                call = self.facts.tree.parents[parent]
+                yield from declared_names(self.facts, call) if isinstance(call, ast.Call) else ()
             case ast.keyword(arg=str(name)):
                 yield name
-            case ast.IfExp(test=test) if node is not test:
-                yield from self._names(parent)
-            case ast.BoolOp():
+            case ast.IfExp() | ast.BoolOp() if node is not getattr(parent, "test", None):
                 yield from self._names(parent)
             case ast.Call(args=[ast.Constant(value=str(key)), second]) if second is node and last_name(
                 parent.func
             ) in ("get", "setdefault"):
                 yield key
-
-    def _option(self, call: ast.AST) -> Iterator[str]:
-        """Yield the names of the option, or of the field, that a call declares."""
-        owner = self.facts.tree.parents.get(call)
-        if isinstance(owner, ast.AnnAssign):  # dataclasses.field
-            yield last_name(owner.target)
-        elif isinstance(call, ast.Call):
-            yield from option_names(call)
 
 
 def _is_gloo(node: ast.AST | None) -> bool:

@@ -97,9 +97,9 @@ class PinMemory(Rule):
             after="""
                 import torch
 
-                batch = (
-                    torch.from_numpy(rows).pin_memory() if torch.cuda.is_available() else torch.from_numpy(rows)
-                ).to(device, non_blocking=True)
+                batch = (torch.from_numpy(rows).pin_memory() if torch.cuda.is_available() else torch.from_numpy(rows)).to(
+                    device, non_blocking=True
+                )
             """,
         ),
         Example(

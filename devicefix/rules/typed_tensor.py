@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts import Facts
+from devicefix.facts import Facts, Function
 from devicefix.facts.copies.moves import is_moved
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
@@ -278,7 +279,8 @@ class TypedTensor(Rule):
             return
         fix = self._constructed(call, kind) if call is not None else None
         torch = self.devices.torch(node)
-        fix = fix or self._with_torch(self.context.when_cuda(node, f"{torch.text}.{kind}"), torch)
+        fix = fix or self.context.when_cuda(node, f"{torch.text}.{kind}")
+        fix = replace(fix, needs=fix.needs | torch.needs)
         yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; specify a dtype and a device instead", fix)
 
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
@@ -290,16 +292,11 @@ class TypedTensor(Rule):
             return True
         return only_named(self.facts, node) or asks_where(self.facts, node, kind)
 
-    def _with_torch(self, fix: Fix, torch: DeviceExpr) -> Fix:
-        return Fix(fix.edits, fix.why, fix.needs | torch.needs)
-
     def _constructed(self, call: ast.Call, kind: str) -> Fix | None:
         dtype = DTYPES.get(kind.removesuffix("Tensor"))
         if dtype is None or not call.args:
             return None
-        if any(isinstance(arg, ast.Starred) for arg in call.args):
-            maker = "empty"  # *sizes
-        elif len(call.args) > 1 or _size(call.args[0]):
+        if len(call.args) > 1 or isinstance(call.args[0], ast.Starred) or _size(call.args[0]):
             maker = "empty"
         elif self._data(call.args[0]):
             maker = "tensor"
@@ -344,7 +341,7 @@ def only_named(facts: Facts, node: ast.expr) -> bool:
             return True
         if isinstance(parent, ast.AnnAssign):
             return child is parent.annotation
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(parent, Function):
             return child is parent.returns
         if not isinstance(parent, (ast.Subscript, ast.Tuple, ast.BinOp)):
             return False

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
-from devicefix.model import Finding, Fix
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.functions import Functions
 from devicefix.rules.shared.torch_facts import RAISING
@@ -125,7 +125,8 @@ class UncalledFunction(Rule):
                 @after(synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
                 def step():
                     threading.Thread(
-                        target=synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)).start()
+                        target=synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)
+                    ).start()
             """,
         ),
         Example(
@@ -143,7 +144,8 @@ class UncalledFunction(Rule):
 
                 class Clock:
                     wait = staticmethod(
-                        torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
+                        torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)
+                    )
             """,
         ),
         Example(
@@ -266,9 +268,8 @@ class UncalledFunction(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         """Check `getattr(torch.cuda, ...)`."""
-        if not (isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2):
-            return
-        if self.facts.is_guarded(node):
+        is_lookup = isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2
+        if not is_lookup or self.facts.is_guarded(node):
             return
         name = self.facts.resolve(node)
         if name == "torch.cuda":
@@ -312,14 +313,12 @@ class UncalledFunction(Rule):
         return self.finding(node, message, unless="because the functions called are not known")
 
     def _found(self, node: ast.expr, name: str) -> Finding:
-        fix = self._fix(node, name.removeprefix("torch.cuda."))
+        returns_none = name.removeprefix("torch.cuda.") in _RETURN_NONE
+        fix = self.context.when_cuda(node, _NOTHING) if returns_none else None
         advice = (
             "store it only if CUDA is available" if fix else "put the calls under a guard, and add a CPU path"
         )
         return self.finding(node, f"calling `{name}` later raises an error without CUDA; {advice}", fix)
-
-    def _fix(self, node: ast.expr, short: str) -> Fix | None:
-        return self.context.when_cuda(node, _NOTHING) if short in _RETURN_NONE else None
 
     def _is_passed_on(self, node: ast.expr) -> bool:
         """Return whether a function is stored or passed on, and may be called without CUDA."""

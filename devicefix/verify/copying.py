@@ -68,23 +68,6 @@ def clone(old: int, new: int) -> bool:
     return True
 
 
-def copy_folder(original: Path, copy: Path) -> None:
-    """Copy a folder, as far as a program that runs in the copy can read it.
-
-    Links stay links. Pipes, sockets and devices have no content, and files that vanish meanwhile or that
-    cannot be read are of no use to the program. Caches of tools are left out. Virtual environments and the
-    objects of git are not copied either: the copy has links to them.
-
-    Args:
-        original: the folder to copy.
-        copy: the copy, which must not exist. The folder that it is in is not copied.
-
-    Raises:
-        OSError: the disk is full.
-    """
-    _copy_folder(original, copy, without=os.fspath(copy.parent))
-
-
 def is_small(folder: Path, files: int, size: int) -> bool:
     """Return whether a copy of a folder takes little.
 
@@ -111,7 +94,22 @@ def is_small(folder: Path, files: int, size: int) -> bool:
     return files >= 0 and size >= 0
 
 
-def _copy_folder(original: Path, copy: Path, without: str) -> None:
+def copy_folder(original: Path, copy: Path, without: str = "") -> None:
+    """Copy a folder, as far as a program that runs in the copy can read it.
+
+    Links stay links. Pipes, sockets and devices have no content, and files that vanish meanwhile or that
+    cannot be read are of no use to the program. Caches of tools are left out. Virtual environments and the
+    objects of git are not copied either: the copy has links to them.
+
+    Args:
+        original: the folder to copy.
+        copy: the copy, which must not exist.
+        without: the folder to leave out; by default the one that the copy is in.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    without = without or os.fspath(copy.parent)
     copy.mkdir()
     try:
         entries = sorted(os.scandir(original), key=lambda entry: entry.name)
@@ -143,7 +141,7 @@ def _copy(entry: os.DirEntry[str], copy: Path, without: str) -> None:
         if _is_installed(entry):
             make_link(entry.path, copy, entry.path)
         elif not _is_object_store(Path(entry.path).parent):
-            _copy_folder(Path(entry.path), copy, without)
+            copy_folder(Path(entry.path), copy, without)
 
 
 def _is_installed(entry: os.DirEntry[str]) -> bool:

@@ -75,7 +75,7 @@ def test_what_does_not_parse_is_a_finding(data: bytes, line: int | None, cause: 
 def test_edits_nest() -> None:
     before = "import torch\n\nx = f(y.cuda(), z.cuda(g(torch.load(p)))).cuda()\n"
     after = text_of(rewrite(before))
-    assert "f(\n    y.to(device), z.cuda(g(torch.load(p, map_location=None" in after
+    assert "f(y.to(device),\n      z.cuda(g(torch.load(p, map_location=None" in after
     assert after.rstrip().endswith(".to(device)")
 
 

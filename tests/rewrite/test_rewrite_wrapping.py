@@ -17,8 +17,8 @@ CASES = {
     ),
     "an argument that is added too far on the right": (
         "net.load_the_state_of_all_parts_at_once(torch.load(a_long_path_of_it), strict=False)\n",
-        "net.load_the_state_of_all_parts_at_once(torch.load(\n"
-        f'    a_long_path_of_it, map_location=None if {IF} else "cpu"), strict=False)\n',
+        "net.load_the_state_of_all_parts_at_once(\n"
+        f'    torch.load(a_long_path_of_it, map_location=None if {IF} else "cpu"), strict=False\n)\n',
     ),
     "an argument that gets longer": (
         'from library import place\nx = place(first_argument, second_argument, third, device=f"cuda:{k}")\n',
@@ -28,8 +28,8 @@ CASES = {
     "an argument on a line of its own call": (
         "from library import place\n"
         'x = place(\n\tfirst_argument, second_one, the_third, device=f"cuda:{k}"\n)\n',
-        "from library import place\nx = place(\n\tfirst_argument, second_one, the_third,\n"
-        f'\tdevice=f"cuda:{{k}}" if {IF} else "cpu"\n)\n',
+        "from library import place\nx = place(\n\tfirst_argument,\n\tsecond_one,\n\tthe_third,\n"
+        f'\tdevice=f"cuda:{{k}}" if {IF} else "cpu",\n)\n',
     ),
     "the default of a parameter": (
         'def make(first_parameter, second_parameter, third_parameter, device="cuda"):\n'
@@ -41,13 +41,13 @@ CASES = {
         "map_location = _map_location = 3\nuse(torch.load(first_path), torch.load(second_path), strict)\n",
         "map_location = _map_location = 3\n"
         f'use(torch.load(first_path, map_location=None if {IF} else "cpu"),\n'
-        f'    torch.load(second_path, map_location=None if {IF} else "cpu"), strict)\n',
+        f'    torch.load(second_path, map_location=None if {IF} else "cpu"),\n    strict)\n',
     ),
     "an argument with others behind it": (
         "from library import place\n"
         'x = place(first_argument, device=f"cuda:{k}", third_argument=3, the_fourth_argument=4, fifth=5)\n',
         "from library import place\n"
-        f'x = place(first_argument,\n          device=f"cuda:{{k}}" if {IF} else "cpu",\n'
+        f'x = place(first_argument, device=f"cuda:{{k}}" if {IF} else "cpu",\n'
         "          third_argument=3, the_fourth_argument=4, fifth=5)\n",
     ),
     "an argument with a long rest of the line behind it": (
@@ -58,14 +58,14 @@ CASES = {
     "the last call of a chain": (
         "y = torch.tensor(the_value, dtype=torch.int64, pin_memory=True).cuda(non_blocking=True)\n",
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-        f"y = torch.tensor(the_value, dtype=torch.int64, pin_memory={IF}).to(\n"
-        "    device, non_blocking=True)\n",
+        "y = torch.tensor(the_value, dtype=torch.int64,\n"
+        f"                 pin_memory={IF}).to(device, non_blocking=True)\n",
     ),
     "the first call of a chain": (
         "y = torch.tensor(the_first_value_of_all, dtype=torch.int64, pin_memory=True).cuda().view(1)\n",
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-        f"y = torch.tensor(\n    the_first_value_of_all, dtype=torch.int64, pin_memory={IF}\n"
-        ").to(device).view(1)\n",
+        "y = torch.tensor(the_first_value_of_all, dtype=torch.int64,\n"
+        f"                 pin_memory={IF}).to(device).view(1)\n",
     ),
     "a condition": (
         "event = torch.cuda.Event(enable_timing=True)\n"
@@ -83,8 +83,22 @@ CASES = {
     ),
     "a condition that only starts with a parenthesis": (
         "resume_state = torch.load(path_of_the_state, map_location=lambda storage, loc: storage.cuda(k))\n",
-        "resume_state = torch.load(path_of_the_state, map_location=(lambda storage, loc: storage.cuda(k))"
-        f' if {IF} else "cpu")\n',
+        "resume_state = torch.load(\n    path_of_the_state,\n"
+        f'    map_location=(lambda storage, loc: storage.cuda(k)) if {IF} else "cpu",\n)\n',
+    ),
+}
+
+
+# The same in a file that a formatter has broken.
+FORMATTED = {
+    "arguments that fit on a line": (
+        "state = torch.load(p, pickle_module=dill)\n",
+        f'state = torch.load(\n    p, pickle_module=dill, map_location=None if {IF} else "cpu"\n)\n',
+    ),
+    "arguments that do not": (
+        "state = torch.load(path_of_the_checkpoint_that_was_written, pickle_module=dill_or_more)\n",
+        "state = torch.load(\n    path_of_the_checkpoint_that_was_written,\n    pickle_module=dill_or_more,\n"
+        f'    map_location=None if {IF} else "cpu",\n)\n',
     ),
 }
 
@@ -93,6 +107,12 @@ def rewritten(source: str) -> str:
     output = analyze(source, fix=True).output
     assert output is not None
     return output.decode()
+
+
+@pytest.mark.parametrize(("before", "after"), FORMATTED.values(), ids=FORMATTED)
+def test_a_line_is_broken_as_formatters_do(before: str, after: str) -> None:
+    formatted = "y = f(\n    1\n)\n" + MANY
+    assert rewritten(f"import torch\n\n{before}{formatted}") == f"import torch\n\n{after}{formatted}"
 
 
 @pytest.mark.parametrize(("before", "after"), CASES.values(), ids=CASES)

@@ -63,23 +63,23 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
         ),
         (
             'd = torch.device("cuda", rank)\n',
-            "d = torch.device(torch.accelerator.current_accelerator().type, rank) "
-            'if torch.accelerator.is_available() else torch.device("cpu")\n',
+            "d = (\n    torch.device(torch.accelerator.current_accelerator().type, rank)\n"
+            '    if torch.accelerator.is_available()\n    else torch.device("cpu")\n)\n',
         ),
         (
             'x = x.to(f"cuda:{rank}")\n',
             'x = x.to(\n    f"{torch.accelerator.current_accelerator().type}:{rank}" '
-            'if torch.accelerator.is_available() else "cpu")\n',
+            'if torch.accelerator.is_available() else "cpu"\n)\n',
         ),
         (
             'd = torch.device("cuda:%d" % i)\n',
             'd = torch.device(\n    torch.accelerator.current_accelerator().type + ":%d" % i '
-            'if torch.accelerator.is_available() else "cpu")\n',
+            'if torch.accelerator.is_available() else "cpu"\n)\n',
         ),
         (
             'd = torch.device("cuda" if args.cuda else "cpu")\n',
             "d = torch.device(\n    torch.accelerator.current_accelerator().type "
-            'if args.cuda and torch.accelerator.is_available() else "cpu")\n',
+            'if args.cuda and torch.accelerator.is_available() else "cpu"\n)\n',
         ),
         ("x = x.pin_memory()\n", "x = x.pin_memory() if torch.accelerator.is_available() else x\n"),
     ],

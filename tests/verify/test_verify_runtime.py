@@ -187,8 +187,8 @@ def test_patches_are_undone_and_redone() -> None:
     patches, table = Patches(), {"a": 1}
     patches.set(Owner, "old", 2)
     patches.set(Owner, "new", 3)
-    patches.item(table, "a", 5)
-    patches.item(table, "b", 6)
+    patches.set(table, "a", 5)
+    patches.set(table, "b", 6)
     assert (Owner.old, Owner.new, table) == (2, 3, {"a": 5, "b": 6})  # type: ignore[attr-defined]
     patches.swap()
     assert (Owner.old, hasattr(Owner, "new"), table) == (1, False, {"a": 1})

@@ -8,9 +8,6 @@ from collections.abc import Iterable, Iterator
 from devicefix.facts.scopes import COMPREHENSIONS
 from devicefix.facts.tree import walk
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 OF_PROPERTIES = {"getter", "setter", "deleter"}
 
 

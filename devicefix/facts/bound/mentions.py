@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from devicefix.facts.bound.evaluation import DEFINITIONS, OF_PROPERTIES, Function, evaluated, names_read
+from devicefix.facts.bound.evaluation import OF_PROPERTIES, evaluated, names_read
 from devicefix.facts.names import Names
+from devicefix.facts.scopes import DEFINITIONS, Function
 
 # Whoever reads these can call any function.
 EVERYTHING = frozenset({"eval", "exec", "globals", "locals", "vars"})
@@ -52,7 +53,7 @@ class Mentions:
         """Return whether a definition may call what it defines, or a method of it."""
         if isinstance(node, ast.ClassDef) and (node.keywords or self._bases_may_call(node)):
             return True
-        return not all(map(self._is_passive, node.decorator_list))
+        return any(map(self.acts, node.decorator_list))
 
     def _bases_may_call(self, node: ast.ClassDef) -> bool:
         """Return whether a base class of the module sees its subclasses as they are made."""
@@ -64,16 +65,12 @@ class Mentions:
                     return True
         return False
 
-    def may_swallow(self, manager: ast.expr) -> bool:
-        """Return whether a context manager may catch an error."""
-        return not self._is_passive(manager)
-
-    def _is_passive(self, node: ast.expr) -> bool:
-        """Return whether a decorator calls nothing, or a context manager lets every error through."""
+    def acts(self, node: ast.expr) -> bool:
+        """Return whether a decorator may call something, or a context manager may catch an error."""
         function = node.func if isinstance(node, ast.Call) else node
         if isinstance(function, ast.Attribute) and function.attr in OF_PROPERTIES:
-            return True
+            return False
         if isinstance(function, ast.Name) and function.id in _PASSIVE_BUILTINS:
-            return self._facts.tree.scope(node).lookup(function.id) is None
+            return self._facts.tree.scope(node).lookup(function.id) is not None
         name = self._facts.resolve(function) or ""
-        return name.partition(".")[0] in _PASSIVE and name not in _SWALLOWING
+        return name.partition(".")[0] not in _PASSIVE or name in _SWALLOWING

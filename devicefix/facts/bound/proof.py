@@ -7,12 +7,12 @@ import builtins
 from collections.abc import Callable, Collection
 from functools import cached_property
 
-from devicefix.facts.bound.evaluation import Function, reads
+from devicefix.facts.bound.evaluation import reads
 from devicefix.facts.bound.mentions import Mentions
 from devicefix.facts.bound.run import Goal, Read, Run, unbinds
 from devicefix.facts.flow.order import Body, Flow
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import COMPREHENSIONS, Scope
+from devicefix.facts.scopes import COMPREHENSIONS, Function
 
 # What every module has besides the builtins.
 _OF_MODULES = {"__file__", "__name__", "__doc__", "__package__", "__spec__", "__loader__"}
@@ -105,10 +105,8 @@ class Bound:
         statement = self._facts.tree.statement(site)
         if any(read not in self._inserted for read in reads(statement, name)):
             return True
-        scope: Scope | None = self._facts.tree.scope(statement)
-        while scope is not None and isinstance(scope.node, ast.ClassDef):
-            scope = scope.parent
-        if scope is None or not isinstance(scope.node, Function):
+        scope = next(each for each in self._facts.tree.scope(statement).chain() if not each.is_class)
+        if not isinstance(scope.node, Function):
             return False
         return self._run(scope.node, Read(name)).reaches(statement)
 
@@ -121,7 +119,7 @@ class Bound:
         key = owner, goal
         if key not in self._runs:
             if owner not in self._flows:
-                self._flows[owner] = Flow(owner, self._mentions.may_swallow)
+                self._flows[owner] = Flow(owner, self._mentions.acts)
             self._runs[key] = Run(self._facts, self._mentions, self._flows[owner], goal)
         return self._runs[key]
 

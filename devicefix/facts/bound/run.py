@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from devicefix.facts.bound.evaluation import DEFINITIONS, Function, name_of, reads
+from devicefix.facts.bound.evaluation import name_of, reads
 from devicefix.facts.bound.mentions import EVERYTHING, Mentions
 from devicefix.facts.flow.order import Flow
 from devicefix.facts.flow.points import Point
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import Binding, Scope
+from devicefix.facts.scopes import DEFINITIONS, Binding, Function, Scope, bound_names
 
 _EXITS = {"sys.exit", "os._exit"}
 
@@ -108,17 +108,13 @@ class Run:
 
     def _binds(self, point: Point) -> bool:
         """Return whether a point certainly binds the name."""
+        if isinstance(point.node, (ast.Import, ast.ImportFrom, *DEFINITIONS)):
+            return self._goal in bound_names(point.node)
         match point.node:
             case ast.Delete():
                 return False
             case ast.ExceptHandler(name=name):
                 return name == self._goal and not point.unbinds
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                return name == self._goal
-            case ast.Import(names=names):
-                return any((each.asname or each.name.partition(".")[0]) == self._goal for each in names)
-            case ast.ImportFrom(names=names):
-                return any((each.asname or each.name) == self._goal for each in names)
         return any(map(self._is_target, point.binds))
 
     def _is_target(self, node: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.scopes import Binding, Function, dotted
 from devicefix.facts.tree import walk
 from devicefix.facts.values import is_constant, last_name
 
@@ -234,8 +234,7 @@ def _is_function(facts: Facts, value: ast.expr | None) -> bool:
             return True
         case ast.Name():
             return any(
-                isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-                or isinstance(binding.value, ast.Lambda)
+                isinstance(binding.node, Function) or isinstance(binding.value, ast.Lambda)
                 for binding in facts.tree.bound(value)
             )
         case ast.Attribute(attr=name):

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 
 from devicefix.facts.flow.tensors import ATTRIBUTES, METHODS
-from devicefix.facts.scopes import FUNCTIONS, dotted
+from devicefix.facts.scopes import DEFINITIONS, FUNCTIONS, bound_names, captured, dotted
 from devicefix.facts.tree import children
 
 # What says nothing about the content of a collection or tensor.
@@ -63,16 +63,15 @@ class Point:
     def _named(self) -> Iterator[str]:
         """Return the names that are bound, and not as targets."""
         for part in self.parts:
-            if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if isinstance(part, DEFINITIONS):
                 yield part.name
         for node in self.nodes:
             if type(node) is ast.NamedExpr:
                 yield node.target.id
         if isinstance(self.node, (ast.Import, ast.ImportFrom)):
-            for alias in self.node.names:
-                yield alias.asname or alias.name.partition(".")[0]
+            yield from bound_names(self.node)
         if isinstance(self.node, ast.match_case):
-            yield from _captures(self.node.pattern)
+            yield from captured(self.node)
 
     @property
     def cleared(self) -> Iterator[str]:
@@ -136,14 +135,6 @@ class Point:
             isinstance(node.ctx, ast.Load) and (found == path or (found == whole and node not in parts))
             for node, found in paths.items()
         )
-
-
-def _captures(pattern: ast.pattern) -> Iterator[str]:
-    """Return the names that a pattern binds."""
-    for node in ast.walk(pattern):
-        name = getattr(node, "rest" if isinstance(node, ast.MatchMapping) else "name", None)
-        if isinstance(name, str):
-            yield name
 
 
 def own_nodes(part: ast.AST) -> list[ast.AST]:

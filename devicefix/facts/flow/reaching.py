@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from devicefix.facts.scopes import COMPREHENSIONS, Binding
+from devicefix.facts.scopes import COMPREHENSIONS, DEFINITIONS, Binding
 from devicefix.facts.tree import Tree
 
 BINDINGS = 20  # more of them are not told apart by their order
-_CERTAIN = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.withitem)
+_CERTAIN = (ast.Import, ast.ImportFrom, *DEFINITIONS, ast.withitem)
 
 
 def reaching(tree: Tree, site: ast.expr, bindings: Sequence[Binding]) -> Sequence[Binding]:
@@ -70,7 +70,7 @@ def blocks_around(tree: Tree, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     """Yield the block of a statement, and the blocks around it in the same function."""
     yield tree.block(statement)
     for _, parent in tree.ancestors(statement):
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+        if isinstance(parent, (*DEFINITIONS, ast.Module)):
             return
         if isinstance(parent, ast.stmt):
             yield tree.block(parent)

@@ -20,10 +20,10 @@ _POSITIONS = {
     "safetensors.torch.load_file": 1,
 }  # fmt: skip
 # The positions of `map_location`.
-_LOADS = {"torch.load": 1, "torch.jit.load": 1, "torch.hub.load_state_dict_from_url": 2}
+LOADS = {"torch.load": 1, "torch.jit.load": 1, "torch.hub.load_state_dict_from_url": 2}
 _METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
 # They disable themselves on a CPU, or ask for or set a state of autocast, whatever their device is.
-_OFF_BY_THEMSELVES = (
+OFF_BY_THEMSELVES = (
     "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.amp.autocast_mode.autocast",
     "torch.amp.custom_fwd", "torch.amp.custom_bwd", "torch.get_autocast_dtype", "torch.set_autocast_dtype",
     "torch.is_autocast_enabled", "torch.set_autocast_enabled", "contextlib.nullcontext",
@@ -41,7 +41,7 @@ def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
         place: the position or the keyword of the argument.
     """
     name = facts.resolve(function)
-    if name in _OFF_BY_THEMSELVES:
+    if name in OFF_BY_THEMSELVES:
         return False
     if isinstance(place, str):
         return place == "map_location" or device_name(place) or is_location(function, place)
@@ -55,7 +55,7 @@ def turns_off(facts: Facts, function: ast.expr) -> bool:
     value = facts.value(function) if isinstance(function, ast.Name) else None
     if isinstance(value, ast.IfExp):
         return turns_off(facts, value.body) and turns_off(facts, value.orelse)
-    return facts.resolve(function) in _OFF_BY_THEMSELVES
+    return facts.resolve(function) in OFF_BY_THEMSELVES
 
 
 def is_location(function: ast.expr, keyword: str) -> bool:
@@ -65,7 +65,7 @@ def is_location(function: ast.expr, keyword: str) -> bool:
 
 def load_location(facts: Facts, call: ast.Call) -> ast.expr | None:
     """Return the `map_location` of a call of torch that loads a checkpoint, None if it has none."""
-    place = next((_LOADS[name] for name in _LOADS if facts.call(call, name)), None)
+    place = next((LOADS[name] for name in LOADS if facts.call(call, name)), None)
     return argument_of(call, "map_location", place) if place is not None else None
 
 
@@ -106,7 +106,7 @@ def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     for origin in (source.node for value in values for source in sources.of(value)):
         if isinstance(origin, ast.Call) and (facts.resolve(origin.func) or "").startswith("torch."):
             continue
-        name = _name_of(origin)
+        name = key_read(origin) or last_name(without_call(origin))
         if name not in found and not _is_of_module(facts, origin) and not is_of_tensor(facts, origin):
             found.add(name)
     return frozenset(found - {""})
@@ -123,11 +123,6 @@ def is_of_tensor(facts: Facts, value: ast.expr) -> bool:
     if not isinstance(value, ast.Attribute) or value.attr != "device":
         return False
     return facts.kinds.of(value.value).are({Kind.TENSOR})
-
-
-def _name_of(value: ast.expr) -> str:
-    """Return the name, attribute, key or function that a value is read from; empty for anything else."""
-    return key_read(value) or last_name(without_call(value))
 
 
 def key_read(value: ast.AST | None) -> str:

@@ -15,7 +15,7 @@ from devicefix.facts.flow.parameters import Parameter, described
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
-from devicefix.facts.scopes import Binding
+from devicefix.facts.scopes import Binding, Function
 from devicefix.facts.values import cpu, cuda_device, last_name
 
 _CALLS = 20  # of one function
@@ -23,7 +23,6 @@ _BUDGET = 500  # expressions that one question looks at
 LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _OF_ITEMS = ("items", "values", "keys")
 _OF_ELEMENTS = ("enumerate", "zip", "list", "tuple", "sorted", "reversed", "next", "iter")
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class How(Flag):
@@ -108,13 +107,13 @@ class Sources:
             self._dead[source.node] = max(source.steps, self._dead.get(source.node, -1))
         return None
 
-    def parameter(self, node: ast.expr) -> tuple[_Function, Binding] | None:
+    def parameter(self, node: ast.expr) -> tuple[Function, Binding] | None:
         """Return the function and the parameter that a name is, None if it is something else as well."""
         found = self._facts.tree.lookup(node)
         if found is None or len(found[1]) != 1 or not found[1][0].parameter:
             return None
         function = found[0].node
-        return (function, found[1][0]) if isinstance(function, _Function) else None
+        return (function, found[1][0]) if isinstance(function, Function) else None
 
     def parameters(self, values: Iterable[ast.expr]) -> frozenset[Parameter]:
         """Return the parameters of functions that some expressions may get their values from."""
@@ -122,7 +121,7 @@ class Sources:
         nodes = (source.node for value in values for source in self.of(value))
         for name in (node for node in nodes if isinstance(node, ast.Name)):
             scope, bindings = tree.lookup(name) or (None, ())
-            if scope is not None and isinstance(scope.node, _Function):
+            if scope is not None and isinstance(scope.node, Function):
                 if any(binding.parameter for binding in bindings):
                     found.add(described(tree, scope.node, name.id))
         return frozenset(found)
@@ -168,7 +167,7 @@ class Sources:
             if How.OPTION in self._how and isinstance(node.value, ast.Name):
                 yield from self._of_option(node.attr)
 
-    def _of_parameter(self, function: _Function, parameter: Binding) -> Iterator[ast.expr]:
+    def _of_parameter(self, function: Function, parameter: Binding) -> Iterator[ast.expr]:
         if parameter.default is not None and How.DEFAULT in self._how:
             yield parameter.default
         if How.PASSED in self._how and isinstance(parameter.node, ast.arg):
@@ -177,7 +176,7 @@ class Sources:
                 self._known_calls[key] = list(self._passed(function, parameter.node))
             yield from self._known_calls[key]
 
-    def _passed(self, function: _Function, parameter: ast.arg) -> Iterator[ast.expr]:
+    def _passed(self, function: Function, parameter: ast.arg) -> Iterator[ast.expr]:
         name, (_, place) = described(self._facts.tree, function, parameter.arg)
         calls = (each for each in self._facts.tree.calls_with_name(name) if last_name(each.func) == name)
         for call in islice(calls, _CALLS):

@@ -17,7 +17,7 @@ from devicefix.facts.guards.answers import COUNTS, IMPLYING
 from devicefix.facts.guards.truth import is_none, of_no_gpus, of_several, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
-from devicefix.facts.scopes import Binding, Scope, dotted
+from devicefix.facts.scopes import Binding, Function, Scope, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import backend_name, device_named, device_type, last_name
 
@@ -28,7 +28,6 @@ _BACKENDS_IN_USE = tuple(
     for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
 )
 _PROPERTIES = ("property", "cached_property")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _EQUALITIES = (ast.Eq, ast.NotEq)
 # What takes names of the module itself by texts.
 _TAKES_NAMES = re.compile(
@@ -212,7 +211,7 @@ class Conditions(ABC):
         """
         found = self.facts.tree.lookup(node)
         own = found[0].node if found is not None else None
-        if found is None or not isinstance(own, _FUNCTIONS):
+        if found is None or not isinstance(own, Function):
             return False
         given = self.facts.once(_passed, found[0], node.id)
         answers = {each and truth(self.facts.value(each) or each, self._asked_for) for each in given}
@@ -383,7 +382,7 @@ def _literal_number(node: ast.expr | None) -> int | None:
 def _passed(facts: Names, scope: Scope, name: str) -> list[ast.expr | None]:
     """Return what the calls of a module's function pass for a parameter, nothing if it has other uses."""
     tree, own = facts.tree, scope.node
-    if not isinstance(own, _FUNCTIONS) or own.decorator_list or tree.parents[own] is not tree.module:
+    if not isinstance(own, Function) or own.decorator_list or tree.parents[own] is not tree.module:
         return []
     reads = tree.reads(own.name)
     calls = [call for read in reads if (call := tree.call_of(read)) is not None and not has_star(call)]

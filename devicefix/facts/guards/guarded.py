@@ -141,7 +141,7 @@ class Guards(Conditions):
                 ) if self._holds_answer(value):
                     yield from (dotted(part) or "" for part in ast.walk(target))
                 case ast.Match(subject=value) if self._holds_answer(value):
-                    yield from captured(node)
+                    yield from captured(*node.cases)
 
     def _holds_answer(self, value: ast.expr) -> bool:
         """Return whether a value is an answer, or made of one: a collection, or what a call returns."""

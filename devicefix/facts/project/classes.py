@@ -42,14 +42,10 @@ class Classes(Files):
         """The other classes that define a `to`."""
         return frozenset(name for _, names in self.exporting(to_classes) for name in names)
 
-    @cached_property
-    def _adds_cuda(self) -> bool:
-        return any(True for _ in self.exporting(adds_cuda_method))
-
     @remembered
     def adds_cuda(self) -> bool:
         """Return whether an object or class of unknown name gets its own `cuda` after it was made."""
-        return self._adds_cuda
+        return any(True for _ in self.exporting(adds_cuda_method))
 
     @remembered
     def has_own_to(self) -> bool:

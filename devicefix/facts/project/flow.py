@@ -34,7 +34,7 @@ from devicefix.facts.project.files import Definition
 from devicefix.facts.project.names import SharedNames
 from devicefix.facts.project.questions import remembered
 from devicefix.facts.project.values import Values
-from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.scopes import Binding, Function, dotted
 from devicefix.facts.values import last_name
 
 _FILES = 20  # that call one function; with more, what they pass is not known
@@ -45,8 +45,6 @@ _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(", b"torch")
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")
 _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Flow(SharedNames, Values):

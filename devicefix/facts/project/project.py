@@ -28,10 +28,10 @@ class Project(Flow, Compiled, Programs):
     @remembered
     def has_own_cuda(self) -> bool:
         """Return whether `.cuda()` and `.to(device)` may differ: a class has its own of either."""
-        return self._adds_cuda or bool(self._own_classes)
+        return self.adds_cuda() or bool(self._own_classes)
 
     @remembered
     def has_cuda_effects(self, used: bool) -> bool:
         """Return whether a `cuda` of the project does more than move, or returns nothing that is used."""
         asked = (has_effects, returns_nothing)[: 1 + used]
-        return self._adds_cuda or any(True for each in asked for _ in self.exporting(each))
+        return self.adds_cuda() or any(True for each in asked for _ in self.exporting(each))

@@ -9,11 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from devicefix.facts.exports.options import options
-from devicefix.facts.exports.shared import (
-    backends,
-    device_places,
-    flags,
-)
+from devicefix.facts.exports.shared import backends, device_places, flags
 from devicefix.facts.exports.texts import named_configurations
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files

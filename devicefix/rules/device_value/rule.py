@@ -201,7 +201,8 @@ class DeviceValue(Rule):
                 from itertools import cycle
 
                 places = cycle(
-                    ["cuda:0" if torch.cuda.is_available() else "cpu", "cuda:1" if torch.cuda.is_available() else "cpu"])
+                    ["cuda:0" if torch.cuda.is_available() else "cpu", "cuda:1" if torch.cuda.is_available() else "cpu"]
+                )
                 net.to(next(places))
             """,
         ),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from devicefix.devices.context import Context
 from devicefix.facts.exports.imports import full_names
+from devicefix.facts.scopes import bound_names
 from devicefix.rewrite.lines import alone
 from devicefix.rules.shared import attention
 from devicefix.rules.shared.attention import arguments, function_of, is_attention
@@ -43,6 +44,7 @@ class AttentionImport:
         self.facts = context.facts
         self.statement = statement
         self.scope = context.facts.tree.scope(statement)
+        self._bound = bound_names(statement)
 
     @property
     def package(self) -> str:
@@ -72,10 +74,6 @@ class AttentionImport:
         call = self.facts.tree.call_of(node)
         given = arguments(function, call) if call is not None else None
         return None if call is None or given is None else Use(function, node, call, given)
-
-    @property
-    def _bound(self) -> list[str]:
-        return [alias.asname or alias.name.partition(".")[0] for alias in self.statement.names]
 
     @cached_property
     def names(self) -> dict[str, str]:

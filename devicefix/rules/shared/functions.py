@@ -103,7 +103,9 @@ class Functions:
         statement = self._statement(node)
         if (restored := self._of_cpu(node, short)) is not None:
             return restored
-        if statement is not None and not (short in INSTEAD and prints(statement) and not self._quoted(node)):
+        if statement is not None and not (
+            short in INSTEAD and prints(statement) and self.facts.tree.f_string(node) is None
+        ):
             return self.context.put_under_guard(statement)
         return self._value(node, short)
 
@@ -161,9 +163,6 @@ class Functions:
                 return True
             return last_name(node.func) in _CONVERSIONS and all(map(self._is_of_cuda, _arguments(node)))
         return isinstance(node, _MADE_OF_PARTS) and all(map(self._is_of_cuda, ast.iter_child_nodes(node)))
-
-    def _quoted(self, node: ast.expr) -> bool:
-        return any(isinstance(parent, ast.JoinedStr) for _, parent in self.facts.tree.ancestors(node))
 
     def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
         """Return the fix of the index of the current GPU: the CPU, or 0, by what it is used for."""

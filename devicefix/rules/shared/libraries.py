@@ -153,20 +153,9 @@ class CudaLibraries:
         uses = reads_of(self.facts.tree, function) if function is not None else ()
         return bool(uses) and all(map(self.facts.is_guarded, uses))
 
-    def unasked(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
-        """Return a use of what an import binds that fails without the library, None if all ask for it."""
-        return next(self._optional.unasked(statement, library), None)
-
-    def without_cuda(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
-        """Return a call that fails without CUDA where the library is installed, None if there is none."""
-        return next(self._optional.without_cuda(statement, library), None)
-
-    def flag(self, statement: ast.stmt) -> ast.expr | None:
-        """Return the `True` to which a flag is set where an import succeeds, None if there is no flag."""
-        return self._optional.flag(statement)
-
     @cached_property
-    def _optional(self) -> OptionalImports:
+    def optional(self) -> OptionalImports:
+        """The imports of such libraries that may fail without an error."""
         return OptionalImports(self.facts, [statement for statement, _ in self._imports])
 
     def copes(self, node: ast.AST, library: str) -> bool:

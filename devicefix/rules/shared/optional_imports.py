@@ -10,7 +10,7 @@ from devicefix.facts import Binding, Facts, returns
 from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import caught
-from devicefix.facts.scopes import bound_names
+from devicefix.facts.scopes import DEFINITIONS, bound_names
 from devicefix.facts.tree import TRIES, walk
 from devicefix.facts.values import is_constant, last_name
 from devicefix.rules.shared.library_facts import FAILING
@@ -164,10 +164,7 @@ class Asking:
         for child, parent in self.tree.ancestors(use):
             if self._decides(child, parent) or self._left_before(child):
                 return True
-            if (
-                isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-                and child in parent.body
-            ):
+            if isinstance(parent, DEFINITIONS) and child in parent.body:
                 if calls and self._only_called_if_asked(parent, calls - 1):
                     return True
         return False

@@ -17,7 +17,7 @@ from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.path_conditions import Condition, conditions_on
 from devicefix.facts.refusals import PRINTING, returns
-from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.scopes import FUNCTIONS, Function
 from devicefix.facts.values import device_named, last_name
 from devicefix.rules.shared.libraries import CudaLibraries
 
@@ -151,9 +151,7 @@ class Refusals:
 
     def _only_checks(self, function: ast.AST, site: ast.AST) -> bool:
         """Return whether a function does nothing but check several things, for callers that are not known."""
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or reads_of(
-            self.facts.tree, function
-        ):
+        if not isinstance(function, Function) or reads_of(self.facts.tree, function):
             return False
         checks = [node for node in ast.walk(function) if isinstance(node, (ast.Raise, ast.Assert))]
         others = [
@@ -284,7 +282,7 @@ class Refusals:
         path = self.context.devices.path
         folder, name = os.path.split(os.path.splitext(os.path.normpath(path))[0])
         names = [os.path.basename(folder) if name == "__init__" else name]
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(function, Function):
             owner = self.facts.tree.parents.get(function)
             names = [function.name, *([owner.name] if isinstance(owner, ast.ClassDef) else [])]
         return any(self.context.project.is_tried(path, each) for each in names)

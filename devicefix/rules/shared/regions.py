@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.context import Context
 from devicefix.facts import returns
+from devicefix.facts.flow.sinks import LOADS
 from devicefix.facts.flow.steps import Steps
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.guarded_moves import GuardedMoves
 
-LOADS = ("torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url")
 _DEPTH = 4  # variables to follow
 
 

@@ -285,12 +285,8 @@ class Streams:
     def _leaves(self, node: ast.expr) -> bool:
         """Return whether a time goes where its uses are not followed: into a collection, or another function."""
         parent = self.facts.tree.parents.get(node)
-        known = isinstance(parent, ast.Call) and last_name(parent.func) in (
-            *PRINTING,
-            "round",
-            "float",
-            "str",
-        )
+        harmless = (*PRINTING, "round", "float", "str")
+        known = isinstance(parent, ast.Call) and last_name(parent.func) in harmless
         return isinstance(parent, (*_COLLECTING, ast.Call)) and not known
 
     @cached_property

@@ -11,7 +11,7 @@ from devicefix.facts.flow.forwards.trail import Followed, Known, Use
 from devicefix.facts.flow.parameters import Function, Place, argument_at
 from devicefix.facts.flow.steps import Layers, Steps, text_of_literal
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import captures
+from devicefix.facts.scopes import captured
 
 # The parents of an expression through which its value certainly goes on, or ends for certain; and those that
 # put it among others, whose elements a loop or an assignment may take again.
@@ -127,7 +127,7 @@ class Walk(Calls):
         for name in names:
             self._store(name, (), match)
         if not names:
-            self._end(Use.UNKNOWN if captures(match) else Use.SHOWN)
+            self._end(Use.UNKNOWN if any(captured(*match.cases)) else Use.SHOWN)
 
     def _passed(self, call: ast.Call, place: Place | None, layers: Layers, *, by_keyword: bool) -> None:
         """Follow an argument, or the options in `f(**options)`."""

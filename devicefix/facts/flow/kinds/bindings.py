@@ -6,13 +6,12 @@ import ast
 from collections.abc import Sequence
 
 from devicefix.facts.flow.kinds.calls import results
-from devicefix.facts.flow.kinds.inference import Function
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import OF_TENSORS, OPTIONS, SAME, of_reference
 from devicefix.facts.flow.kinds.objects import Objects
 from devicefix.facts.flow.kinds.parameters import Parameters
 from devicefix.facts.flow.reaching import BINDINGS, blocks_around, position, reaching
-from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.scopes import Binding, Function, dotted
 from devicefix.facts.values import last_name
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devicefix.facts.flow.kinds.inference import DEPTH, Function
+from devicefix.facts.flow.kinds.inference import DEPTH
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import (
     OF_CALLS,
@@ -18,7 +18,7 @@ from devicefix.facts.flow.kinds.library import (
 from devicefix.facts.flow.kinds.objects import Objects
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import Scope
+from devicefix.facts.scopes import Function, Scope
 from devicefix.facts.texts import text_of
 from devicefix.facts.tree import children, statements_in
 from devicefix.facts.values import cpu, last_name
@@ -85,7 +85,7 @@ class Calls(Objects):
             bindings = reaching(self._facts.tree, node.func, self._facts.tree.bound(node.func))
             if len(bindings) == 1:
                 definition, value = bindings[0].node, bindings[0].value
-                if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if isinstance(definition, Function):
                     return self.returned(definition, depth)
                 if isinstance(value, ast.Lambda):
                     return self.of(value.body, depth - 1)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from devicefix.facts.flow.kinds.bindings import Bindings
 from devicefix.facts.flow.kinds.calls import YIELDED, Calls, results
-from devicefix.facts.flow.kinds.inference import DEPTH, Function
+from devicefix.facts.flow.kinds.inference import DEPTH
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import WRAPPERS, of_constant
 from devicefix.facts.flow.reaching import BINDINGS
+from devicefix.facts.scopes import Function
 from devicefix.facts.values import choice, cuda_string, last_name
 
 _NO_TENSOR = (ast.In, ast.NotIn, ast.Is, ast.IsNot)  # these comparisons give a bool
@@ -60,9 +61,7 @@ class KindsOf(Calls, Bindings):
             case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(op, _NO_TENSOR):
                 sides = (self.of(left, depth), self.of(right, depth))
                 return next((side for side in sides if side.are({Kind.TENSOR})), Kinds({Kind.OTHER: node}))
-            case ast.Compare() | ast.UnaryOp(op=ast.Not()):
-                return Kinds({Kind.OTHER: node})
-            case ast.Lambda():
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Lambda():
                 return Kinds({Kind.OTHER: node})
             case ast.UnaryOp(operand=operand):
                 kinds = self.of(operand, depth)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 from weakref import proxy
 
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kinds, of_names
 from devicefix.facts.guards import Guards
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import Binding
+from devicefix.facts.scopes import Binding, Function
 
 DEPTH = 6  # how many bindings to follow from one name to the next
 STEPS = 500  # expressions that one answer may look at
 NESTED = 50  # how deeply they may nest
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Inference(ABC):

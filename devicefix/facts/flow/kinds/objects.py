@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from devicefix.facts.flow.kinds.annotations import Annotations
-from devicefix.facts.flow.kinds.inference import Function
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.reaching import BINDINGS
 from devicefix.facts.names import Names, option_names
-from devicefix.facts.scopes import Binding, Scope, dotted
+from devicefix.facts.scopes import Binding, Function, Scope, dotted
 from devicefix.facts.values import last_name
 
 # What keeps its keyword arguments as attributes or keys.
@@ -110,9 +109,9 @@ def _put_at(facts: Names, read: ast.expr) -> Iterator[ast.expr]:
                 yield from (keyword.value for keyword in call.keywords)
 
 
-def methods_of(facts: Names, _: Scope) -> dict[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]]:
+def methods_of(facts: Names, _: Scope) -> dict[str, list[tuple[str, Function]]]:
     """Return the methods of the module's classes by name, each with the name of the class."""
-    found: dict[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]] = {}
+    found: dict[str, list[tuple[str, Function]]] = {}
     for node in facts.tree.scopes:
         owner = facts.tree.parents.get(node)
         if isinstance(node, Function) and isinstance(owner, ast.ClassDef):
@@ -120,7 +119,7 @@ def methods_of(facts: Names, _: Scope) -> dict[str, list[tuple[str, ast.Function
     return found
 
 
-def _stored_as(facts: Names, _: Scope, name: str) -> list[ast.expr | ast.FunctionDef | ast.AsyncFunctionDef]:
+def _stored_as(facts: Names, _: Scope, name: str) -> list[ast.expr | Function]:
     """Return what the module stores under a name in any object, and the properties of that name."""
     bindings = list(facts.tree.attributes.get(f"self.{name}", ()))
     for node, scope in facts.tree.scopes.items():

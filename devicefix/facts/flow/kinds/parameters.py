@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.kinds.annotations import Annotations
-from devicefix.facts.flow.kinds.inference import Function
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.parameters import called, described
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import FUNCTIONS, Scope, dotted, with_defaults
+from devicefix.facts.scopes import FUNCTIONS, Function, Scope, dotted, with_defaults
 from devicefix.facts.values import last_name
 
 _SPAWNS = (
@@ -39,7 +38,7 @@ class Parameters(Annotations):
                 return kinds | Kinds(numbers)
             if not kinds.unknown:
                 return kinds
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if not isinstance(function, FUNCTIONS):
             return Kinds(open=True)
         if function.args.vararg is parameter or function.args.kwarg is parameter:
             return Kinds({Kind.COLLECTION: parameter})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from devicefix.facts import COUNTS, Facts, of_any_count
-from devicefix.facts.scopes import captures
+from devicefix.facts.scopes import captured
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import CountUses, counts_processes
 from devicefix.rules.shared.counts.harm import Harm, Harms
@@ -83,7 +83,7 @@ class Counts:
                 case ast.Assign(targets=[ast.Tuple() | ast.List()]):
                     return child is not node
                 case ast.Match():
-                    return captures(parent)
+                    return any(captured(*parent.cases))
                 case ast.keyword():
                     call = self.facts.tree.parents.get(parent)
                     return isinstance(call, ast.Call) and last_name(call.func) in _OBJECTS

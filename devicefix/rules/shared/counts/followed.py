@@ -15,7 +15,7 @@ PROCESSES = re.compile(
 _PASSING = {"min", "int", "abs", "get", "getenv", "getattr"}  # they return 0 for 0, or the default
 
 
-class CountUses:
+class CountUses(Forwards):
     """The uses of numbers that may be 0, in one module.
 
     Args:
@@ -23,19 +23,14 @@ class CountUses:
     """
 
     def __init__(self, facts: Facts) -> None:
-        self.facts = facts
-        self._uses = Forwards(facts, zero=True)
-
-    def of(self, node: ast.expr) -> Followed:
-        """Return where a value goes."""
-        return self._uses.of(node)
+        super().__init__(facts, zero=True)
 
     def follow(self, count: ast.expr) -> Followed:
         """Return where a number goes that is 0 without CUDA, also through functions that return 0 for 0."""
         found = Followed()
         todo, seen = [count], set[ast.expr]()
         while todo:
-            part = self._uses.of(todo.pop())
+            part = self.of(todo.pop())
             found.variables += part.variables
             for use in part.uses:
                 call = self._passing(use)

@@ -6,6 +6,7 @@ import ast
 from enum import Enum
 
 from devicefix.facts import Facts
+from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import PROCESSES, CountUses
 from devicefix.rules.shared.counts.ranges import iterated, made_of
@@ -127,9 +128,8 @@ class Harms:
 
     def _as_element(self, node: ast.Tuple | ast.List) -> Harm | None:
         """Return what a number that is 0 does among the arguments of a process, or in a size."""
-        parent = self.facts.tree.parents.get(node)
-        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-        if not isinstance(call, ast.Call):
+        call, _ = argument_at(self.facts.tree, node) or (None, None)
+        if call is None:
             return None
         starts = last_name(call.func) in (*_SPAWNS, "Process")
         return Harm.NOTHING_DONE if starts or (node in call.args and self._is_sized(call)) else None

@@ -16,13 +16,9 @@ class Patches:
         self._undone = False
         self._other: list[tuple[Any, Any, Any]] = []  # owner, name, and the value that is not in use
 
-    def set(self, owner: Any, name: str, value: Any) -> None:
-        """Replace an attribute of a module or class."""
+    def set(self, owner: Any, name: Any, value: Any) -> None:
+        """Replace an attribute of a module or class, or an item of a dict."""
         self._other.append((owner, name, _exchange(owner, name, value)))
-
-    def item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """Replace an item of a dict."""
-        self._other.append((table, key, _exchange(table, key, value)))
 
     @contextmanager
     def undone(self) -> Iterator[None]:

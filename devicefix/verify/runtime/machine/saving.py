@@ -58,7 +58,7 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch.UntypedStorage, "_new_shared", staticmethod(new_shared))
     reducers = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     for kind in (torch.Tensor, torch.nn.Parameter, torch.UntypedStorage):
-        patches.item(reducers, kind, _reduce)
+        patches.set(reducers, kind, _reduce)
 
 
 def _reduce(value: Any) -> Any:
