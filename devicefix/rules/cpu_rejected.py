@@ -327,11 +327,10 @@ class CpuRejected(Rule):
     def visit_For(self, node: ast.For | ast.While) -> Iterator[Finding]:
         """Check a loop that only a GPU leaves, before an error."""
         leaving = (ast.Return, ast.Break) if node.orelse else ast.Return
-        ways = [way for way in ast.walk(node) if isinstance(way, leaving)]
-        if ways and all(map(self._guards.is_guarded, ways)):
-            last = self._ends.last(node.orelse or self.facts.tree.after(node))
-            if last is not None:
-                yield from self._asked(node, last, f"{MESSAGE}; add a CPU path", last)
+        last = self._ends.last(node.orelse or self.facts.tree.after(node))
+        ways = [way for way in ast.walk(node) if isinstance(way, leaving)] if last is not None else []
+        if last is not None and ways and all(map(self._guards.is_guarded, ways)):
+            yield from self._asked(node, last, f"{MESSAGE}; add a CPU path", last)
 
     visit_While = visit_For
 

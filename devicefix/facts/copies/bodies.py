@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from devicefix.facts.copies.changes import Change, changes_at, everything, trained_by
 from devicefix.facts.copies.views import Place, place_of
@@ -49,13 +49,14 @@ class Tensors:
     def __init__(self, facts: Facts, owner: Body) -> None:
         self._facts = facts
         self.flow = Flow(owner)
+        self._known_changes_at: dict[Point, list[Change]] = {}
         self._known_changes: dict[Place, Mapping[Point, ast.AST]] = {}
         self._known_uses: dict[tuple[Place, bool], dict[Point, Point]] = {}
 
     def clash(self, changed: Name, used: Name) -> Clash | None:
         """Return a change of a tensor by one of its names, and a use of the other side after it."""
         own = {changed.place.path, used.place.path}
-        others = self._changes_by_path.keys() - own
+        others = self.changes_by_path.keys() - own
         for one in [changed, *islice(self._later_names(changed, own, others), _NAMES)]:
             changes = self.changes(one.place)
             for other in [used, *islice(self._later_names(used, own), _NAMES)] if changes else ():
@@ -70,7 +71,7 @@ class Tensors:
 
     def changed_beside(self, source: Name, kept: Name, copy: ast.Call) -> Clash | None:
         """Return a change in the statement of a copy, right of it, and a use: `x.cpu(), x.add_(1)`."""
-        for change in self.changes_at[source.start]:
+        for change in self.changes_at(source.start):
             right = (change.node.lineno, change.node.col_offset) >= (copy.end_lineno, copy.end_col_offset)  # type: ignore[attr-defined]
             if right and change.place.path == source.place.path and isinstance(change.node, ast.Call):
                 uses = self._uses(kept)
@@ -140,25 +141,26 @@ class Tensors:
 
     def _touching(self, place: Place) -> Iterator[tuple[Point, Change]]:
         """Yield the changes of a tensor, of the elements of a collection, or of any of those around it."""
-        yield from self._changes_by_path.get(place.path, ())
-        for path in self._changes_by_path if place.indexed else ():
+        yield from self.changes_by_path.get(place.path, ())
+        for path in self.changes_by_path if place.indexed else ():
             if path.startswith(f"{place.path}["):
-                yield from self._changes_by_path[path]
-        for point, change in self._changes_by_path.get(place.path.rpartition("[")[0], ()):
+                yield from self.changes_by_path[path]
+        for point, change in self.changes_by_path.get(place.path.rpartition("[")[0], ()):
             if change.place.indexed and not change.item:
                 yield point, change
 
-    @cached_property
-    def changes_at(self) -> dict[Point, list[Change]]:
-        """What is changed at each point."""
-        return {point: list(changes_at(self._facts, point)) for point in self.flow.points}
+    def changes_at(self, point: Point) -> list[Change]:
+        """Return what is changed at a point."""
+        if point not in self._known_changes_at:
+            self._known_changes_at[point] = list(changes_at(self._facts, point))
+        return self._known_changes_at[point]
 
     @cached_property
-    def _changes_by_path(self) -> dict[str, list[tuple[Point, Change]]]:
+    def changes_by_path(self) -> dict[str, list[tuple[Point, Change]]]:
         """What is changed, with the points that do, by the paths of the tensors."""
         found: dict[str, list[tuple[Point, Change]]] = {}
-        for point, changes in self.changes_at.items():
-            for change in changes:
+        for point in self.flow.points:
+            for change in self.changes_at(point):
                 found.setdefault(change.place.path, []).append((point, change))
         return found
 
@@ -166,9 +168,10 @@ class Tensors:
     def _trained(self) -> dict[str, dict[Point, ast.AST]]:
         """The points that may change the parameters of models, by model; under an empty name those of any."""
         found: dict[str, dict[Point, ast.AST]] = {}
-        for point, changes in self.changes_at.items():
+        for point in self.flow.points:
             calls = [node for node in point.nodes if isinstance(node, ast.Call)]
             trained = [(model, call) for call in calls for model in trained_by(self._facts, call)]
+            changes = self.changes_at(point)
             by_hand = [(each.place.path, each.node) for each in changes if each.place.parameters]
             for model, node in (*trained, *by_hand):
                 found.setdefault(model, {}).setdefault(point, node)
@@ -232,7 +235,7 @@ class Tensors:
 
     def outlives(self, name: Name) -> bool:
         """Return whether what has a name, and maybe later ones, may be used after the function returns."""
-        return any(map(self.outlives_call, [name, *self._later_names(name, {name.place.path})]))
+        return any(map(self.outlives_call, chain([name], self._later_names(name, {name.place.path}))))
 
     def outlives_call(self, name: Name) -> bool:
         """Return whether what has a name in a function may be used after the function has returned."""

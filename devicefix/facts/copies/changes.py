@@ -20,6 +20,7 @@ from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
+_CHANGING = {*METHODS["change"], *(name.rpartition(".")[2] for name in FUNCTIONS["change"])}
 _NO_OPTIMIZERS = ("torch.optim.lr_scheduler.", "torch.profiler.", "transformers.get_")
 _NO_TRAINERS = {"torch", "numpy", "copy", "os", "json", "pickle", "logging", "time", "math", "torchvision"}
 
@@ -79,7 +80,9 @@ def targets(facts: Facts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
 
 def _given(facts: Facts, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
     """Yield what a method or a function of a library changes: what it is called on, or an argument."""
-    called, name = last_name(call.func), facts.resolve(call.func) or ""
+    called = last_name(call.func)
+    known = not isinstance(call.func, ast.Attribute) or changes_numbers(called) or called in _CHANGING
+    name = (facts.resolve(call.func) or "") if known else "?"
     in_torch = name.startswith("torch.")
     if not name and isinstance(call.func, ast.Attribute):
         if changes_numbers(called) or called in METHODS["change"]:
@@ -91,9 +94,9 @@ def _given(facts: Facts, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
     out = argument_of(call, "out", -1)
     if out is not None:
         yield from ((each, False) for each in getattr(out, "elts", [out]))
-    *_, module = views(facts, facts.value(call.func) or call.func)
-    if call.args and any(_is_in_place(facts, each) for each in (call, module)):
-        yield call.args[0], False
+    if call.args and facts.tree.words.lines_with("inplace"):
+        *_, module = views(facts, facts.value(call.func) or call.func)
+        yield from ((call.args[0], False) for each in {call, module} if _is_in_place(facts, each))
 
 
 def _is_in_place(facts: Facts, call: ast.expr) -> bool:

@@ -125,7 +125,7 @@ class _Search:
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
                 yield from self._pend(body, copy, change)
-            elif body.outlives(kept) and isinstance(body.flow.owner, Owner):
+            elif isinstance(body.flow.owner, Owner) and body.outlives(kept):
                 self._outliving.setdefault((body.flow.owner, whole), (copy, kept))
 
     def _later(self, body: Tensors, changed: Name, used: Name) -> Clash | None:
@@ -146,10 +146,8 @@ class _Search:
             return []
         if owner not in self._changing:
             methods = (each for each in owner.body if isinstance(each, Function) and each.name != "__init__")
-            found, any_model = map(self._body, methods), Place("", parameters=True)
-            self._changing[owner] = [
-                each for each in found if each.changes(any_model) or any(each.changes_at.values())
-            ]
+            found, model = map(self._body, methods), Place("", parameters=True)
+            self._changing[owner] = [each for each in found if each.changes(model) or each.changes_by_path]
         return self._changing[owner]
 
     def _yielded(self, body: Tensors, point: Point) -> Iterator[tuple[str, ast.expr]]:
@@ -165,7 +163,10 @@ class _Search:
     def _kept_by_calls(self, point: Point) -> Iterator[tuple[str, ast.expr]]:
         """Yield what the functions of the module that a point calls keep: `memory.push(x.cpu())`."""
         for call in (node for node in point.nodes if isinstance(node, ast.Call)):
-            own = self._steps.reached(call)
+            given = getattr(call.func, "value", call.func), *call.args, *(key.value for key in call.keywords)
+            values = (each for part in given for each, _ in contents(self._facts, part))
+            has_copy = any(copy_of(self._facts, each) for each in values)
+            own = self._steps.reached(call, lambda each: self._body(each).keeping) if has_copy else None
             if isinstance(own, Function):
                 for path, name in self._body(own).keeping:
                     for holder in passed(self._facts, call, own, Place(root(path))):
@@ -173,7 +174,7 @@ class _Search:
 
     def _changed_at_once(self, body: Tensors, point: Point) -> Iterator[Held]:
         """Yield the copies that are changed where they are made, as `x.cuda().mul_(2)`: on a CPU, `x` is."""
-        changes = [(change, copy_of(self._facts, change.target)) for change in body.changes_at[point]]
+        changes = [(change, copy_of(self._facts, change.target)) for change in body.changes_at(point)]
         direct = {change.place.path for change, copy in changes if copy is None}
         for change, copy in changes:
             if copy is None or copy.source.path in direct:  # `x.copy_(x.cpu().normal_())`

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from devicefix.facts.copies.moves import (
     already_there,
@@ -33,6 +34,8 @@ from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.scopes import Binding, Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
+
+Result = TypeVar("Result")
 
 _HOPS = 4  # from the elements of an iteration to the model
 _LIBRARY = re.compile(r"(torch|numpy)(\.|\Z)")
@@ -183,9 +186,8 @@ def place_of(facts: Facts, node: ast.expr, calls: bool = True) -> Place | None:
     for model in filter(None, (_model_of(facts, each) for each in reversed(chain))):
         return _parameters_of(model)
     path = path_of(base)
-    match _results(facts, base) if path is None and calls else ():
-        case [(call, own, value)] if (inner := place_of(facts, value, calls=False)) is not None:
-            return next(passed(facts, call, own, inner), None)
+    for call, own, places in _results(facts, base, _places) if path is None and calls else ():
+        return next(passed(facts, call, own, places[0]), None) if places else None
     if path is None or _LIBRARY.match(facts.resolve(base) or ""):
         return None
     parts = (each for each in chain[:-1] if isinstance(each, (ast.Name, ast.Subscript)))
@@ -271,9 +273,14 @@ def _iterated_by(facts: Facts, node: ast.expr, kind: type[ast.AST]) -> ast.expr 
 
 def _loop_of(facts: Facts, name: ast.Name) -> ast.For | ast.comprehension | None:
     """Return the loop that binds a name where it is read, which nothing else binds there."""
-    bindings = reaching(facts.tree, name, facts.tree.bound(name))
+    bound = facts.tree.bound(name)
+    bindings = reaching(facts.tree, name, bound) if facts.once(_any_loop, bound) else ()
     loop = bindings[0].node if len(bindings) == 1 else None
     return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
+
+
+def _any_loop(_facts: Facts, bindings: Sequence[Binding]) -> bool:
+    return any(isinstance(each.node, (ast.For, ast.comprehension)) for each in bindings)
 
 
 def _converts(node: ast.expr) -> bool:
@@ -337,21 +344,34 @@ def _returned(facts: Facts, node: ast.expr) -> Copy | None:
     """Return the copy that a function or property of the module returns, of an argument or an attribute."""
     if isinstance(node, ast.Call) and last_name(node.func) == "next":
         node = next(iter(node.args), node)
-    for call, own, value in _results(facts, node):
-        for each, _ in contents(facts, value):
-            copy = copy_of(facts, each, calls=False)
-            if copy is not None and (places := list(passed(facts, call, own, copy.source))):
+    for call, own, copies in _results(facts, node, _copies):
+        for copy in copies:
+            if places := list(passed(facts, call, own, copy.source)):
                 return replace(copy, source=places[0])
     return None
 
 
-def _results(facts: Facts, node: ast.expr) -> list[tuple[ast.Call, ast.FunctionDef, ast.expr]]:
-    """Return what a call, or the read of a property as one, may return, with the function of the module."""
+def _places(facts: Facts, function: Scope) -> list[Place]:
+    """Return the tensor that a function is shown to return, if it returns only one."""
+    values, _ = facts.once(results, function)
+    inner = place_of(facts, values[0], calls=False) if len(values) == 1 else None
+    return [inner] if inner is not None else []
+
+
+def _copies(facts: Facts, function: Scope) -> list[Copy]:
+    """Return the copies that a function may return."""
+    values = (each for value in facts.once(results, function)[0] for each, _ in contents(facts, value))
+    return [copy for each in values if (copy := copy_of(facts, each, calls=False)) is not None]
+
+
+def _results(
+    facts: Facts, node: ast.expr, wanted: Callable[[Facts, Scope], list[Result]]
+) -> Iterator[tuple[ast.Call, Function, list[Result]]]:
+    """Yield what is wanted of what a call, or the read of a property as one, returns, with the function."""
     call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-    own = Steps(facts).reached(call)
-    if not isinstance(own, ast.FunctionDef) or is_property(own) is isinstance(node, ast.Call):
-        return []
-    return [(call, own, value) for value in facts.once(results, facts.tree.scopes[own])[0]]
+    own = Steps(facts).reached(call, lambda each: facts.once(wanted, facts.tree.scopes[each]))
+    if isinstance(own, ast.FunctionDef) and is_property(own) is not isinstance(node, ast.Call):
+        yield call, own, facts.once(wanted, facts.tree.scopes[own])
 
 
 def passed(facts: Facts, call: ast.AST, function: Function | ast.ClassDef, inner: Place) -> Iterator[Place]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from devicefix.facts.exports.export import of_facts
@@ -70,19 +71,21 @@ class Forks:
 
     def found(self) -> Iterator[Named]:
         """Yield what the processes run."""
-        nodes = list(walk(self._tree.module))
-        named = nodes if _NAMED.search(self._tree.text) else ()
-        calls = {call: self._names(call.func) for call in named if isinstance(call, ast.Call)}
+        imported = (each for statement in self._tree.imports for each in statement.names)
+        aliases = (each.asname or "" for each in imported if _NAMED.search(each.name))
+        named = chain.from_iterable(map(self._tree.nodes_with_name, (*_METHODS, *aliases)))
+        started = {self._name(node) for node in named if isinstance(node, (ast.Name, ast.Attribute))}
+        nodes = self._tree.nodes if not started.isdisjoint(_METHODS) else ()
+        calls = {call: self._names(call.func) for call in nodes if isinstance(call, ast.Call)}
         methods = {self._method(call) for call, names in calls.items() if not names.isdisjoint(_METHODS)}
         default = "fork" if "fork" in methods or methods.isdisjoint(_NOT_FORKING) else "spawn"
-        started = {self._name(node) for node in named if isinstance(node, (ast.Name, ast.Attribute))}
-        classes = [node for node in nodes if isinstance(node, ast.ClassDef) and default == "fork"]
+        classes = list(self._tree.of_kind(ast.ClassDef)) if default == "fork" else []
         run: list[_Code] = [(each, True) for each in classes if "Process" in map(self._name, each.bases)]
         loaders = {
             "DataLoader",
             *(each.name for each in classes if "DataLoader" in map(last_name, each.bases)),
         }
-        for call in (node for node in nodes if isinstance(node, ast.Call)):
+        for call in calls or dict.fromkeys(chain.from_iterable(map(self._tree.calls_with_name, loaders))):
             names, parts = calls.get(call, set()), list[_Code]()
             if not started.isdisjoint((*_STARTING, "start_processes")):
                 parts += ((part, True) for part in self._given(call, names))

@@ -17,7 +17,7 @@ _OF_CUDA = re.compile(
 _CONVERTED = re.compile(rb"\.(?:(?:half|bfloat16)\(\)(?!\.float\(\))|(?:Half|BFloat16)Tensor\b(?! in\b))")
 _LOW_DTYPE = re.compile(rb"t(?:(?<=[(=]t)(?<!=[(=]t)|(?<== t)(?<!== t))(?:orch|h)\.(?:b?float16|half)\b")
 _BOUND = re.compile(rb"[ \t]*(?:def \w+\((?:[^():\n]*[ ,])?)?(\w+)[ \t]*=[ \t]*")
-_COMMENT = re.compile(rb"""^((?:[^"'\n#\\]|"[^"\n\\]*"|'[^'\n\\]*')*)#[^\n]*""", re.M)
+_COMMENT = re.compile(rb"""^((?:[^"'\n#\\]|"[^"\n\\]*"|'[^'\n\\]*')*)#[^\n]*""")
 # Options that only autocast takes, unless the dtype is taken out of them.
 _OPTIONS = re.compile(rb"\bdict(?=\([^()]*\benabled[ \t]*=)")
 _ITEM = re.compile(rb"[\[(][\"']dtype[\"']")
@@ -29,7 +29,7 @@ def has_low_precision(data: bytes) -> bool:
     """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
     if not any(word in data for word in _LOW_WORDS):
         return False
-    data = _COMMENT.sub(rb"\1", data)
+    data = b"\n".join(_COMMENT.sub(rb"\1", each) if b"#" in each else each for each in data.split(b"\n"))
     data = data if _ITEM.search(data) else _OPTIONS.sub(b"autocast", data)
     calls = b"".join(_AUTOCAST.findall(data))
     data = _AUTOCAST.sub(b"", data)

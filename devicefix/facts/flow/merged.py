@@ -11,7 +11,7 @@ from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.flow.sources import LOOPS, How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Scope
+from devicefix.facts.scopes import Scope, dotted
 from devicefix.facts.values import cpu, cuda_device, last_name, without_call
 
 _HOW = ~(How.OPTION | How.ARGUMENT)
@@ -51,7 +51,8 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
             case ast.Set(elts=keys) | ast.Dict(keys=keys) if len(keys) > 1:
                 yield node, [key for key in keys if key and not isinstance(key, ast.Constant)]
             case ast.Subscript(value=owner, slice=key, ctx=ctx):
-                first, name = list(filter(None, getattr(facts.value(owner), "keys", ()))), ast.unparse(owner)
+                first = list(filter(None, getattr(facts.value(owner), "keys", ())))
+                name = dotted(owner) or ast.unparse(owner)
                 stored[name] += [key] if first or isinstance(ctx, ast.Store) else []
                 yield node, [*first, *stored[name][-4:]]
             case ast.Call(func=function, args=arguments) if last_name(function) in _KEYED:
@@ -77,7 +78,8 @@ def _is_harmless(facts: Facts, test: ast.Compare) -> bool:
 
 def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = 3) -> Iterator[_Shown]:
     """Yield the devices that a value may be, or those that tensors are on of which it may be the device."""
-    for source in Sources(facts, _HOW, _STEPS).of(value):
+    is_plain = isinstance(value, ast.Constant) and not isinstance(value.value, str)
+    for source in () if is_plain else Sources(facts, _HOW, _STEPS).of(value):
         node, shown = source.node, list[_Shown]()
         is_default = isinstance(facts.tree.parents.get(node), ast.arguments)
         if cuda_device(facts, node) or (cpu(facts, node) and not is_default):

@@ -20,6 +20,7 @@ from devicefix.facts.values import last_name
 # The containers around a value, the outer one first: each by the value's key or position, empty if any.
 Layers = tuple[str, ...]
 CALLED = ("forward", "__call__")  # the methods that a call of an object reaches
+Method = ast.FunctionDef | ast.AsyncFunctionDef
 _HOPS = 4  # how many names of a function to follow from one to the next
 
 
@@ -139,7 +140,7 @@ class Steps:
             node = self.constructor(node)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
-    def reached(self, call: ast.Call, wanted: Callable[[Function], object] = bool) -> Function | None:
+    def reached(self, call: ast.Call, wanted: Callable[[Method], object] = bool) -> Function | None:
         """Return the function of this module that a call reaches, also by an object of a class of it.
 
         Args:
@@ -150,7 +151,7 @@ class Steps:
         own = function if isinstance(function, ast.Lambda) else self.function(function)
         asked = [(function, name) for name in CALLED]  # `net(x)`
         asked += [(function.value, function.attr)] if isinstance(function, ast.Attribute) else []
-        methods = self.facts.once(methods_of, self.tree.root)
+        methods = self.facts.once(_methods_of_objects, self.tree.root)
         for receiver, name in asked if own is None and self.facts.resolve(function) is None else ():
             found = [(owner, each) for owner, each in methods.get(name, ()) if wanted(each)]
             classes = self.facts.kinds.of(receiver).classes if found else ()
@@ -247,6 +248,15 @@ class Steps:
         for call in self.calls(method.name):
             if isinstance(call.func, ast.Attribute) and self.facts.resolve(call.func) is None:
                 yield call
+
+
+def _methods_of_objects(facts: Facts, module: Scope) -> dict[str, list[tuple[str, Method]]]:
+    """Return the methods by name, as `methods_of` does, of the classes that the module names elsewhere."""
+    methods, words = facts.once(methods_of, module), facts.tree.words
+    return {
+        name: [each for each in found if len(words.lines_with_name(each[0])) > 1]
+        for name, found in methods.items()
+    }
 
 
 def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -90,8 +90,8 @@ class SharedNames(Classes):
         own = self.files.get(os.path.normpath(path))
         return own is not None and any(
             file is own if named in _OWN else self._means(file, named, own)
-            for file, names in self.exporting(open_namespaces)
-            for named in names
+            for file in self.holding(TAKEN[1:].encode())
+            for named in file.export(open_namespaces)
             if named.name.endswith(TAKEN)
         )
 

@@ -144,19 +144,25 @@ class Programs(Files):
             file, name = todo.pop()
             if name == UNKNOWN:
                 return True
-            if (file.normal, name) not in seen:
-                seen.add((file.normal, name))
+            if (key := (file.normal, name)) not in seen and key not in self._harmless:
+                seen.add(key)
                 for other, own in self._named_in(file, name):
                     todo += ((other, each) for each in self.reached(other, own))
+        self._harmless |= seen
         return False
+
+    @cached_property
+    def _harmless(self) -> set[tuple[str, Named]]:
+        """What names are known to lead to no use of CUDA, by their files."""
+        return set()
 
     def _named_in(self, file: ProjectFile, named: Named) -> Iterator[tuple[ProjectFile, Named]]:
         """Yield the files that bind a name of a file, or call a function of it, with the name there."""
         if named.parameter:
-            own, importing = re.escape(named.name).encode(), self._importing(file.normal)
-            called = re.compile(_CALL % (own, own))
-            users = (each for each in self.mentioning(named.name) if each.normal in importing)
-            yield from ((each, named) for each in users if called.search(each.data))
+            own, importing = named.name.encode(), self._importing(file.normal)
+            called = re.compile(_CALL % (re.escape(own), re.escape(own)))
+            users = (each for path, each in self.files.items() if path in importing)
+            yield from ((each, named) for each in users if each.holds(own) and called.search(each.data))
         elif found := self.definition(file.path, named.name):
             yield found[0], named._replace(name=found[1])
 

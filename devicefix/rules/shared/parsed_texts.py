@@ -17,10 +17,10 @@ from devicefix.facts.values import cuda_string, last_name
 from devicefix.rules.shared.library_facts import PARSERS
 from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 
-_NAMES = {name.rpartition(".")[2] for name in PARSERS}
+_CALLS = {f"{name.rpartition('.')[2]}(" for name in PARSERS}
 _SELECTED = re.compile(r"cuda(?::\w+)?|nccl")
 # `n=2,device=cuda`, `--device cuda`, `device,n\ncuda,2`; `torch.cuda` before `.FloatTensor`
-_PART = (
+_PART = re.compile(
     r"""(?m)(?!\Acuda(:\d)?\Z)(^|[=:,;|&>"']|-\w+ )cuda(:\d)?($|[\s,;|&<"'])|^(torch\.cuda\.?|cuda\.)($|\0)"""
 )
 _TAKING = ("type", "set_default_tensor_type", "split")
@@ -36,10 +36,10 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
     """
     typed = [each.value for each in facts.tree.attributes.get("sys.argv", ()) if each.value is not None]
     found: dict[ast.expr, list[tuple[ast.expr, str, str, str]]] = {}
-    for call in (each for each in facts.tree.nodes_with(*_NAMES) if isinstance(each, ast.Call)):
+    for call in (each for each in facts.tree.nodes_with(*_CALLS) if isinstance(each, ast.Call)):
         language = PARSERS.get(facts.resolve(call.func) or "") or PARSERS.get(f".{last_name(call.func)}", "")
         given = [*call.args, *(each.value for each in call.keywords)] or typed
-        for node, text in _texts(facts, given) if language and not facts.is_guarded(call) else ():
+        for node, text in _texts(facts, given) if language and given and not facts.is_guarded(call) else ():
             if _SELECTED.search(text) and not cuda_string(node) and not facts.is_guarded(node):
                 sure = node is (facts.value(given[0]) or given[0])
                 head = f"`{facts.source.code(call.func)}` in line {call.lineno} parses "
@@ -51,7 +51,7 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
 
 def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr, str]]:
     """Yield the devices and types that are made of other texts, each with the text, and what is wrong."""
-    found = {each for each in facts.tree.nodes_with("cuda") if re.search(_PART, text_of(each) or "")} - seen
+    found = {each for each in facts.tree.nodes_with("cuda") if _PART.search(text_of(each) or "")} - seen
     if not found:
         return
     values = [*device_values(facts), *values_at(facts, _TAKING, _takes_text)]

@@ -185,7 +185,7 @@ def argument_of(call: ast.Call, name: str, position: int) -> ast.expr | None:
             for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == name:
                     return value
-    arguments = list(_unpacked(call.args))
+    arguments = list(_unpacked(call.args)) if position >= 0 else ()
     if any(isinstance(argument, ast.Starred) for argument in arguments[: position + 1]):
         return None
     return arguments[position] if 0 <= position < len(arguments) else None
