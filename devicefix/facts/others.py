@@ -57,7 +57,8 @@ class Others:
 
         Args:
             name: the name; with `()`, what the function returns is meant.
-            part: empty for the whole, or else the position in a tuple, a key, or an attribute of an object.
+            part: empty for the whole, `YIELDED` for what a generator yields, or else the position in a tuple,
+                a key, or an attribute of an object.
 
         Returns:
             The names of the kinds; with `UNKNOWN` if there may be others, and nothing if nothing is known.

@@ -656,7 +656,11 @@ class CudaCall(Rule):
             " something else; call `.cuda()` only if CUDA is available"
         )
         fix = _kept(self.context, node)
-        if fix and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
+        parent, receiver = self.facts.tree.parents.get(node), getattr(node.func, "value", node)
+        called = (self.facts.resolve(parent.func) or "") if isinstance(parent, ast.Call) else ""
+        library = called and not self.context.project.has_module(self.devices.path, called.partition(".")[0])
+        used = not (library or isinstance(parent, ast.Attribute) or _only_moves(parent, receiver))
+        if fix and self.context.project.has_cuda_effects(used) and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
         return self.finding(node, message, fix, unless="because the object is `super()`, or long code")
 
@@ -772,7 +776,7 @@ def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix
     return replace(shortened, edits=(*shortened.edits, below))
 
 
-def _only_moves(statement: ast.stmt, receiver: ast.expr) -> bool:
+def _only_moves(statement: ast.AST | None, receiver: ast.expr) -> bool:
     """Return whether a statement moves a variable and does nothing else: `x.cuda()` or `x = x.cuda()`."""
     name = dotted(receiver)
     match statement:

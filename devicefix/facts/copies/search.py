@@ -81,8 +81,7 @@ class _Search:
                 for body, point in self._points(part):
                     yield from self._kept(body, point)
                     yield from self._changed_at_once(body, point)
-        yield from self._passed()
-        yield from self._hooked()
+        yield from chain(self._passed(), self._outlived(), self._hooked())
 
     def _statements(self) -> Iterator[ast.stmt]:
         """Yield the statements that may copy, and those that call a function that may return a copy."""
@@ -113,7 +112,7 @@ class _Search:
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue
-            kept = Name(Place(path, contained, trained=is_parameter(expression)), point, kept=True)
+            kept = Name(Place(path, contained, trained=is_parameter(self._facts, expression)), point, True)
             source = Name(copy.source, point)
             # After `x = x.cuda()`, nothing here names what was copied.
             anew = not point.bound.isdisjoint(starts_of(copy.source.path))
@@ -131,18 +130,20 @@ class _Search:
 
     def _later(self, body: Tensors, changed: Name, used: Name) -> Clash | None:
         """Return the clash of what an object keeps of its own with what a later call of a method changes."""
-        around = self._facts.tree.parents.get(body.flow.owner)
         every = product(body.own(changed), body.own(used))  # without `self.x = self.x.cuda()`
         pairs = [each for each in every if each[0].place.path != each[1].place.path]
-        for method in self._methods(around) if pairs and isinstance(around, ast.ClassDef) else ():
+        for method in self._methods(body.flow.owner) if pairs else ():
             for one, other in pairs:
                 start = method.flow.entry
                 if found := method.clash(replace(one, start=start), replace(other, start=start)):
                     return found
         return None
 
-    def _methods(self, owner: ast.ClassDef) -> list[Tensors]:
+    def _methods(self, function: Body) -> list[Tensors]:
         """Return the methods of a class that change a tensor, or take the step of an optimizer."""
+        owner = self._facts.tree.parents.get(function)
+        if not isinstance(owner, ast.ClassDef):
+            return []
         if owner not in self._changing:
             methods = (each for each in owner.body if isinstance(each, Function) and each.name != "__init__")
             found, model = map(self._body, methods), Place("", parameters=True)
@@ -208,11 +209,19 @@ class _Search:
                     if use := body.use_behind(Name(place, point), point, call) or leaf:
                         given = replace(copy, source=replace(source, trained=place.trained))
                         yield self._held(body, given, source.path, (change, use), reverse=True)
+
+    def _outlived(self) -> Iterator[Held]:
+        """Yield the copies of parameters that are kept, where the argument or the copy is changed later."""
         for (function, source), (copy, kept) in self._outliving.items():
+            methods = self._methods(function)
+            changes = (each for method in methods for each in method.changes(kept.place).values())
             for body, point, call in self._calls(function):
                 for name in (Name(place, point) for place in passed(self._facts, call, function, source)):
                     if (changing := body.changed_after(name)) is not None:
                         yield Held(copy, kept.place.path, changing, None)
+                    elif name.place.trained and (later := next(changes, None)) is not None:
+                        given = replace(copy, source=replace(source, trained=True))
+                        yield self._held(body, given, source.path, (later, body.flow.exit), reverse=True)
                     elif found := body.clash(Name(Place("()", trained=kept.place.trained), point), name):
                         yield self._held(body, copy, kept.place.path, found, reverse=True)
 

@@ -13,14 +13,14 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
-from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.calls import YIELDED, results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
@@ -40,7 +40,7 @@ from devicefix.facts.values import last_name
 _FILES = 20  # that call one function; with more, what they pass is not known
 _STEPS = 3  # bindings and calls between a device and a parameter
 _INFORMED = 16  # files whose facts to keep
-_OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
+_OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(", b"torch")
 # The arguments of a call, and what shows that a number may be among them.
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")
@@ -81,9 +81,10 @@ class Flow(SharedNames, Values):
         if found is None or not _may_bind(*found, called=name.endswith("()")):
             return []
         facts, bindings = self._bound(found)
-        if facts is None or len(bindings) != 1:
+        if facts is None:
             return []
-        return list(dict.fromkeys(_kinds(facts, bindings[0], part, called=name.endswith("()"))))
+        kinds = [list(_kinds(facts, each, part, called=name.endswith("()"))) for each in bindings]
+        return list(dict.fromkeys(chain.from_iterable(kinds))) if all(kinds) else []
 
     @remembered
     def is_pure(self, path: str, name: str) -> bool:
@@ -273,8 +274,8 @@ def _may_bind(file: ProjectFile, name: str, *, called: bool) -> bool:
 
 def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterator[str]:
     """Yield the names of the kinds of a part of what a name of a module is bound to, or returns."""
-    for value in _values(facts, binding, called=called):
-        if not part:
+    for value in _values(facts, binding, called=called, yielded=part == YIELDED):
+        if part in ("", YIELDED):
             yield from _names(facts.kinds.of(value))
             continue
         made = (facts.value(value) or value) if called else value
@@ -284,14 +285,14 @@ def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterat
             yield UNKNOWN
 
 
-def _values(facts: Facts, binding: Binding, *, called: bool) -> list[ast.expr]:
-    """Return what a name of a module is bound to, or what a function of the name returns."""
+def _values(facts: Facts, binding: Binding, *, called: bool, yielded: bool = False) -> list[ast.expr]:
+    """Return what a name of a module is bound to, or what a function of the name returns or yields."""
     if not called:
         return [binding.value] if binding.value is not None else []
     if not isinstance(binding.node, Function) or binding.node.decorator_list:
         return []
     values, generates = facts.once(results, facts.tree.scopes[binding.node])
-    return [] if generates else list(values)
+    return list(values) if generates is yielded else []
 
 
 def _is_fixed(facts: Facts, call: ast.Call) -> bool:

@@ -59,6 +59,8 @@ class Calls(Trail, ABC):
                 self._parameter(each, place, layers)
             if self._delegates(call, functions):
                 self._foreign(call, function, place, layers)
+        elif fields := self.steps.fields(function):
+            self._field(fields, place, layers)
         else:
             self._foreign(call, function, place, layers)
 
@@ -135,6 +137,8 @@ class Calls(Trail, ABC):
         if layers and layers[0] not in ("", CALLED) and not layers[0].isdigit():
             self._key(layers[0], layers[1:])
         self._end(Use.SHOWN if last_name(function) in SHOWS else Use.UNKNOWN)
+        if any(each.parameter for each in self.tree.bound(function)):
+            self._end(Use.NAMED)  # the caller knows for what
 
     def _harmless(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> Use:
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
@@ -194,7 +198,8 @@ class Calls(Trail, ABC):
             self._end(Use(self.others.use_of_result(function.name)) & Use.DEVICE)
             name = function.name
             self._name_holder(name, layers)
-            self._leave(name)
+            for key in (name, *layers[:1]):
+                self._leave(key)
             self._reach_place(("call", name), self.steps.calls(name), layers)
             self._reach_place(("function", name), self.tree.reads(name), (CALLED, *layers))
 

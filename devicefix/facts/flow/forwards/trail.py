@@ -42,6 +42,7 @@ class Use(Flag):
     COUNTED = auto()  # it is used as a number: in arithmetic, or as an index
     ORDERED = auto()  # it is compared, or becomes an int, as `nan` can't
     DIVISOR = auto()  # it divides something
+    TOLD_APART = auto()  # it is told apart from a value of another name
     DEMANDED = auto()  # the program ends, or a loop doesn't, unless it is more than 0
 
 
