@@ -272,10 +272,10 @@ class Layout:
         """Return the offset and the text of a new line in a function: at its start, or below a statement."""
         source, newline = self.facts.source, self.facts.source.newline
         first = function.body[0]
-        indentation = source.indentation(source.span(first)[0])
         after = after or (first if docstring(first) else None)
         if after is not None:
-            return self._line_end(after), f"{newline}{indentation}{line}"
+            return self.line_below(after, line)
+        indentation = source.indentation(source.span(first)[0])
         return self._above(first), f"{indentation}{line}{newline}"
 
 
