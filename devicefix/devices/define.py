@@ -20,9 +20,10 @@ _NAMES = ("device", "default_device", "_device", "torch_device", "_default_devic
 
 
 class Plan(Enum):
-    """Where to define a module's device that can't have the name `device`, or that it is a constant's."""
+    """Where to define the device of a module in which `device` means something else, or by which name."""
 
     IN_MODULE = auto()
+    AS_DEVICE = auto()  # no site is where another variable has the name
     IN_FUNCTION = auto()
     IN_PLACE = auto()
     AS_CONSTANT = auto()
@@ -94,6 +95,8 @@ class Definitions:
         flagged = {definition.name for definition in self._definitions if definition.flag is not None}
         first = CONSTANTS[:1] if self.plan is Plan.AS_CONSTANT and not number else ()
         names = (name + number for name in (*first, *_NAMES) if name not in flagged and self._is_free(name))
+        if self.plan is Plan.AS_DEVICE and not number:
+            return None if self._facts.shadowed(_NAMES[0], site) else _NAMES[0]
         name = next(filter(self._is_free, names), None)
         return None if name is None or self._facts.shadowed(name, site) is not None else name
 
@@ -141,16 +144,17 @@ class Definitions:
         return self._free_names[name]
 
     def _is_used(self, name: str) -> bool:
+        return self._is_taken(name) or any(
+            name in scope.bindings and name not in self._known.certain(scope) and self._mentions_cuda(scope)
+            for scope in tuple(self._facts.tree.scopes.values())
+        )
+
+    def _is_taken(self, name: str) -> bool:
         if self._facts.taken(name) or name in self._known.star_names or self._project.is_open(self._path):
             return True
         if self._project.carried(self._path, name) or name in self._bound_in_expressions:
             return True
-        if self._is_submodule(name) or self._project.is_set_elsewhere(self._path, name):
-            return True
-        return any(
-            name in scope.bindings and name not in self._known.certain(scope) and self._mentions_cuda(scope)
-            for scope in tuple(self._facts.tree.scopes.values())
-        )
+        return self._is_submodule(name) or self._project.is_set_elsewhere(self._path, name)
 
     def _is_submodule(self, name: str) -> bool:
         """Return whether a name of the module is that of a submodule, which an import may bind to it."""
@@ -176,12 +180,15 @@ class Definitions:
                 continue
             if device in self._texts and any(map(made.get, self._constants(device))):
                 return Plan.IN_MODULE if device.name == _NAMES[0] and self._same else Plan.AS_CONSTANT
-            sites = self._sites[device]
-            functions = {self._facts.tree.scope(site).function for site in sites}
-            if device.name != _NAMES[0] and len(functions) == 1:
-                if len(sites) == 1:
-                    return Plan.IN_PLACE
-                return Plan.IN_MODULE if None in functions else Plan.IN_FUNCTION
+            if device.name == _NAMES[0]:
+                continue
+            if made[device] == 1:
+                return Plan.IN_PLACE
+            functions = {self._facts.tree.scope(site).function for site in self._sites[device]}
+            if len(functions) == 1 and None not in functions:
+                return Plan.IN_FUNCTION
+            shadowed = any(self._facts.shadowed(_NAMES[0], site) for site in self._sites[device])
+            return Plan.IN_MODULE if shadowed or self._is_taken(_NAMES[0]) else Plan.AS_DEVICE
         return Plan.IN_MODULE
 
     # -- edits ----------------------------------------------------------------------------------------

@@ -120,8 +120,8 @@ def _find(
     ]
     found = [_unless_impossible(facts.source, finding) for finding in _visit(context, settings, on)]
     if plan is None:
-        fixes = (finding.fix for finding in found if finding.fix and finding.safety is Safety.SAFE)
-        plan = context.devices.replan(*(fix.needs for fix in fixes))
+        made = (finding.fix for finding in found if finding.is_fixable(settings.unsafe_fixes))
+        plan = context.devices.replan(*(fix.needs for fix in made if fix is not None))
         if plan is not Plan.IN_MODULE:
             return _find(facts, path, settings, project, plan)
     return _unless_around_stays(facts.source, sorted(found, key=by_position)), context.devices
