@@ -41,7 +41,7 @@ def test_several_sites_of_a_function_share_a_local() -> None:
 
 def test_sites_of_several_functions_share_a_global_of_the_plain_name() -> None:
     sites = "def f(x):\n    return x.cuda()\n\n\ndef h(x):\n    return x.cuda()\n"
-    annotated = "import module\nimport torch\n\ndef f(\n    device: torch.device = torch.device(0),\n): pass\n"
+    annotated = "import module, torch\n\ndef f(\n    device: torch.device = torch.device(0),\n): pass\n"
     new = rewritten(f"{TORCH}\n{TAKEN}{sites}", {"a.py": annotated})
     assert new.startswith(f"{TORCH}{DEVICE}") and new.endswith(sites.replace("cuda()", "to(device)"))
 
