@@ -127,8 +127,8 @@ class HardWiredFlag(Rule):
                 Config.cuda = True
             """,
             after="""
-                from library import Config
                 import torch
+                from library import Config
 
                 Config.cuda = torch.cuda.is_available()
             """,
@@ -207,8 +207,8 @@ class HardWiredFlag(Rule):
                 fabric = Fabric(accelerator="cuda", devices=[0, 1])
             """,
             after="""
-                from lightning.fabric import Fabric
                 import torch
+                from lightning.fabric import Fabric
 
                 fabric = Fabric(accelerator="cuda" if torch.cuda.is_available() else "auto",
                                 devices=[0, 1] if torch.cuda.is_available() else 2)
@@ -222,8 +222,8 @@ class HardWiredFlag(Rule):
                 trainer = Trainer(accelerator="gpu", devices=options.devices)
             """,
             after="""
-                from lightning import Trainer  # torch
                 import torch
+                from lightning import Trainer  # torch
 
                 trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
                                   devices=options.devices if torch.cuda.is_available() else 1)
@@ -422,8 +422,8 @@ class HardWiredFlag(Rule):
                 trainer = Trainer(accelerator="gpu", devices=-1)
             """,
             after="""
-                from lightning import Trainer  # torch
                 import torch
+                from lightning import Trainer  # torch
 
                 trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
                                   devices=-1 if torch.cuda.is_available() else 1)
