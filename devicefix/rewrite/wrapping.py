@@ -27,7 +27,9 @@ _SUBSCRIPT = re.compile(r"[\w)\]]\[\Z")
 _Part = tuple[int, int]  # from one column to another
 
 
-def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Change]:
+def wrapped(
+    source: Source, tree: Tree, changes: Sequence[Change], line_length: int | None = None
+) -> list[Change]:
     """Return changes, with line breaks in the lines that they make too long.
 
     Only lines that were short enough before are broken.
@@ -36,9 +38,10 @@ def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Chang
         source: The text that the changes are for.
         tree: Its syntax tree.
         changes: Changes from `resolved`.
+        line_length: How long lines may be; None if the text shows it.
     """
     result: list[Change] = []
-    limit = 0
+    limit = line_length or 0
     parts = [_different(source, change) for change in changes]
     for number, group in groupby(parts, lambda change: source.position(change[0])[0]):
         found = list(group)
@@ -48,7 +51,7 @@ def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Chang
         # A line magic ends with its line.
         magic = source.text.startswith(MAGIC, start + len(source.indentation(start)))
         within = found[-1][1] <= end and not any("\n" in new or "\r" in new for *_, new in found)
-        if within and not magic and end - start + more > _AT_LEAST:
+        if within and not magic and end - start + more > (line_length or _AT_LEAST):
             limit = limit or _limit(source)
             if end - start <= limit < end - start + more:
                 found = _Line(source, tree, number, found).broken(limit)
@@ -118,7 +121,7 @@ class _Line:
                 partial(self._in_brackets, outer),
                 partial(self._in_brackets, inner),
             )
-            limits = sorted({limit, _AT_MOST})
+            limits = dict.fromkeys((limit, max(limit, _AT_MOST)))
             for breaks, longest in (
                 (breaks, each) for way in ways for each in limits for breaks in way(each)
             ):

@@ -719,6 +719,23 @@ class HardWiredFlag(Rule):
                 other = ray.remote(Other).options(num_gpus=0.5).remote()
             """,
         ),
+        Example(
+            "the options of a function in a dictionary",
+            before="""
+                import torch, torch_fidelity
+
+                options = {"input1": folder, "cuda": True, "isc": True}
+                options["fid"] = True
+                scores = torch_fidelity.calculate_metrics(**options)
+            """,
+            after="""
+                import torch, torch_fidelity
+
+                options = {"input1": folder, "cuda": torch.cuda.is_available(), "isc": True}
+                options["fid"] = True
+                scores = torch_fidelity.calculate_metrics(**options)
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -910,6 +927,13 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "a key of another function's options",
+            """
+                options = {"cuda": True}
+                run(**options)
+            """,
+        ),
+        Example(
             "functions that use a CPU with a warning",
             """
                 import easyocr  # cuda, torch
@@ -979,18 +1003,22 @@ class HardWiredFlag(Rule):
                 yield self.finding(node, f"`{keyword.arg}={code}` {needs}", fix)
             if name is None:
                 continue
-            flag = (
-                keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and is_constant(keyword.value, True)
-            )
             if keyword.arg == "accelerator" and _is_of(name, LIGHTNING) and is_constant(keyword.value, *_GPU):
                 self.context.mark_handled(keyword.value)
                 yield self._trainer(node, keyword.value)
-            elif flag and name not in COPING and self._foreign(node.func) and not self._asked(node):
-                message = self._message(f"{keyword.arg}={code}")
-                yield self.finding(node, message, self._switched(name, keyword))
+            elif self._is_flag(node, keyword):
+                yield self.finding(
+                    node, self._message(f"{keyword.arg}={code}"), self._switched(name, keyword)
+                )
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the index of a GPU"
                 yield self.finding(node, f"{message}; without CUDA, pass the library's value for the CPU")
+
+    def _is_flag(self, call: ast.Call, keyword: ast.keyword) -> bool:
+        """Return whether an argument makes a function of a library use CUDA, which fails without it."""
+        flag = _FLAG.fullmatch(keyword.arg or "") and is_constant(keyword.value, True)
+        is_foreign = flag and self.facts.resolve(call.func) not in COPING and self._foreign(call.func)
+        return bool(is_foreign) and not self._asked(call)
 
     def _switched(self, name: str, keyword: ast.keyword) -> Fix:
         """Return the fix of an argument that selects the GPU if it is true, and else the CPU."""
@@ -1031,6 +1059,21 @@ class HardWiredFlag(Rule):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant):
                 yield from self._check_setting(str(key.value), value)
+                yield from self._check_options(node, ast.keyword(str(key.value), value))
+
+    def _check_options(self, options: ast.Dict, keyword: ast.keyword) -> Iterator[Finding]:
+        """Check a key of a dictionary that a call gets as `**options`."""
+        if not _FLAG.fullmatch(keyword.arg or ""):
+            return
+        parents = self.facts.tree.parents
+        for use in self.context.forwards.of(options).uses:
+            call = parents.get(parents[use])
+            if isinstance(parents[use], ast.keyword) and isinstance(call, ast.Call):
+                name = self.facts.resolve(call.func)
+                if name is not None and self._is_flag(call, keyword):
+                    message = self._message(f'"{keyword.arg}": True')
+                    yield self.finding(keyword.value, message, self._switched(name, keyword))
+                    return
 
     def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
         for parameter, default in with_defaults(node):
