@@ -21,7 +21,7 @@ _POSITIONS = {
     "safetensors.torch.load_file": 1,
 }  # fmt: skip
 FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
-MESHES = ("init_device_mesh", "DeviceMesh")
+_MESHES = ("init_device_mesh", "DeviceMesh")
 # The positions of `map_location`.
 LOADS = {"torch.load": 1, "torch.jit.load": 1, "torch.hub.load_state_dict_from_url": 2}
 _METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
@@ -47,7 +47,7 @@ def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
     name = facts.resolve(function)
     if name in OFF_BY_THEMSELVES:
         return False
-    if place in (0, "device_type") and last_name(function) in MESHES:
+    if place in (0, "device_type") and last_name(function) in _MESHES:
         return True
     if isinstance(place, str):
         named = place == "map_location" or device_name(place) or is_location(function, place)
