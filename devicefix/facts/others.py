@@ -69,6 +69,10 @@ class Others:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return self._ask(False, "is_device_place", name)
 
+    def is_of_library(self, name: str) -> bool:
+        """Return whether a class of the project, or that of a method, is based on one of Hugging Face's."""
+        return self._ask(False, "is_of_library", self.path, name)
+
     def is_imported(self) -> bool:
         """Return whether another file imports the module."""
         return self._ask(False, "is_imported", self.path)

@@ -27,6 +27,7 @@ from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.hugging_face import is_based_on_library
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
@@ -214,6 +215,16 @@ class Flow(SharedNames, Values):
             if isinstance(function, Function):
                 use |= use_of_parameter(values, function, place)
         return use.value
+
+    @remembered
+    def is_of_library(self, path: str, name: str) -> bool:
+        """Return whether a class that a file imports, or that of a method, is based on a library's."""
+        for full in (name, name.rpartition(".")[0]):
+            facts, bindings = self._bound(self.definition(path, full))
+            classes = (binding.node for binding in bindings if isinstance(binding.node, ast.ClassDef))
+            if facts is not None and any(is_based_on_library(facts, each) for each in classes):
+                return True
+        return False
 
     @remembered
     def use_of_result(self, path: str, name: str) -> int:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from devicefix.facts.exports.options import options
-from devicefix.facts.exports.shared import backends, device_places, flags
+from devicefix.facts.exports.shared import device_places, flags, settings
 from devicefix.facts.exports.texts import named_configurations
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files
@@ -76,9 +76,9 @@ class Values(Files):
         return any(name in file.export(device_places) for file in self.mentioning(name)[:_FILES])
 
     @remembered
-    def is_backend(self, name: str) -> bool:
-        """Return whether a file makes a process group with the value of an attribute or key of this name."""
-        return any(name in names for _, names in self.exporting(backends, name))
+    def is_setting(self, name: str) -> bool:
+        """Return whether an attribute or key of this name becomes a backend, or chooses attention."""
+        return any(name in names for _, names in self.exporting(settings, name))
 
     @remembered
     def configured(self, path: str, key: str) -> list[list[str]]:
