@@ -84,3 +84,11 @@ class Others:
     def use_of_result(self, function: str) -> int:
         """Return the value of the `Use` that other files make of what a function of the module returns."""
         return self._ask(0, "use_of_result", self.path, function)
+
+    def configuration_of(self, name: str) -> Sequence[str]:
+        """Return which parts of configurations an import is, or makes, by its full name: the keys."""
+        return self._ask(["="], "configuration_of", self.path, name)
+
+    def configuration_passed(self, function: str, parameter: str, position: int) -> Sequence[str]:
+        """Return which parts of configurations other files pass to functions of a name for a parameter."""
+        return self._ask([], "configuration_passed", self.path, function, parameter, position)

@@ -135,9 +135,19 @@ def is_of_tensor(facts: Facts, value: ast.expr) -> bool:
 
 def key_read(value: ast.AST | None) -> str:
     """Return the attribute or key that an expression reads, empty if it reads none."""
+    _, key = part_read(value) or (None, "")
+    return key
+
+
+def part_read(value: ast.AST | None) -> tuple[ast.expr, str] | None:
+    """Return what an expression reads an attribute or a key of, and that, empty if it is computed."""
     match value:
-        case ast.Subscript(slice=ast.Constant(value=str(key))) | ast.Attribute(attr=key):
-            return key
-        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
-            return key
-    return ""
+        case ast.Subscript(owner, ast.Constant(str(key))) | ast.Attribute(owner, key):
+            return owner, key
+        case ast.Subscript(owner):
+            return owner, ""
+        case ast.Call(ast.Attribute(owner, "get"), [ast.Constant(str(key)), *_]):
+            return owner, key
+        case ast.Call(ast.Name("getattr"), [owner, ast.Constant(str(key)), *_]):
+            return owner, key
+    return None
