@@ -20,7 +20,6 @@ _LOADER = re.compile(r"(yaml|json|toml|tomli|tomllib|omegaconf\.OmegaConf)\.(\w+
 _CHANGING = re.compile("update|merge|setdefault|set_defaults|__setitem__")
 # What loads a configuration, or the name by which other files pass it on, and the keys from it to a part.
 Way = tuple[ast.expr, str]
-MIXED = "~"  # among the keys, if the user may give the value in another way
 KEPT = "="  # a function or class that makes a configuration of its arguments
 _TIED = Use.DEVICE | Use.BACKEND
 _FILLING = re.compile("setattr|__dict__|__setitem__")  # in a class that is a configuration
@@ -54,9 +53,7 @@ class Configurations(Sources):
         """Yield the ways from configurations to an expression, the shortest first."""
         for source in self.of(value):
             for held in self._held(source.node):
-                way = list(source.way())
-                is_mixed = any(step.several or self._put_in(step.node) for step in way)
-                yield source.node, ".".join([held, *[MIXED] * is_mixed, *_keys(way)])
+                yield source.node, ".".join([held, *_keys(list(source.way()))])
 
     def _is_taken(self, forwards: Forwards, read: ast.expr) -> bool:
         """Return whether a value is taken for a device or a backend, and nothing sets it to the CPU."""
@@ -86,7 +83,7 @@ class Configurations(Sources):
         found = self.parameter(node)
         if found is not None:
             if any(facts.resolve(without_call(each)) == "hydra.main" for each in found[0].decorator_list):
-                return [MIXED]  # its command line takes `device=cuda`
+                return [""]
             name, (parameter, place) = described(facts.tree, found[0], last_name(node))
             return list(facts.others.configuration_passed(name, parameter, place))
         return [each for each in self._imported(without_call(node)) if each != KEPT]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts.configurations import MIXED, Configurations
+from devicefix.facts.configurations import Configurations
 from devicefix.facts.flow.sinks import key_read
 from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.refusals import prints
@@ -15,8 +15,6 @@ from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
 from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
-
-_MIXED = "the user may set this value, and should then still get an error without CUDA"
 
 
 class ConfiguredDevice(Rule):
@@ -57,10 +55,11 @@ class ConfiguredDevice(Rule):
     where the program would have failed. Any other value stays the same: if the user chooses a device that does not
     exist, such as `cuda:1` or `mps`, the program still raises an error.
 
-    The fix is unsafe if command-line options can override the value, as with Hydra, or if the program merges or changes
-    the configuration. In these cases, the user may have chosen the device, and should still get an error if it does not
-    exist. The fix is also unsafe if the program reads the device index from the value, or stops if the device is the
-    CPU. There is no fix with `--target accelerator`, and for a configuration that a call unpacks.
+    Options of the command line may override the value, as with Hydra. Then the program uses the CPU without CUDA as well
+    if the user asks for the same device as the file.
+
+    The fix is unsafe if the program reads the device index from the value, or stops if the device is the CPU. There is no
+    fix with `--target accelerator`, and for a configuration that a call unpacks.
 
     A text itself is never changed. It is reported unless every place that reads the device from it is fixed or checks
     for CUDA. There is no fix for lists of settings and for the arguments of `parse_args`, because an option may convert
@@ -140,7 +139,6 @@ class ConfiguredDevice(Rule):
                 config = OmegaConf.merge(OmegaConf.create("device: cuda"), OmegaConf.from_cli())
                 x = torch.ones(1).to(config.device if torch.cuda.is_available() or config.device != "cuda" else "cpu")
             """,
-            unsafe=True,
         ),
         Example(
             "texts that may be others",
@@ -309,9 +307,7 @@ class ConfiguredDevice(Rule):
                     found += _at(placed, [*before.split("."), key])
                 if found and not self._asks(read):
                     fixed.add(read)
-                    finding = self._found(read, found)
-                    mixed = finding.fix is not None and any(MIXED in before for _, before in ways)
-                    yield finding.unsafe(_MIXED) if mixed else finding
+                    yield self._found(read, found)
         for call, parsed in texts.items():
             reads = list(self._reads(call, set()))
             for text, why, key, device in parsed:
@@ -368,7 +364,7 @@ def _quoted(text: str, code: str) -> str:
 
 def _at(configured: list[list[str]], keys: list[str]) -> list[list[str]]:
     """Return where files set what is read by some keys, or by the last ones; in Hydra, a folder is a key, too."""
-    keys = [key for key in keys if key not in ("", MIXED)]
+    keys = list(filter(None, keys))
     pattern = re.compile(r"(.*\W)?" + r"\W".join(r"\w+" if key == "*" else re.escape(key) for key in keys))
     found = [each for each in configured if pattern.fullmatch(f"{os.path.dirname(each[0])}/{each[3]}")]
     return [each[:3] for each in found if each[3].count(".") < len(keys)] or [each[:3] for each in found]

@@ -65,8 +65,8 @@ def test_a_device_out_of_a_file_that_the_program_names(project: ProjectFolder, u
         'parser.set_defaults(**config["model"])\nargs = parser.parse_args()\ntorch.ones(1).to(args.device)\n',
     ],
 )
-def test_the_users_own_choice_keeps_its_error(project: ProjectFolder, use: str) -> None:
-    assert findings(project, {"main.py": LOAD + use}) == ["DF207 unsafe"]
+def test_a_device_that_the_user_may_replace(project: ProjectFolder, use: str) -> None:
+    assert findings(project, {"main.py": LOAD + use}) == ["DF207 safe"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_hydra(project: ProjectFolder, given: str) -> None:
         def main(cfg):
             Workspace(cfg).run()
     """
-    assert findings(project, {"main.py": main, "conf/base.yaml": "device: cuda:1\n"}) == ["DF207 unsafe"]
+    assert findings(project, {"main.py": main, "conf/base.yaml": "device: cuda:1\n"}) == ["DF207 safe"]
 
 
 HYDRA = """\
