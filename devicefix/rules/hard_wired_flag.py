@@ -285,8 +285,8 @@ class HardWiredFlag(Rule):
                 model = AutoModel.from_pretrained(name, device_map={"": 0})
             """,
             after="""
-                from transformers import AutoModel  # with torch
                 import torch
+                from transformers import AutoModel  # with torch
 
                 model = AutoModel.from_pretrained(name, device_map={"": 0 if torch.cuda.is_available() else "cpu"})
             """,
@@ -301,8 +301,8 @@ class HardWiredFlag(Rule):
                     return AutoModel.from_pretrained(name, device_map=device_map)
             """,
             after="""
-                from transformers import AutoModel  # with torch
                 import torch
+                from transformers import AutoModel  # with torch
 
 
                 def load(name, device_map="cuda" if torch.cuda.is_available() else "cpu"):
@@ -321,8 +321,8 @@ class HardWiredFlag(Rule):
             """,
             after="""
                 import os
-                from transformers import AutoModel  # with torch
                 import torch
+                from transformers import AutoModel  # with torch
 
                 rank = int(os.environ.get("LOCAL_RANK", 0))
                 where = {"": rank if torch.cuda.is_available() else "cpu"}
@@ -346,8 +346,8 @@ class HardWiredFlag(Rule):
                 model = AutoModel.from_pretrained(name, **options)
             """,
             after="""
-                from transformers import AutoModel  # with torch
                 import torch
+                from transformers import AutoModel  # with torch
 
                 options = {"attn_implementation": "flash_attention_2" if torch.cuda.is_available() else "sdpa"}
                 model = AutoModel.from_pretrained(name, **options)
@@ -366,8 +366,8 @@ class HardWiredFlag(Rule):
                     return AutoModel.from_pretrained(path, attn_implementation=kind)
             """,
             after="""
-                from transformers import AutoModel  # with torch
                 import torch
+                from transformers import AutoModel  # with torch
 
                 def load(path, fast):
                     if fast:
@@ -452,9 +452,9 @@ class HardWiredFlag(Rule):
                 pipeline("text-generation", model_kwargs={"attn_implementation": "flash_attention_2"})
             """,
             after="""
+                import torch
                 from accelerate import dispatch_model  # with torch
                 from transformers import pipeline
-                import torch
 
                 dispatch_model(model, device_map={"encoder": 0, "decoder": 1} if torch.cuda.is_available() else {"": "cpu"})
                 pipeline("text-generation",
@@ -498,8 +498,8 @@ class HardWiredFlag(Rule):
                 model = WhisperModel(size, device=place, compute_type="float16")
             """,
             after="""
-                from faster_whisper import WhisperModel  # with torch
                 import torch
+                from faster_whisper import WhisperModel  # with torch
 
                 model = WhisperModel(size, device=place, compute_type="float16" if torch.cuda.is_available() else "default")
             """,
@@ -529,8 +529,8 @@ class HardWiredFlag(Rule):
                 options = TrainingArguments("out", bf16=True)
             """,
             after="""
-                from transformers import TrainingArguments  # with torch
                 import torch
+                from transformers import TrainingArguments  # with torch
 
                 options = TrainingArguments("out", bf16=torch.cuda.is_available())
             """,
@@ -543,8 +543,8 @@ class HardWiredFlag(Rule):
                 options = TrainingArguments("out", bf16_full_eval=True, use_cpu=False)
             """,
             after="""
-                from transformers import TrainingArguments  # with torch
                 import torch
+                from transformers import TrainingArguments  # with torch
 
                 options = TrainingArguments("out", bf16_full_eval=torch.cuda.is_available(), use_cpu=False)
             """,
@@ -557,8 +557,8 @@ class HardWiredFlag(Rule):
                 options = TrainingArguments("out", tf32=True, use_cpu=True)
             """,
             after="""
-                from transformers import TrainingArguments  # with torch
                 import torch
+                from transformers import TrainingArguments  # with torch
 
                 options = TrainingArguments("out", tf32=torch.cuda.is_available(), use_cpu=True)
             """,
@@ -571,8 +571,8 @@ class HardWiredFlag(Rule):
                 options = SFTConfig("out", use_liger_kernel=True)
             """,
             after="""
-                from trl import SFTConfig  # with torch
                 import torch
+                from trl import SFTConfig  # with torch
 
                 options = SFTConfig("out", use_liger_kernel=torch.cuda.is_available())
             """,
@@ -624,8 +624,8 @@ class HardWiredFlag(Rule):
                 model = AutoModel.from_pretrained(name, attn_implementation="kernels-community/flash-attn3")
             """,
             after="""
-                from transformers import AutoModel  # with torch
                 import torch
+                from transformers import AutoModel  # with torch
 
                 model = AutoModel.from_pretrained(
                     name, attn_implementation="kernels-community/flash-attn3" if torch.cuda.is_available() else "sdpa"
@@ -664,8 +664,8 @@ class HardWiredFlag(Rule):
                 model = ORTModelForCausalLM.from_pretrained(name, provider="CUDAExecutionProvider")
             """,
             after="""
-                from optimum.onnxruntime import ORTModelForCausalLM  # with torch
                 import torch
+                from optimum.onnxruntime import ORTModelForCausalLM  # with torch
 
                 model = ORTModelForCausalLM.from_pretrained(
                     name, provider="CUDAExecutionProvider" if torch.cuda.is_available() else "CPUExecutionProvider"
@@ -698,8 +698,8 @@ class HardWiredFlag(Rule):
                 model.predict(data, device="0")
             """,
             after="""
-                from ultralytics import YOLO  # cuda
                 import torch
+                from ultralytics import YOLO  # cuda
 
                 model = YOLO(path)
                 model.train(data=data, device=[0, 1] if torch.cuda.is_available() else "cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from glob import escape, glob
 from pathlib import Path
@@ -43,8 +43,11 @@ def configurations(files: Iterable[ProjectFile]) -> list[Configured]:
         names = {*file.export(named_configurations), *_given(file, tops)}
         for path in (each for name in names for each in _candidates(file, name, tops)):
             users.setdefault(path, set()).add(file.normal)
-    found = ((path, selected(path), naming) for path, naming in sorted(users.items()) if os.path.isfile(path))
-    return [each for each in found if each[1]]
+    found = [(path, _values(path), naming) for path, naming in sorted(users.items()) if os.path.isfile(path)]
+    literals = (each for _, values, _ in found for each in _resolved(values, {}))
+    known = {f"${{{path}}}": value for _, _, value, path in literals}
+    chosen = ((path, _resolved(values, known), naming) for path, values, naming in found)
+    return [each for each in chosen if each[1]]
 
 
 def _given(file: ProjectFile, tops: tuple[str, ...]) -> Iterator[str]:
@@ -72,9 +75,19 @@ def _candidates(file: ProjectFile, name: str, tops: tuple[str, ...]) -> Iterator
 
 def selected(path: str) -> Selected:
     """Return the keys of a configuration file whose values are CUDA devices, each with its line and value."""
+    return _resolved(_values(path), {})
+
+
+def _values(path: str) -> Selected:
     from devicefix.rules.config_file.examine import cuda_values
 
     try:
         return tuple(cuda_values(read(path, size(LARGEST)), path))
     except OSError:
         return ()
+
+
+def _resolved(values: Selected, known: Mapping[str, str]) -> Selected:
+    """Return the keys of CUDA devices, with the values that other files have for `${device}`."""
+    found = ((key, line, known.get(value, value), path) for key, line, value, path in values)
+    return tuple(each for each in found if not each[2].startswith("$"))

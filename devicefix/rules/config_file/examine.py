@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 LARGEST = 1_000_000  # bytes; larger files contain data
 _WORDS = re.compile(rb"cuda|gpu|nccl|device", re.I)
-_SELECTED = re.compile(rb"\A[^\0]*(?:cuda|nccl)[^\0]*\Z")
+_SELECTED = re.compile(rb"\A[^\0]*(?:cuda|nccl|\$\{)[^\0]*\Z")
 _DEVICE = re.compile(r"cuda(:\d+)?|nccl")
+_INTERPOLATED = re.compile(r"\$\{[\w.]+\}")
 _SHOWN = 60
 
 Reader = Callable[[str], Iterable[Pair]]
@@ -76,7 +77,10 @@ def ties(text: str, language: str) -> Iterator[tuple[Pair, str, str]]:
 
 
 def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str, str]]:
-    """Return the keys of a configuration file whose values need CUDA: each with its line, value and path."""
+    """Return the keys of a configuration file whose values need CUDA: each with its line, value and path.
+
+    A value `${device}` that the file does not have is that of another file.
+    """
     language = language_of(path) or ""
     if language not in ("json", "toml", "yaml") or len(data) > LARGEST or not _SELECTED.search(data):
         return []
@@ -87,7 +91,7 @@ def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str, str]]:
     return [
         (pair.key, source.position(pair.start)[0], value, pair.path)
         for pair, value in found
-        if _DEVICE.fullmatch(value)
+        if _DEVICE.fullmatch(value) or _INTERPOLATED.fullmatch(value)
     ]
 
 
