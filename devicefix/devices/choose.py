@@ -44,7 +44,7 @@ class Devices:
         self.accelerator = accelerator
         self.facts = facts
         self.path = path
-        self._layout = Layout(facts)
+        self._layout = Layout(facts, partial(project.has_module, path))
         self._project = project
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
@@ -301,7 +301,7 @@ class Devices:
         return self._defined(site, self._definitions.add, index) or self._in_place(site, index)
 
     def _defined(
-        self, site: ast.AST, add: Callable[[Definition, ast.AST], Definition | None], index: int | None = None
+        self, site: ast.AST, add: Callable[[Definition], Definition | None], index: int | None = None
     ) -> DeviceExpr | None:
         """Return the name of a device that a fix defines, None where it can't or where nothing is added."""
         if index is None and self._definitions.plan is Plan.IN_PLACE:
@@ -317,9 +317,10 @@ class Devices:
             return None
         value = self._value(torch.text, index)
         text = self._text(torch.text, index) if self.accelerator is None else None
-        new = add(Definition(name, value, place.after, place.function, text=text), site)
+        new = add(Definition(name, value, place.after, place.function, text=text))
         if new is None or new.value != value:  # a constant of another rule may have the name
             return None
+        self._definitions.use(new, site)
         doubts = self._doubts(site) if place.function is not None else set()
         return DeviceExpr(name, torch.needs | doubts | {new})
 
@@ -393,7 +394,7 @@ class Devices:
             return None
         torch = self._names.at(place)
         value = self.facts.source.quoted(self._value_of_flag(torch.text, code))
-        new = self._definitions.add(Definition(name, value, statement, flag=code), site)
+        new = self._definitions.add(Definition(name, value, statement, flag=code))
         return DeviceExpr(name, torch.needs | {new})
 
     def _value_of_flag(self, torch: str, flag: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Sequence
 
-from devicefix.devices.define import Definitions, Plan
+from devicefix.devices.define import CONSTANTS, Definitions, Plan
 from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.places import InsertionPoint, Places
 from devicefix.devices.torch_names import TorchNames
@@ -53,7 +53,7 @@ class Constants:
 
         return code, DeviceExpr(value.text, value.needs | {*new})
 
-    def _of_module(self, site: ast.AST, names: Sequence[str], value: str) -> Definition | None:
+    def _of_module(self, site: ast.AST, names: Iterable[str], value: str) -> Definition | None:
         """Return the definition of a constant of the module, None where a site can't use one."""
         place = self._names.place_in_module
         if place is None and self._is_default_on_import(site):
@@ -63,12 +63,13 @@ class Constants:
         if not all(self._is_same_at(place, name, site) for name in _names_in(value)):
             return None
         value = self._facts.source.quoted(value.replace("'", '"'))
-        if self._definitions.plan is Plan.AS_CONSTANT:
-            names = names[1:]  # the first is the name of the device
-        name = next((name for name in names if self._definitions.is_free_at(name, site)), None)
+        of_device = CONSTANTS[:1] if self._definitions.plan is Plan.AS_CONSTANT else ()
+        free = (name for name in names if self._definitions.is_free_at(name, site))
+        name = next((name for name in free if name not in of_device), None)
         if name is None:
             return None
-        new = self._definitions.add(Definition(name, value, place.after, least=_SHARED), site)
+        new = self._definitions.add(Definition(name, value, place.after, least=_SHARED))
+        self._definitions.use(new, site)
         return new if new.value == value else None
 
     def _of_function(
@@ -85,7 +86,8 @@ class Constants:
             return None
         value = self._facts.source.quoted(value.replace("'", '"'))
         new = Definition(name, value, place.after, function, least=_SHARED, others=of_module)
-        new = self._definitions.add(new, site)
+        new = self._definitions.add(new)
+        self._definitions.use(new, site)
         return new if new.value == value else None
 
     def _is_default_on_import(self, site: ast.AST) -> bool:

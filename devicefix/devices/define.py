@@ -56,23 +56,27 @@ class Definitions:
         self._shared: set[Definition] = set()
         self._texts: set[Definition] = set()
         self._same: dict[Definition, Definition] = {}  # the device of the same text as a constant
-        self._sites: dict[Definition, dict[ast.AST, None]] = {}
+        self._sites: dict[Definition, list[ast.AST]] = {}
         self._used_names: dict[Function, set[str]] = {}
         self._free_names: dict[str, bool] = {}
 
-    def add(self, new: Definition, site: ast.AST) -> Definition:
-        """Return a definition that the fix of a site can need: one for all that define a name there."""
-        old = self.added(new) or new
-        self._definitions[old] = None
-        self._sites.setdefault(old, {})[site] = None
-        return old
+    def add(self, new: Definition) -> Definition:
+        """Return a definition that a fix can need, the same one for each fix that defines a name there."""
+        old = self.added(new)
+        if old is None:
+            self._definitions[new] = None
+        return old or new
 
-    def added(self, new: Definition, _: ast.AST | None = None) -> Definition | None:
+    def added(self, new: Definition) -> Definition | None:
         """Return the definition that another fix needs in place of a new one, None if there is none."""
         for old in self.of_name(new.name):
             if (old.function, old.after, old.flag) == (new.function, new.after, new.flag):
                 return old
         return None
+
+    def use(self, definition: Definition, site: ast.AST) -> None:
+        """Note that the fix of a site may need a definition."""
+        self._sites.setdefault(definition, []).append(site)
 
     def of_name(self, name: str | None) -> list[Definition]:
         """Return the definitions of a name."""
@@ -95,9 +99,8 @@ class Definitions:
         flagged = {definition.name for definition in self._definitions if definition.flag is not None}
         first = CONSTANTS[:1] if self.plan is Plan.AS_CONSTANT and not number else ()
         names = (name + number for name in (*first, *_NAMES) if name not in flagged and self._is_free(name))
-        if self.plan is Plan.AS_DEVICE and not number:
-            return None if self._facts.shadowed(_NAMES[0], site) else _NAMES[0]
-        name = next(filter(self._is_free, names), None)
+        plain = self.plan is Plan.AS_DEVICE and not number
+        name = _NAMES[0] if plain else next(filter(self._is_free, names), None)
         return None if name is None or self._facts.shadowed(name, site) is not None else name
 
     def name_in(self, function: Function, number: str = "") -> str | None:
@@ -266,7 +269,19 @@ class Definitions:
         after = definition.after
         line = f"{definition.name} = {definition.text}" if self.is_text(definition) else definition.line
         if definition.function is not None:
-            return self._layout.line_in(definition.function, after, line)
+            first = self._first_user(definition)
+            return self._layout.line_in(definition.function, after, line, above=first)
         if after is not None and self._facts.tree.parents.get(after) is not self._facts.tree.module:
             return self._layout.line_below(after, line)
         return self._layout.line_after(after, line, group=group)
+
+    def _first_user(self, definition: Definition) -> ast.stmt | None:
+        """Return the first statement of a function's body that may need a definition, below its place."""
+        tree, after = self._facts.tree, definition.after
+        assert definition.function is not None
+        block = definition.function.body if after is None else tree.block(after)
+        sites = self._sites.get(definition, ())
+        users = {child for site in sites for child, _ in tree.ancestors(site)}
+        first = next((each for each in block if each in users), None)
+        below = after is None or (first and first.lineno > (after.end_lineno or 0))
+        return first if below else None

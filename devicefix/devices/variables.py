@@ -67,7 +67,7 @@ class Variables:
         plain = not none_is_current or is_never_none(self._facts, target)
         index = name if plain else f'("cuda" if {name} is None else {name})'
         value = self._facts.source.quoted(f'{index} if {torch.text}.cuda.is_available() else "cpu"')
-        new = self._definitions.add(Definition(new_name, value, place.after, place.function), site)
+        new = self._definitions.add(Definition(new_name, value, place.after, place.function))
         if new.value != value:
             return None  # another variable has a device of this name
         return DeviceExpr(new_name, torch.needs | {new})

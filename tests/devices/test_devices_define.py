@@ -6,7 +6,7 @@ import ast
 
 import pytest
 from contexts import context_of, expression
-from helpers import apply
+from helpers import analyze, apply
 
 from devicefix.devices.context import Context
 from devicefix.devices.define import Definitions
@@ -14,8 +14,6 @@ from devicefix.devices.known import KnownDevices
 from devicefix.facts.bound import Bound
 from devicefix.model import Definition, Import, Need
 from devicefix.rewrite.placement import Layout
-
-SITE = ast.Pass()
 
 
 def definitions(context: Context) -> Definitions:
@@ -87,7 +85,7 @@ def test_a_name_that_a_flag_chooses_is_not_that_of_another_device() -> None:
     context = context_of("x.cuda()\n")
     found, site = definitions(context), expression(context, "x.cuda()")
     assert found.name_without_flag(site) == "device"
-    found.add(Definition("device", "1", flag="use_gpu"), SITE)
+    found.add(Definition("device", "1", flag="use_gpu"))
     assert found.name_without_flag(site) == "default_device"
     assert found.name == "device"
 
@@ -109,10 +107,10 @@ def test_a_class_that_binds_the_name_later_shadows_it() -> None:
 def test_a_name_is_defined_once() -> None:
     context = context_of("def f(x):\n    return x.cuda()\n")
     found = definitions(context)
-    first = found.add(Definition("device", "1"), SITE)
-    assert found.add(Definition("device", "2"), SITE) is first
-    assert found.add(Definition("device", "2", flag="use_gpu"), SITE) is not first
-    local = found.add(Definition("device", "2", function=function_of(context)), SITE)
+    first = found.add(Definition("device", "1"))
+    assert found.add(Definition("device", "2")) is first
+    assert found.add(Definition("device", "2", flag="use_gpu")) is not first
+    local = found.add(Definition("device", "2", function=function_of(context)))
     assert found.of_name("device")[0] is first and found.of_name("device")[-1] is local
     assert found.of_name("device1") == []
 
@@ -120,7 +118,7 @@ def test_a_name_is_defined_once() -> None:
 def test_imports_come_before_definitions_and_both_in_order() -> None:
     context = context_of("x.cuda()\n")
     found = definitions(context)
-    second, first = (found.add(Definition(name, "1"), SITE) for name in ("device1", "device"))
+    second, first = (found.add(Definition(name, "1")) for name in ("device1", "device"))
     needs = (first, second, Import("torch"), Import("contextlib"))
     expected = "import contextlib\nimport torch\ndevice1 = 1\n\ndevice = 1\nx.cuda()\n"
     assert inserted(context, found, *needs) == expected
@@ -130,7 +128,7 @@ def test_only_the_first_definition_is_set_off_from_the_imports() -> None:
     context = context_of("import torch\nx.cuda()\n")
     found = definitions(context)
     after = context.facts.tree.module.body[0]
-    needs = [found.add(Definition(name, "1", after), SITE) for name in ("device", "device1")]
+    needs = [found.add(Definition(name, "1", after)) for name in ("device", "device1")]
     assert inserted(context, found, *needs) == "import torch\n\ndevice = 1\n\ndevice1 = 1\nx.cuda()\n"
     assert inserted(context, found, needs[1]) == "import torch\n\ndevice1 = 1\n\nx.cuda()\n"
 
@@ -138,16 +136,40 @@ def test_only_the_first_definition_is_set_off_from_the_imports() -> None:
 def test_a_definition_is_indented_as_its_function() -> None:
     context = context_of('def f(x):\n  """Doc."""\n  return x.cuda()\n')
     found = definitions(context)
-    new = found.add(Definition("device", "1", function=function_of(context)), SITE)
+    new = found.add(Definition("device", "1", function=function_of(context)))
     assert inserted(context, found, new) == 'def f(x):\n  """Doc."""\n  device = 1\n  return x.cuda()\n'
 
 
 def test_what_no_fix_needs_is_not_inserted() -> None:
     found = definitions(context_of("x.cuda()\n"))
-    found.add(Definition("device", "1"), SITE)
+    found.add(Definition("device", "1"))
     assert found.insertions(frozenset()) == []
 
 
 def test_an_import_is_a_line() -> None:
     assert Import("torch").line == "import torch"
     assert Import("torch", "_torch").line == "import torch as _torch"
+
+
+def test_a_definition_in_a_function_is_above_the_first_statement_that_may_need_it() -> None:
+    before = """import os, torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, n):
+        \"\"\"Make it.\"\"\"
+        super().__init__()
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        if n == 0:
+            return
+        # two of them
+        for _ in range(n):
+            self.x = torch.zeros(2).cuda()
+        self.y = torch.ones(2).cuda()
+"""
+    output = analyze(before, fix=True).output
+    assert output is not None
+    assert output.decode() == before.replace(".cuda()", ".to(device)").replace(
+        "        # two",
+        '        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n        # two',
+    )
