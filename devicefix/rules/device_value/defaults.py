@@ -395,8 +395,8 @@ INVALID = (
 
             if __name__ == "__main__":
                 run()
-                default_device = "cuda" if torch.cuda.is_available() else "cpu"
-                print(move(2, default_device), copy(2, default_device))
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+                print(move(2, device), copy(2, device))
         """,
     ),
 )
