@@ -766,9 +766,11 @@ class CudaFunction(Rule):
         name = self.facts.resolve(node.func) or ""
         if not name:
             yield from self._perhaps(node)
+        if not name.startswith(("torch.cuda.", NVTX)):
+            return
         short, guarded = name.removeprefix("torch.cuda."), self.facts.is_guarded(node)
         replays = self._functions.replays(node, short, guarded=guarded)
-        if not name.startswith(("torch.cuda.", NVTX)) or (guarded and not replays):
+        if guarded and not replays:
             return
         if isinstance(node.func, ast.Name) and self.facts.value(node.func) is not None:
             return  # a variable: the rule for functions that are stored checks where it gets its value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from devicefix.facts.exports.export import of_facts
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, dotted, with_defaults
+from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
 from devicefix.facts.tree import children, walk
 from devicefix.facts.values import last_name
 
@@ -28,6 +29,7 @@ _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__",
 _OF_LOADER = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10}  # what its workers use
 _OF_MAIN = {"sampler", "batch_sampler"}  # what a loader uses itself
 _HARMLESS = {"is_available", "manual_seed", "manual_seed_all"}  # they start nothing
+_CUDA = re.compile(r"(?i)cuda|device|\bto[\s\\]*\(")  # what code that uses CUDA names
 _WORDS = rf"\b(?:{'|'.join(_STARTING)}|start_processes|DataLoader)\b".encode()
 _Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value; else it makes what they get
 
@@ -59,15 +61,17 @@ def forked(facts: Facts) -> frozenset[Named]:
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
     """
-    return frozenset(Forks(facts).found())
+    return frozenset(facts.once(Forks, facts.tree.root).found())
 
 
 class Forks:
     """The processes that one module forks, and what they run."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, _module: Scope) -> None:
         self._facts = facts
         self._tree = facts.tree
+        self._may_use_cuda = _CUDA.search(facts.source.text) is not None
+        self._used: Callable[..., list[Named | _Code]] = cache(lambda *code: list(self._uses(*code)))
 
     def found(self) -> Iterator[Named]:
         """Yield what the processes run."""
@@ -113,7 +117,7 @@ class Forks:
                     else:
                         todo.append(found)
 
-    def _used(self, code: ast.AST, is_run: bool) -> Iterator[Named | _Code]:
+    def _uses(self, code: ast.AST, is_run: bool) -> Iterator[Named | _Code]:
         """Yield what some code uses."""
         is_value = _is_value(code)
         for node in (node for part in _parts(code) for node in _without_annotations(part)):
@@ -174,7 +178,7 @@ class Forks:
 
     def _uses_cuda(self, node: ast.AST, *, is_value: bool) -> bool:
         """Return whether code names CUDA, or a device that it gets."""
-        match node:
+        match node if self._may_use_cuda else None:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str() as name):
                 parent = self._tree.parents.get(node)
                 is_harmless = isinstance(parent, ast.Expr) or not _HARMLESS.isdisjoint(
@@ -272,7 +276,8 @@ def _of_binding(binding: Binding, *, is_run: bool, makes: bool) -> Iterator[_Cod
     elif isinstance(node, _DEFINITIONS) and not makes:
         yield node, True
     elif not binding.parameter:
-        parts = [each for each in walk(node) if isinstance(each, (ast.Return, ast.Yield))]
+        inside = walk(node) if isinstance(node, _DEFINITIONS) else ()
+        parts = [each for each in inside if isinstance(each, (ast.Return, ast.Yield))]
         for each in parts if isinstance(node, _DEFINITIONS) else [binding, node]:
             values = (getattr(each, name, None) for name in ("value", "iter", "context_expr"))
             yield from ((value, is_run) for value in values if isinstance(value, ast.expr))
