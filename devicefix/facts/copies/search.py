@@ -72,7 +72,7 @@ class _Search:
         self._changing: dict[ast.ClassDef, list[Tensors]] = {}
         self._pending: dict[tuple[Owner, Place], tuple[Copy, ast.AST]] = {}
         self._named: dict[str, list[ast.Call]] = {}
-        self._outliving: dict[tuple[Owner, Place], tuple[Copy, Name]] = {}
+        self._kept_in: dict[tuple[Owner, Place], list[tuple[Copy, Name]]] = {}
 
     def all(self) -> Iterator[Held]:
         """Yield the copies that are kept or changed in place, and share memory that is in use on a CPU."""
@@ -125,8 +125,8 @@ class _Search:
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
                 yield from self._pend(body, copy, change)
-            elif isinstance(body.flow.owner, Owner) and body.outlives(kept):
-                self._outliving.setdefault((body.flow.owner, whole), (copy, kept))
+            elif isinstance(body.flow.owner, Owner):
+                self._kept_in.setdefault((body.flow.owner, whole), []).append((copy, kept))
 
     def _later(self, body: Tensors, changed: Name, used: Name) -> Clash | None:
         """Return the clash of what an object keeps of its own with what a later call of a method changes."""
@@ -207,9 +207,13 @@ class _Search:
                     if use := body.use_behind(Name(place, point), point, call) or leaf:
                         given = replace(copy, source=replace(source, trained=place.trained))
                         yield self._held(body, given, source.path, (change, use), reverse=True)
-        for (function, source), (copy, kept) in self._outliving.items():
+        for (function, source), every in self._kept_in.items():
+            outlives = cache(self._body(function).outlives)
             for body, point, call in self._calls(function):
                 for name in (Name(place, point) for place in passed(self._facts, call, function, source)):
+                    copy, kept = next((each for each in every if outlives(each[1])), (None, None))
+                    if copy is None or kept is None:
+                        break
                     if (changing := body.changed_after(name)) is not None:
                         yield Held(copy, kept.place.path, changing, None)
                     elif found := body.clash(Name(Place("()", trained=kept.place.trained), point), name):

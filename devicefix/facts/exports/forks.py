@@ -249,11 +249,14 @@ def _without_annotations(part: ast.AST) -> Iterator[ast.AST]:
     todo = [part]
     for each in todo:  # which grows
         yield each
-        skipped = [getattr(each, "annotation", None), getattr(each, "returns", None)]
-        skipped += [part for part in getattr(each, "keywords", ()) if part.arg in _OF_MAIN]
-        if isinstance(each, ast.Call) and last_name(each.func) == "isinstance":
-            skipped += each.args[1:]
-        todo += (child for child in children(each) if child not in skipped)
+        below = children(each)
+        if isinstance(each, (ast.AnnAssign, ast.arg, ast.Call, *_DEFINITIONS)):
+            skipped = [getattr(each, "annotation", None), getattr(each, "returns", None)]
+            skipped += [part for part in getattr(each, "keywords", ()) if part.arg in _OF_MAIN]
+            if isinstance(each, ast.Call) and last_name(each.func) == "isinstance":
+                skipped += each.args[1:]
+            below = [child for child in below if child not in skipped]
+        todo += below
 
 
 def _parts(code: ast.AST) -> list[ast.AST]:
