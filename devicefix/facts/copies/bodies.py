@@ -257,7 +257,8 @@ class Tensors:
     @cached_property
     def _has_inner(self) -> bool:
         """Return whether a function is defined inside."""
-        return any(isinstance(each, FUNCTIONS) for each in walk(self.flow.owner) if each is not self.flow.owner)
+        owner = self.flow.owner
+        return any(isinstance(each, FUNCTIONS) for each in walk(owner) if each is not owner)
 
     def trained_later(self, source: Place, holder: str) -> Clash | None:
         """Return the clash of parameters that an object keeps of a model which it is given."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from itertools import chain, product
+from itertools import chain, islice, product
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import is_parameter, is_typed, moved
@@ -208,16 +208,21 @@ class _Search:
                         given = replace(copy, source=replace(source, trained=place.trained))
                         yield self._held(body, given, source.path, (change, use), reverse=True)
         for (function, source), every in self._kept_in.items():
-            outlives = cache(self._body(function).outlives)
             for body, point, call in self._calls(function):
-                for name in (Name(place, point) for place in passed(self._facts, call, function, source)):
-                    copy, kept = next((each for each in every if outlives(each[1])), (None, None))
-                    if copy is None or kept is None:
-                        break
+                places = passed(self._facts, call, function, source)
+                for place, (copy, kept) in (
+                    (p, each) for p in places for each in self._outliving(function, every)
+                ):
+                    name = Name(place, point)
                     if (changing := body.changed_after(name)) is not None:
                         yield Held(copy, kept.place.path, changing, None)
                     elif found := body.clash(Name(Place("()", trained=kept.place.trained), point), name):
                         yield self._held(body, copy, kept.place.path, found, reverse=True)
+
+    def _outliving(self, function: Owner, every: list[tuple[Copy, Name]]) -> list[tuple[Copy, Name]]:
+        """Keep the first copy that may be used after a function returns, if any; that takes long to find."""
+        every[:] = islice((each for each in every if self._body(function).outlives(each[1])), 1)
+        return every
 
     def _calls(self, function: Owner) -> Iterator[tuple[Tensors, Point, ast.AST]]:
         """Yield the calls of a function, or of a method of its name, and the statement that runs a class."""

@@ -33,6 +33,7 @@ _OPEN = (
     + "|".join(re.escape(word) for word in _WORDS if word not in _NOT_LISTING)
 )
 
+
 @of_facts(*(word.encode() for word in _WORDS), pattern=_OPEN.encode(), anywhere=True)
 def open_namespaces(facts: Facts) -> frozenset[Named]:
     """Return the modules in which a new global name may be seen, replaced or missed.
