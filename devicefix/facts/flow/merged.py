@@ -19,8 +19,12 @@ from devicefix.facts.values import cpu, cuda_device, cuda_string, last_name, wit
 _HOW = ~(How.OPTION | How.ARGUMENT)
 _STEPS = 6
 _KEYED = ("add", "count", "fromkeys", "index", "setdefault", "Counter", "groupby", "set", "frozenset")
-_WORDS = ("==", "!=", "] =", "] +=", "device(", "Enum", *(f"{name}(" for name in _KEYED), "cache")
+_WORDS = ("] =", "] +=", "device(", "Enum", *(f"{name}(" for name in _KEYED), "cache")
 _TEXT = re.compile(r"""(["'])(?:\\.|(?!\1).)*\1""")
+# No comparison with a number or a text, which stands alone.
+_COMPARED = re.compile(
+    r"""[=!]=(?!\s*(?:\d+|(["'])(?:(?!\1)[^\\])*\1)\s*(?:[]):,]|(?:and|or|if|else)\b|$))"""
+)
 _Shown = tuple[str, ast.AST]  # a device as it is written, with what shows it
 
 
@@ -45,6 +49,8 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
     words = facts.tree.words
     lines = {line for word in _WORDS for line in words.lines_with(word)}
     lines |= {line for line in words.lines_with("{") if "{" in _TEXT.sub("", words.lines[line - 1])}
+    compared = {*words.lines_with("=="), *words.lines_with("!=")}
+    lines |= {line for line in compared if _COMPARED.search(words.lines[line - 1])}
     for node in facts.tree.nodes_at(sorted(lines)):
         match node:
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
