@@ -121,7 +121,8 @@ class Forks:
         """Yield what some code uses."""
         is_value = _is_value(code)
         for node in (node for part in _parts(code) for node in _without_annotations(part)):
-            if (is_run or not is_value) and self._uses_cuda(node, is_value=is_value):
+            may_use = self._may_use_cuda and (is_run or not is_value)
+            if may_use and self._uses_cuda(node, is_value=is_value):
                 yield UNKNOWN
             if is_value and isinstance(node, ast.Lambda):
                 yield node, True
@@ -178,7 +179,7 @@ class Forks:
 
     def _uses_cuda(self, node: ast.AST, *, is_value: bool) -> bool:
         """Return whether code names CUDA, or a device that it gets."""
-        match node if self._may_use_cuda else None:
+        match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str() as name):
                 parent = self._tree.parents.get(node)
                 is_harmless = isinstance(parent, ast.Expr) or not _HARMLESS.isdisjoint(
