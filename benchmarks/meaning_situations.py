@@ -2043,9 +2043,11 @@ def data_parallel(m: Maker) -> Lines:
     ).format(n=net)
     if ":=" in form and not m.at_top:
         form = f"{net} = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())"
+    # With one GPU, what is only wrapped for several has no `module`, either.
+    module = "getattr({n}, 'module', {n})" if "> 1" in form else "{n}.module"
     use = m.one_of(
         "use of DataParallel",
-        ("print({n}(torch.ones(2, 2).cuda()))", "print({n}.module.weight)", "print({n}(torch.ones(2, 2)))"),
+        ("print({n}(torch.ones(2, 2).cuda()))", f"print({module}.weight)", "print({n}(torch.ones(2, 2)))"),
     )
     return [*form.split("\n"), use.format(n=net)]
 

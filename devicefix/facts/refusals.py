@@ -11,11 +11,11 @@ from weakref import proxy
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import FUNCTIONS, dotted
 from devicefix.facts.tree import TRIES
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, without_call
 
 _EXITS = {
     "exit", "quit", "sys.exit", "os._exit", "os.abort", "builtins.exit", "builtins.quit", "pytest.exit",
-    "pytest.fail", "absl.logging.fatal",
+    "pytest.fail", "absl.logging.fatal", "SystemExit",
 }  # fmt: skip
 _PARSERS = ("argparse.ArgumentParser", "optparse.OptionParser")
 # Functions and methods that only show something to the user.
@@ -57,12 +57,23 @@ class Refusals:
                     return statement
                 case ast.Expr(value=value) if self.ends(value, calls):
                     return statement
+                case ast.Return(value=ast.Constant(value=code)) if code and statement in self._statuses:
+                    return statement
                 case ast.If(body=body, orelse=[_, *_] as orelse):
                     if self.refuses(body, calls) and self.refuses(orelse, calls):
                         return statement
             if statement in self._leaving:
                 return None
         return None
+
+    @cached_property
+    def _statuses(self) -> set[ast.AST]:
+        """The nodes of the functions whose results end the program: `sys.exit(main())`."""
+        calls = (call for name in ("exit", "SystemExit") for call in self.facts.tree.calls_with_name(name))
+        given = (
+            without_call(call.args[0]) for call in calls if call.args and self._named(call.func) in _EXITS
+        )
+        return {node for own in map(self.own_function, given) if own for node in ast.walk(own)}
 
     @cached_property
     def _leaving(self) -> set[ast.AST]:

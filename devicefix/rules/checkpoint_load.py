@@ -17,7 +17,6 @@ _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
 _NAMES = ("map_location", "_map_location")
 _LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
-# Methods of a tensor whose result is on the same device.
 
 
 class CheckpointLoad(Rule):
@@ -183,8 +182,8 @@ class CheckpointLoad(Rule):
 
 
                 def load(path):
-                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
                     model = torch.jit.load(path, map_location="cuda" if torch.cuda.is_available() else "cpu")
+                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
                     return model(torch.ones(1).to(device))
 
 

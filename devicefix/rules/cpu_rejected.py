@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.refused_devices import missing_device
+from devicefix.facts.scopes import dotted
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.checks import Checks, asks_tensor
@@ -48,6 +49,22 @@ class CpuRejected(Rule):
     words = (b"cuda", b"'cu'", b'"cu"', b"nccl", b"NCCL", b"is_cpu")
     common_words = (b"device", b"gpu")
     INVALID = (
+        Example(
+            "problems in an attribute, for which another method raises an error",
+            before="""
+                import torch
+
+
+                class Config:
+                    def validate(self):
+                        if len(self.gpus) > torch.cuda.device_count():
+                            self.problems.append("too few GPUs")
+
+                    def end(self):
+                        if self.problems:
+                            raise ValueError(self.problems)
+            """,
+        ),
         Example(
             "an assert about the number of GPUs",
             before="""
@@ -358,10 +375,11 @@ class CpuRejected(Rule):
             case [ast.Return(value=ast.Call() | ast.JoinedStr() | ast.Constant(value=str()))]:
                 uses = (tree.statement(read) for read in reads_of(tree, tree.scope(branch[-1]).node))
                 names = [target for use in uses for target in getattr(use, "targets", ())]
-            case [ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as name, attr="append")))]:
+            case [ast.Expr(value=ast.Call(func=ast.Attribute(value=name, attr="append")))]:
                 names = [name]
-        for held in (name for name in names if isinstance(name, ast.Name)):
-            for read in self.facts.reads_in(tree.scope(held), held.id):
+        for held in names:
+            own = self.facts.reads_in(tree.scope(held), held.id) if isinstance(held, ast.Name) else None
+            for read in tree.reads(dotted(held) or "") if own is None else own:
                 check = tree.parents[read]
                 last = self._ends.last(check.body) if isinstance(check, ast.If) else None
                 if last is not None:

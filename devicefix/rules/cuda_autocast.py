@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 from devicefix.facts.exports import autocasts, has_low_precision
 from devicefix.facts.flow.parameters import unpacks
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.values import cuda_string
 from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
@@ -31,6 +32,7 @@ _WIDE = {
     "torch.float64": "float64",
     "torch.double": "float64",
 }
+_HOPS = 4  # bindings and calls to follow from a dtype to its constant
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OLD_ARGUMENTS = ("enabled", "dtype", "cache_enabled")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
@@ -475,8 +477,12 @@ class CudaAutocast(Rule):
     def _wide(self, call: _Autocast) -> str:
         """Return the dtype of an autocast that a CPU does not have, empty for any other."""
         dtype = call.arguments.get("dtype")
-        value = self.facts.value(dtype) if isinstance(dtype, ast.Name) else None
-        return _WIDE.get(self.facts.resolve(value or dtype) or "", "") if dtype is not None else ""
+        sources = Sources(self.facts, How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE, _HOPS)
+        names = {_WIDE.get(self.facts.resolve(end) or "", "") for end in sources.ends(dtype)} if dtype else ()
+        if dtype is None or len(names) != 1:
+            return ""
+        passed = (self.facts.others.passed(name, *place) for name, place in sources.parameters([dtype]))
+        return "" if any(passed) else names.pop()
 
     # -- the fix -------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ _SCALERS = {
     "torch.cuda.amp.GradScaler",
     "torch.cuda.amp.grad_scaler.GradScaler",
     "torch.amp.GradScaler",
+    "torch.GradScaler",
     "torch.amp.grad_scaler.GradScaler",
 }
 _KEYS = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}

@@ -15,6 +15,7 @@ from devicefix.rules.shared.counts.ranges import made_of
 
 # They ask about a function, or replace it.
 _NOT_COUNTED = "the number may be one that the user chose"
+_MAY_BE_MEANT = "the loop may be meant to do nothing without a GPU"
 _ONE_OF_SEVERAL = "the number of a GPU becomes 0"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
@@ -23,7 +24,8 @@ class GpuCount(Rule):
     """
     ## What it does
     Finds code that uses `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a number of chunks,
-    a size, or the length of a list whose elements the program uses. The rule follows the count through variables,
+    a size, the choices of an option, the length of a list whose elements the program uses, or the iterations of a loop
+    that works on each GPU. The rule follows the count through variables,
     arguments and options.
 
     ## Why it matters
@@ -50,7 +52,9 @@ class GpuCount(Rule):
     elsewhere, for example from a user who chose 0 on a machine with CUDA. If the check for 0 always stops the program,
     the fix removes the check and makes the count at least 1.
 
-    The fix is also unsafe if the program computes a GPU index from the count and passes the index to other code.
+    The fix is also unsafe if the program computes a GPU index from the count and passes the index to other code, and
+    for a loop that works on each GPU and leaves behind what the program uses, since it may be meant to do nothing
+    without a GPU.
     """
 
     code = "DF402"
@@ -171,6 +175,63 @@ class GpuCount(Rule):
                 n = max(torch.cuda.device_count(), 1)
                 for i in range(n):
                     subprocess.Popen(line)
+            """,
+        ),
+        Example(
+            "a loop that leaves behind what it does on each GPU",
+            before="""
+                import torch
+
+                total = 0
+                for gpu in range(torch.cuda.device_count()):
+                    total += rows[gpu].cuda(gpu).sum()
+                print(total)
+            """,
+            after="""
+                import torch
+
+                total = 0
+                for gpu in range(max(torch.cuda.device_count(), 1)):
+                    total += rows[gpu].to(torch.device("cuda", gpu) if torch.cuda.is_available() else "cpu").sum()
+                print(total)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a queue of GPUs",
+            before="""
+                import queue
+                import torch
+
+                pool = queue.Queue()
+                for i in range(torch.cuda.device_count()):
+                    pool.put(i)
+                gpu = pool.get()
+            """,
+            after="""
+                import queue
+                import torch
+
+                pool = queue.Queue()
+                for i in range(max(torch.cuda.device_count(), 1)):
+                    pool.put(i)
+                gpu = pool.get()
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "the choices of an option, and a step",
+            before="""
+                import torch
+
+                parser.add_argument("--gpu", type=int, choices=range(torch.cuda.device_count()))
+                own = rows[:: torch.cuda.device_count()]
+            """,
+            after="""
+                import torch
+
+                parser.add_argument("--gpu", type=int, choices=range(max(torch.cuda.device_count(), 1)))
+                own = rows[:: max(torch.cuda.device_count(), 1)]
             """,
         ),
         Example(
@@ -664,6 +725,32 @@ class GpuCount(Rule):
     )
     VALID = (
         Example(
+            "loops that ask about GPUs, list them, or whose result is checked",
+            """
+                import torch
+
+                found, devices, parts, names = [], [], [], ""
+                for i in range(torch.cuda.device_count()):
+                    properties = torch.cuda.get_device_properties(i)
+                    print(properties.name)
+                    found.append(properties.name)
+                for i in range(torch.cuda.device_count()):
+                    with torch.cuda.device(i):
+                        found.append(torch.cuda.mem_get_info()[0])
+                for i in range(torch.cuda.device_count()):
+                    devices.append(torch.device("cuda", i))
+                    names += f"{i},"
+                for i in range(torch.cuda.device_count()):
+                    x = torch.zeros(8).cuda(i)
+                    torch.cuda.synchronize(i)
+                for i in range(torch.cuda.device_count()):
+                    parts.append(net(rows[i].cuda(i)))
+                if not parts:
+                    parts = [net(rows)]
+                print(found, devices, names, parts)
+            """,
+        ),
+        Example(
             "at least one by `or`",
             """
                 import torch
@@ -787,6 +874,9 @@ class GpuCount(Rule):
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
                 yield self._found(use, "" if known(use) else _NOT_COUNTED)
         uses = self._counts.uses.follow(count).uses
+        for use in uses:
+            if use not in harmed and self._counts.works(use):
+                yield self._found(use, _MAY_BE_MEANT)
         if any(self._counts.escapes(use) for use in uses if use not in harmed):
             message = "the number of GPUs is 0 without CUDA; check that the code using it works without a GPU"
             yield self.finding(count, message)

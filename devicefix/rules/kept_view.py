@@ -312,7 +312,7 @@ class KeptView(Rule):
 def changed_and_used(held: Held) -> str:
     """Return a clause about the change of the source, and the use of the copy after it."""
     change = getattr(held.change, "lineno", None)
-    words = f"which line {change} changes in place" if change else "which is changed in place later"
+    words = f"which line {change} changes in place" if change else "which may be changed in place later"
     used = f"line {held.use} uses `{held.holder}`" if held.use else f"`{held.holder}` is used"
     return f"{words}, and {used} after that"
 

@@ -285,9 +285,8 @@ class MovedParameter(Rule):
         assert isinstance(node.func, ast.Attribute)
         tensor = node.func.value
         values = filter(None, (tensor, *values_of(self.facts, tensor)))
-        made = next(
-            filter(is_parameter, chain.from_iterable(views(self.facts, each) for each in values)), None
-        )
+        viewed = chain.from_iterable(views(self.facts, each) for each in values)
+        made = next((each for each in viewed if is_parameter(self.facts, each)), None)
         if made is None or self._there(made):
             return
         for use in self.context.forwards.of(node).uses:
@@ -308,7 +307,7 @@ class MovedParameter(Rule):
             isinstance(name, ast.Constant) and isinstance(name.value, str) and isinstance(made, ast.Call)
         ):
             return
-        if not self.facts.call(made, *_PARAMETER) or not is_parameter(made):
+        if not self.facts.call(made, *_PARAMETER) or not is_parameter(self.facts, made):
             return
         changed = changed_buffer(self.facts, name.value)
         if changed is None:

@@ -254,6 +254,18 @@ def test_helper_that_chooses_gpus_makes_its_callers_late() -> None:
     assert after.index("def main") < after.index("is_available")
 
 
+def test_variables_of_a_file_may_choose_gpus() -> None:
+    others = {
+        "config.py": "import os\n\n\ndef load(lines):\n    for line in lines:\n"
+        "        key, _, value = line.partition('=')\n        os.environ.setdefault(key, value)\n",
+        "main.py": "import config\nimport m\n\nconfig.load(open('.env'))\nm.Net()\n",
+    }
+    before = "import torch\n\n\nclass Net:\n    home = torch.device('cuda')\n"
+    (finding,) = rewrite(before, others).findings
+    assert finding.fix is not None
+    assert "before the program sets `CUDA_VISIBLE_DEVICES`" in finding.fix.why
+
+
 def test_forked_processes_are_not_robbed_of_cuda() -> None:
     before = (
         "import torch\nimport torch.multiprocessing as mp\n\n\ndef work(x):\n    return x.cuda()\n\n\n"

@@ -686,3 +686,91 @@ def test_a_library_is_not_a_file_of_the_same_name_in_a_package(package: bool, fo
     files = {"net/main.py": "import triton\n", "net/triton.py": "x = 1\n"}
     _, results = rewritten({**files, "net/__init__.py": "import torch\n"} if package else files)
     assert [finding.code for finding in results["net/main.py"].findings] == found
+
+
+@pytest.mark.parametrize(
+    ("file", "use"),
+    [
+        ("def f(): return 0, 1", "q7, q8 = f()\nx.to(q8)"),
+        ("K = namedtuple('K', 'n d')\ndef f(): return K(2, 0)", "x.to(f().d)"),
+        ("K = namedtuple('K', 'n d')\ndef f(): return K(2, 'cuda')", "x.to(f().d)"),
+        ("def f(): return {'n': 2, 'd': 'cuda'}", "torch.zeros(2, device=f()['d'])"),
+        ("def f():\n    for q7 in (0,): yield q7", "for q8 in f(): x.to(q8)"),
+        ("q7 = None\ndef f():\n    global q7\n    q7 = 1", "x.to(a.q7)"),
+        ("def f(g): return g('cuda')", "f(lambda q7: x.to(q7))"),
+    ],
+)
+def test_a_device_that_comes_out_of_another_file(file: str, use: str) -> None:
+    main = f"import torch\nimport a\nfrom a import f\n\nx = torch.zeros(2)\n{use}\n"
+    _, results = rewritten(
+        {"a.py": f"import torch\nfrom collections import namedtuple\n{file}\n", "main.py": main}
+    )
+    assert sum(len(result.findings) for result in results.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("use", "safe"),
+    [
+        ("print(len({a, b}))", False),
+        ("print({a: 1, b: 2})", False),
+        ("print(a == b)", False),
+        ("print({a: 1}, a == c)", True),
+        ("print(torch.zeros(2).to(a))", True),
+    ],
+)
+def test_devices_that_another_file_tells_apart(use: str, safe: bool) -> None:
+    devices = "import torch\na, b = torch.device('cuda:0'), torch.device('cuda:1')\n"
+    _, results = rewritten(
+        {"devices.py": devices, "main.py": f"import torch\nfrom devices import a, b\n{use}\n"}
+    )
+    assert [found.safety is Safety.SAFE for found in results["devices.py"].findings] == [safe, safe]
+
+
+@pytest.mark.parametrize(
+    ("method", "use", "safe"),
+    [
+        ("self.x = self.x.cuda()", "return q7.cuda()", False),
+        ("self.x = self.x.cuda(); return self", "return q7.cuda()", True),
+        ("raise NotImplementedError", "return q7.cuda()", True),
+        ("self.x = self.x.cuda()", "q7 = q7.cuda()", True),
+        ("self.x = self.x.cuda()", "q7.cuda()", True),
+        ("self.x = self.x.cuda()", "return q7.cuda().x", True),
+        ("self.x = self.x.cuda()", "return torch.nn.DataParallel(q7.cuda())", True),
+        ("self.x = self.x.cuda()", "return g(q7.cuda())", False),
+    ],
+)
+def test_a_cuda_that_returns_nothing_where_its_result_is_used(method: str, use: str, safe: bool) -> None:
+    batch = f"import torch\n\nclass Batch:\n    def cuda(self): {method}\n"
+    _, results = rewritten(
+        {"batch.py": batch, "main.py": f"import torch\nfrom batch import g\n\ndef f(q7):\n    {use}\n"}
+    )
+    assert [found.safety is Safety.SAFE for found in results["main.py"].findings] == [safe]
+
+
+def test_models_that_other_files_define_and_settings_that_they_read_are_of_the_library() -> None:
+    output, _ = rewritten(
+        {
+            "net.py": "import torch\nfrom transformers import LlamaModel\n\nclass Base(LlamaModel): pass\n",
+            "model.py": "import torch\nfrom net import Base\n\nclass Net(Base):\n    pass\n",
+            "options.py": "import torch\n\nclass Options:\n    attention: str = 'flash_attention_2'\n",
+            "main.py": """
+                import torch
+                from model import Net
+                from options import Options
+                from transformers import AutoModel
+
+                a = Net.from_pretrained("a", attn_implementation="flash_attention_2", device_map={"": 1})
+                b = AutoModel.from_pretrained("b", attn_implementation=Options().attention)
+                c = other.from_pretrained("c", attn_implementation="flash_attention_2", device_map={"": 1})
+            """,
+        }
+    )
+    assert (
+        "attention: str = 'flash_attention_2' if torch.cuda.is_available() else 'sdpa'"
+        in output["options.py"]
+    )
+    assert output["main.py"].count('"sdpa"') == output["main.py"].count("1 if torch.cuda.is_available()") == 1
+    assert (
+        'c = other.from_pretrained("c", attn_implementation="flash_attention_2", device_map={"": 1})'
+        in output["main.py"]
+    )

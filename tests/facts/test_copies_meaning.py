@@ -31,6 +31,19 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """
 
 DIFFERENT = {
+    "what a hook keeps of a layer, behind which the next one works in place": """
+        seen = {}
+        def save(name):
+            def hook(module, inputs, output):
+                seen[name] = output.detach().cpu()
+            return hook
+        net = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU(inplace=True)).cuda()
+        nn.init.constant_(net[0].weight, -1.0)
+        net[0].register_forward_hook(save("first"))
+        net[0].register_forward_hook(hook=lambda *given: None)
+        net(torch.ones(1, 1).cuda())
+        print(seen["first"].item())
+        """,
     "an attack": """
         def attack(images):
             adv = images.cuda()

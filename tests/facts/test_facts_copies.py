@@ -52,6 +52,11 @@ HELD = {
     "y = b['k'].cpu()\nb['k'].zero_()\nprint(y)": [("b['k']", "y", 3, 4)],
     "def f(self, x):\n    self.y = x.cpu()\n    x.zero_()": [("x", "self.y", 4, None)],
     "y = net.cpu().state_dict()\noptimizer.step()\nprint(y)": [("net", "y", 3, 4)],
+    "y = (z := {'a': x.cpu()})\nx.zero_()\nprint(y)": [("x", "y", 3, 4)],
+    "w = torch.nn.Linear(2, 1).weight\nx = w.cuda()\nx.mul_(2)": [("w", "w", 4, None)],
+    "class A:\n    def __init__(self, x): self.x = x.cuda()\n    def f(self): self.x -= 1\n"
+    "w = torch.nn.Parameter(y)\nA(w).f()": [("x", "x", 4, None)],
+    "class A:\n    def __init__(self, x): self.x = x.cuda()\n    def f(self): self.x -= 1\nA(w).f()": [],
 }  # fmt: skip
 
 

@@ -131,6 +131,15 @@ def test_open_namespaces(code: str, modules: set[str | Named]) -> None:
         ("import torch\nos.putenv('CUDA_VISIBLE_DEVICES', '0')", [2]),
         ("import torch\nos.environ.get('CUDA_VISIBLE_DEVICES')", []),
         ("import torch\nx['OTHER'] = 'CUDA_VISIBLE_DEVICES'", []),
+        ("import torch\nfor q7 in ('A', 'B'):\n    os.environ[q7] = '0'", []),
+        ("import torch\nfor q7, v in {'A': 1}.items():\n    os.environ[q7] = v", []),
+        ("import torch\nfor q7, v in read().items():\n    os.environ[q7] = v", [3]),
+        ("import torch\ndef set(q7):\n    os.environ[q7] = '1'\nset('A')", []),
+        ("import torch\ndef set(q7):\n    os.environ[q7] = '1'\nset('CUDA_VISIBLE_DEVICES')", [3]),
+        ("import torch\ndef set(q7):\n    os.environ[q7] = '1'", [3]),
+        ("import torch\nfrom dotenv import load_dotenv as q7\nq7()", [3]),
+        ("import torch\nimport dotenv\nfound = dotenv.load_dotenv('.env')", [3]),
+        ("import torch\nenv = environs.Env()\nenv.read_env()", [3]),
     ],
 )
 def test_late_settings(code: str, lines: list[int]) -> None:

@@ -216,6 +216,7 @@ NOT_FORKING = {
     "start_processes": f"{_WORK}import torch\ntorch.multiprocessing.start_processes(work)",
     "a class of another library": f"{_WORK}import psutil\npsutil.Process(work)",
     "a comment": "# mp.Process(target=a.move)",
+    "a method of the program called fork": "import torch\n\nx = torch.ones(1).cuda()\nchild = parent.fork(1)",
 }
 _A = "def move(x):\n    return x.cuda()\nclass Work:\n    def run(self):\n        move(2)\n"
 

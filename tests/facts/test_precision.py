@@ -65,6 +65,11 @@ def test_what_is_reported_fails_on_a_cpu_and_what_is_not_runs() -> None:
             False,
         ),
         ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype)", False),
+        ("self.dtype = torch.half\nscope = torch.autocast(device.type, dtype=self.dtype)", False),
+        (
+            "self.dtype = torch.half\nscope = torch.autocast(kind, dtype=self.dtype)\nx.to(self.dtype)",
+            True,
+        ),
         ("def f(x, dtype=torch.half):\n    return torch.autocast(device.type, dtype=dtype), dtype", True),
         ("def f(x): return torch.autocast(device.type, dtype=x), x.to(dtype=torch.half)", True),
         (
@@ -418,6 +423,26 @@ def test_there_is_no_fix_for_a_dtype_that_autocast_for_the_cpu_does_not_have() -
     for dtype, safety in (("torch.float32", None), ("None", None), ("kind", Safety.UNSAFE)):
         source = f"import torch\n\nwith torch.autocast('cuda', dtype={dtype}):\n    {PRODUCT}"
         assert safety_of(source) == [safety]
+
+
+@pytest.mark.parametrize(("passed", "is_wide"), [("VAE(net)", True), ("VAE(net, torch.bfloat16)", False)])
+def test_a_dtype_that_an_attribute_or_a_choice_holds(passed: str, is_wide: bool) -> None:
+    source = """
+        import torch
+
+
+        class VAE:
+            def __init__(self, net, dtype=torch.float):
+                self.net = net.half()
+                self.dtype = dtype if net else torch.float32
+
+            def encode(self, x):
+                with torch.autocast("cuda", dtype=self.dtype):
+                    return self.net(x)
+    """
+    other = {"b.py": f"import torch\nfrom a import VAE\n\n{passed}\n"}
+    (finding,) = analyze(dedent(source), path="a.py", others=other).findings
+    assert ("does not support float32" in finding.message) is is_wide
 
 
 def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:

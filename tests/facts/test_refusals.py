@@ -488,7 +488,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "a list of some of the GPUs": (
-        "reported",
+        "runs",
         """
         def pick(limit):
             found = [torch.device("cuda", i) for i in range(min(limit, torch.cuda.device_count()))]

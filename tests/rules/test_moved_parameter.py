@@ -53,6 +53,11 @@ def test_a_buffer_that_is_changed_in_place_is_the_same_on_each_machine(tmp_path:
     assert after["cpu"].output == after["simulated"].output == before["simulated"].output
 
 
+def test_the_weight_of_a_module_that_is_moved_alone_is_a_leaf() -> None:
+    code = "import torch\n\nw = torch.nn.Linear(2, 1).weight\nx = w.to('cuda')\nprint(x.grad_fn is None)\n"
+    assert [found.code for found in rewrite_source(code).remaining] == ["DF804"]
+
+
 BUFFER = """
 from torch import nn
 class A(nn.Module):

@@ -15,6 +15,56 @@ PROGRAMS = {
 
         net = FSDP(net, device_id=torch.cuda.current_device())  # DF415
     """,
+    "the current GPU, which calls pass on to functions": """
+        import torch
+
+
+        def sample(place, x, y):
+            y = torch.tensor(y).to(place)
+            return x + y + torch.zeros(2, device=place)
+
+
+        def step(place, x):
+            z = sample(place, x, 1)
+            place = z.device
+            return z.to(place)
+
+
+        def main(net):
+            place = torch.cuda.current_device()  # DF401
+            net = net.to(place)
+            step(place, torch.ones(2, device=place))
+    """,
+    "the current GPU, or another number, which calls pass on": """
+        import torch
+
+
+        def step(place, x):
+            return torch.tensor(x).to(place)  # DF102
+
+
+        def main(net, rank):
+            place = torch.cuda.current_device()  # DF401
+            net = net.to(place)
+            return step(place, 1), step(rank, 1)
+    """,
+    "a scaler of gradients, which is off without CUDA": """
+        import torch
+
+        scaler = torch.GradScaler("cuda", enabled=True)
+    """,
+    "a function of a library that is called as a method": """
+        import torch
+        import torch.distributed as dist
+
+
+        class Strategy:
+            def all_reduce(self, data):
+                data = data.to(torch.cuda.current_device())  # DF102
+                data /= 2
+                dist.all_reduce(data)
+                return data.cpu()
+    """,
     "a list of all GPUs, which may be empty": """
         import torch
 
@@ -454,6 +504,12 @@ def test_a_function_that_another_file_calls_without_a_guard() -> None:
     source = dedent(PROGRAMS["a function that is only called with CUDA, by others"])
     other = "from module import inner\n\ninner()\n"
     assert len(analyze(source, others={"other.py": other}).findings) == 3
+
+
+def test_the_current_gpu_that_calls_pass_on_is_not_all_that_another_file_may_pass() -> None:
+    source = dedent(PROGRAMS["the current GPU, which calls pass on to functions"])
+    found = analyze(source, path="a.py", others={"b.py": "from a import step\n\nstep(0, 1)\n"}).findings
+    assert [(finding.code, finding.line) for finding in found] == [("DF102", 6), ("DF202", 7), ("DF401", 17)]
 
 
 def test_fixes_that_ask_a_replaced_function_are_unsafe() -> None:

@@ -145,8 +145,11 @@ def _is_array(facts: Facts, value: ast.expr | None) -> bool:
     )
 
 
-def is_parameter(node: ast.expr) -> bool:
+def is_parameter(facts: Facts, node: ast.expr) -> bool:
     """Return whether an expression makes a parameter or other leaf that requires gradients, or moves one."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):  # `nn.Linear(2, 1).weight`
+        made = facts.resolve(node.value.func) or ""
+        return node.attr in ("weight", "bias") and made.startswith("torch.nn.")
     while isinstance(node, ast.Call):
         required = argument_of(node, "requires_grad", -1)
         if isinstance(required, ast.Constant) and required.value is True:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from itertools import chain, islice, product
+from itertools import chain, product
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
 from devicefix.facts.copies.moves import MOVES, is_parameter, is_typed, moved
@@ -17,7 +17,7 @@ from devicefix.facts.flow.parameters import called
 from devicefix.facts.flow.points import Point, root, starts_of
 from devicefix.facts.flow.steps import CALLED, Steps
 from devicefix.facts.module import Facts
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, without_call
 
 _WORDS = ("cuda", "device", "cpu", "pin_memory")
 
@@ -70,7 +70,7 @@ class _Search:
         self._changing: dict[ast.ClassDef, list[Tensors]] = {}
         self._pending: dict[tuple[Owner, Place], tuple[Copy, ast.AST]] = {}
         self._named: dict[str, list[ast.Call]] = {}
-        self._kept_in: dict[tuple[Owner, Place], list[tuple[Copy, Name]]] = {}
+        self._outliving: dict[tuple[Owner, Place], tuple[Copy, Name]] = {}
 
     def all(self) -> Iterator[Held]:
         """Yield the copies that are kept or changed in place, and share memory that is in use on a CPU."""
@@ -79,7 +79,7 @@ class _Search:
                 for body, point in self._points(part):
                     yield from self._kept(body, point)
                     yield from self._changed_at_once(body, point)
-        yield from self._passed()
+        yield from chain(self._passed(), self._outlived(), self._hooked())
 
     def _statements(self) -> Iterator[ast.stmt]:
         """Yield the statements that may copy, and those that call a function that may return a copy."""
@@ -110,7 +110,7 @@ class _Search:
             copy = copy_of(self._facts, expression)
             if copy is None:
                 continue
-            kept = Name(Place(path, contained, trained=is_parameter(expression)), point, kept=True)
+            kept = Name(Place(path, contained, trained=is_parameter(self._facts, expression)), point, True)
             source = Name(copy.source, point)
             # After `x = x.cuda()`, nothing here names what was copied.
             anew = not point.bound.isdisjoint(starts_of(copy.source.path))
@@ -123,23 +123,25 @@ class _Search:
                 yield self._held(body, copy, path, found, reverse=True)
             elif change := body.changed_after(kept):
                 yield from self._pend(body, copy, change)
-            elif isinstance(body.flow.owner, Owner):
-                self._kept_in.setdefault((body.flow.owner, whole), []).append((copy, kept))
+            elif isinstance(body.flow.owner, Owner) and body.outlives(kept):
+                self._outliving.setdefault((body.flow.owner, whole), (copy, kept))
 
     def _later(self, body: Tensors, changed: Name, used: Name) -> Clash | None:
         """Return the clash of what an object keeps of its own with what a later call of a method changes."""
-        around = self._facts.tree.parents.get(body.flow.owner)
         every = product(body.own(changed), body.own(used))  # without `self.x = self.x.cuda()`
         pairs = [each for each in every if each[0].place.path != each[1].place.path]
-        for method in self._methods(around) if pairs and isinstance(around, ast.ClassDef) else ():
+        for method in self._methods(body.flow.owner) if pairs else ():
             for one, other in pairs:
                 start = method.flow.entry
                 if found := method.clash(replace(one, start=start), replace(other, start=start)):
                     return found
         return None
 
-    def _methods(self, owner: ast.ClassDef) -> list[Tensors]:
+    def _methods(self, function: Body) -> list[Tensors]:
         """Return the methods of a class that change a tensor, or take the step of an optimizer."""
+        owner = self._facts.tree.parents.get(function)
+        if not isinstance(owner, ast.ClassDef):
+            return []
         if owner not in self._changing:
             methods = (each for each in owner.body if isinstance(each, Function) and each.name != "__init__")
             found, model = map(self._body, methods), Place("", parameters=True)
@@ -205,22 +207,31 @@ class _Search:
                     if use := body.use_behind(Name(place, point), point, call) or leaf:
                         given = replace(copy, source=replace(source, trained=place.trained))
                         yield self._held(body, given, source.path, (change, use), reverse=True)
-        for (function, source), every in self._kept_in.items():
+
+    def _outlived(self) -> Iterator[Held]:
+        """Yield the copies of parameters that are kept, where the argument or the copy is changed later."""
+        for (function, source), (copy, kept) in self._outliving.items():
+            methods = self._methods(function)
+            changes = (each for method in methods for each in method.changes(kept.place).values())
             for body, point, call in self._calls(function):
-                places = passed(self._facts, call, function, source)
-                for place, (copy, kept) in (
-                    (p, each) for p in places for each in self._outliving(function, every)
-                ):
-                    name = Name(place, point)
+                for name in (Name(place, point) for place in passed(self._facts, call, function, source)):
                     if (changing := body.changed_after(name)) is not None:
                         yield Held(copy, kept.place.path, changing, None)
+                    elif name.place.trained and (later := next(changes, None)) is not None:
+                        given = replace(copy, source=replace(source, trained=True))
+                        yield self._held(body, given, source.path, (later, body.flow.exit), reverse=True)
                     elif found := body.clash(Name(Place("()", trained=kept.place.trained), point), name):
                         yield self._held(body, copy, kept.place.path, found, reverse=True)
 
-    def _outliving(self, function: Owner, every: list[tuple[Copy, Name]]) -> list[tuple[Copy, Name]]:
-        """Keep the first copy that may be used after a function returns, if any; that takes long to find."""
-        every[:] = islice((each for each in every if self._body(function).outlives(each[1])), 1)
-        return every
+    def _hooked(self) -> Iterator[Held]:
+        """Yield the copies that hooks of modules keep: the next layer may change what they are given."""
+        calls = self._facts.tree.calls_with_name("register_forward_hook")
+        given = (without_call(each) for call in calls for each in call.args[:1])
+        hooks = {node for each in given for own in self._steps.functions(each) for node in ast.walk(own)}
+        for (function, source), (copy, kept) in self._outliving.items():
+            arguments = function.args.args if isinstance(function, Function) and function in hooks else []
+            if root(source.path) in [each.arg for each in arguments[-2:]]:
+                yield Held(copy, kept.place.path, None, None)
 
     def _calls(self, function: Owner) -> Iterator[tuple[Tensors, Point, ast.AST]]:
         """Yield the calls of a function, or of a method of its name, and the statement that runs a class."""
@@ -239,7 +250,8 @@ class _Search:
             self._named[name] = [*self._steps.calls(name), *every]  # `net(x)` is one of `forward`
         for call in self._named[name]:
             by_name = last_name(call.func) == name and isinstance(call.func, ast.Attribute) is is_method
-            if by_name or self._steps.reached(call) is function:
+            of_library = is_method and self._facts.resolve(call.func) is not None
+            if (by_name and not of_library) or self._steps.reached(call) is function:
                 yield call
 
 

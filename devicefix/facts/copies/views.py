@@ -100,7 +100,8 @@ def copy_of(facts: Facts, outer: ast.expr, calls: bool = True) -> Copy | None:
 
 def _is_trained(facts: Facts, node: ast.expr) -> bool:
     """Return whether a tensor is a leaf that requires a gradient, as far as the module shows."""
-    return any(is_parameter(each) for value in _calls(facts, node) for each in views(facts, value))
+    values = filter(None, values_of(facts, node))
+    return any(is_parameter(facts, each) for value in values for each in views(facts, value))
 
 
 def is_copied(facts: Facts, copy: Copy) -> bool:

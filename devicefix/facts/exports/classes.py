@@ -56,6 +56,14 @@ def has_effects(facts: Facts) -> bool:
     return any(_has_effect(facts, node) for node in _classes(facts))
 
 
+@of_facts(b"cuda", pattern=_OWN_CUDA)
+def returns_nothing(facts: Facts) -> bool:
+    """Return whether a class has a `cuda` that returns nothing, and does not only raise an error."""
+    bindings = (each for node in _classes(facts) for each in facts.tree.scopes[node].bindings.get("cuda", ()))
+    methods = (each.node for each in bindings if isinstance(each.node, ast.FunctionDef))
+    return any(not isinstance(each.body[-1], ast.Raise) and not any(_returned(each)) for each in methods)
+
+
 @of_bytes(b"def get_device(")
 def defines_get_device(data: bytes) -> bool:
     """Return whether a function or method is called `get_device`, as a method of tensors is."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.flow.parameters import called
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 from devicefix.files.notebook.markers import MAGIC
@@ -19,8 +20,11 @@ _OF_DRIVER = re.compile(
     r"CUDA_(?!HOME|PATH|ROOT|DIR|BIN|INC|LIB|VERSION|TOOLKIT|ARCH|NVCC)\w+"
     r"|PYTORCH_NVML_BASED_CUDA_CHECK|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES"
 )
-_SETTING = rb"environ|putenv|env[ \t]|magic"
-_WORDS = ("CUDA_", "_VISIBLE_DEVICES")  # each of these names holds one
+# What sets one by its name, any by an expression, or those of a file.
+_SETTING = rb"CUDA_|_VISIBLE_DEVICES|environ(?:\[|\.\w+\(|\s*\|=)\s*[\w*]|load_dotenv|read_env"
+_WORDS = (b"CUDA_", b"_VISIBLE_DEVICES", b"environ", b"load_dotenv", b"read_env")
+_FOLLOWED = How.BOUND | How.ELEMENT | How.ITEM | How.CHOICE | How.PASSED | How.DEFAULT
+_LOADERS = ("putenv", "load_dotenv", "read_env")  # the last two set those of a file
 
 
 def late_settings(facts: Facts) -> list[ast.stmt]:
@@ -31,7 +35,7 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
     return [setting for setting in _settings(facts) if _is_late(facts, setting)]
 
 
-@of_facts(b"CUDA_", b"_VISIBLE_DEVICES", pattern=_SETTING, anywhere=True)
+@of_facts(*_WORDS, pattern=_SETTING, anywhere=True)
 def imported_early(facts: Facts) -> frozenset[str]:
     """Return the modules that a file imports above a setting of such a variable that is above torch."""
     early = [setting.lineno for setting in _settings(facts) if not _is_late(facts, setting)]
@@ -45,8 +49,7 @@ def imported_early(facts: Facts) -> frozenset[str]:
 
 def _settings(facts: Facts) -> list[ast.stmt]:
     """Return the statements that set an environment variable of CUDA's driver."""
-    text = facts.source.text
-    if not any(word in text for word in _WORDS) or not _OF_DRIVER.search(text):
+    if not re.search(_SETTING.decode(), facts.source.text):
         return []
     return [
         node
@@ -87,7 +90,7 @@ def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[s
     return found
 
 
-@of_facts(b"CUDA_", b"_VISIBLE_DEVICES", pattern=_SETTING)
+@of_facts(*_WORDS, pattern=_SETTING, anywhere=True)
 def late_functions(facts: Facts) -> frozenset[str]:
     """Return the functions that set such a variable, or call one that does; "" for the module's own code."""
     settings = late_settings(facts)
@@ -111,6 +114,11 @@ def _set_in_environment(  # noqa: PLR0911 (one case a kind of statement)
 ) -> Iterable[ast.expr]:
     """Return the names of the environment variables that a statement sets, or a mapping of them."""
     match statement:
+        case (
+            ast.Expr(value=ast.Call(func=function, args=args))
+            | ast.Assign(value=ast.Call(func=function, args=args))
+        ) if (name := (facts.resolve(function) or last_name(function)).rpartition(".")[2]) in _LOADERS:
+            return args[:1] if name == "putenv" else [function]
         case ast.Assign(targets=targets) | ast.Delete(targets=targets):
             items = [each for each in targets if isinstance(each, ast.Subscript)]
             return [each.slice for each in items if _is_environment(facts, each.value)]
@@ -131,10 +139,6 @@ def _set_in_environment(  # noqa: PLR0911 (one case a kind of statement)
                 named = (each.value if each.arg is None else ast.Constant(each.arg) for each in call.keywords)
                 return [*args, *named]
             return args[:1] if attr in ("setdefault", "pop", "__setitem__") else []
-        case ast.Expr(value=ast.Call(func=function, args=args)) if (
-            last_name(function) == "putenv" or facts.resolve(function) == "os.putenv"
-        ):
-            return args[:1]
         case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[ast.Name(id=variable)])) if (
             name.startswith(MAGIC)
         ):  # `%env A=1` in a notebook
@@ -158,9 +162,10 @@ def _is_environment(facts: Facts, node: ast.expr) -> bool:
 
 def _may_be_of_driver(facts: Facts, names: ast.expr) -> bool:
     """Return whether a name, or one in a mapping, may be that of a variable of the driver."""
-    names = facts.value(names) or names
     if isinstance(names, ast.Dict):
         return any(key is None or _may_be_of_driver(facts, key) for key in names.keys)
     if isinstance(names, ast.Constant):
-        return isinstance(names.value, str) and _OF_DRIVER.fullmatch(names.value) is not None
-    return True
+        return _OF_DRIVER.fullmatch(str(names.value)) is not None
+    found = [each.node for each in Sources(facts, _FOLLOWED, steps=8).of(names)]
+    texts = [each for each in found if isinstance(each, ast.Constant | ast.Dict)]
+    return not texts or any(_may_be_of_driver(facts, each) for each in texts)

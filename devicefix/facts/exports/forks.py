@@ -205,9 +205,9 @@ class Forks:
     def _name(self, function: ast.expr) -> str:
         """Return the last name of what starts processes, empty for what another library has."""
         full = self._facts.resolve(function)
-        if full is not None and full.partition(".")[0] not in _LIBRARIES:
-            return ""
-        return (full or last_name(function)).rpartition(".")[2]
+        # Another library has it; `fork` of what is not imported is a method of the program.
+        is_other = last_name(function) == "fork" if full is None else full.partition(".")[0] not in _LIBRARIES
+        return "" if is_other else (full or last_name(function)).rpartition(".")[2]
 
     def _method(self, call: ast.Call) -> str | None:
         """Return the way to start processes that a call names, or the context that it uses."""

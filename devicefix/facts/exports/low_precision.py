@@ -16,7 +16,7 @@ _OF_CUDA = re.compile(
 # One by one: each begins with a letter or a dot, which is found fast. Behind `(`, `=` or `= `, but not `==`.
 _CONVERTED = re.compile(rb"\.(?:(?:half|bfloat16)\(\)(?!\.float\(\))|(?:Half|BFloat16)Tensor\b(?! in\b))")
 _LOW_DTYPE = re.compile(rb"t(?:(?<=[(=]t)(?<!=[(=]t)|(?<== t)(?<!== t))(?:orch|h)\.(?:b?float16|half)\b")
-_BOUND = re.compile(rb"[ \t]*(?:def \w+\((?:[^():\n]*[ ,])?)?(\w+)[ \t]*=[ \t]*")
+_BOUND = re.compile(rb"[ \t]*(?:self\.|def \w+\((?:[^():\n]*[ ,])?)?(\w+)[ \t]*=[ \t]*")
 _COMMENT = re.compile(rb"""^((?:[^"'\n#\\]|"[^"\n\\]*"|'[^'\n\\]*')*)#[^\n]*""")
 # Options that only autocast takes, unless the dtype is taken out of them.
 _OPTIONS = re.compile(rb"\bdict(?=\([^()]*\benabled[ \t]*=)")

@@ -310,8 +310,8 @@ def contents(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]: 
                 todo += [(kept, True) for kept in (*arguments.defaults, *filter(None, arguments.kw_defaults))]
             case ast.GeneratorExp():
                 continue  # it has not run yet
-            case ast.Starred(value=value):
-                todo.append((value, True))
+            case ast.Starred(value=value) | ast.NamedExpr(value=value):
+                todo.append((value, contained or isinstance(each, ast.Starred)))
             case ast.Call(func=ast.Lambda(body=inner), args=[]) | ast.Subscript(value=ast.List(elts=[inner])):
                 todo.append((inner, contained))
             case ast.Attribute(attr=attr, value=ast.Call() as made) if (

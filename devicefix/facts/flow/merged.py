@@ -43,6 +43,12 @@ def merged_devices(facts: Facts, _module: Scope) -> dict[ast.AST, int]:
     return found
 
 
+def told_apart(facts: Facts, _module: Scope) -> frozenset[ast.AST]:
+    """Return the imports that the program tells apart from others."""
+    groups = [(values, set(map(facts.resolve, values))) for _, values in _told_apart(facts)]
+    return frozenset(each for values, names in groups if len(names - {None}) > 1 for each in values)
+
+
 def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.expr]]]:
     """Yield the places where the program tells values apart, each with the values."""
     stored: defaultdict[str, list[ast.expr]] = defaultdict(list)
@@ -97,7 +103,8 @@ def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = 3) -> I
         elif hops and isinstance(node, ast.Call):
             if of_tensor or any(getattr(step.node, "attr", "") == "device" for step in source.way()):
                 shown = _of_call(facts, node, hops)
-        yield from ((name, each) for name, part in shown for each in (part, node))
+        choices = [step.node for step in source.way() if isinstance(step.node, ast.IfExp)]
+        yield from ((name, each) for name, part in shown for each in (part, node, *choices))
         if shown and any(_is_looped(facts, part) for part in ast.walk(node)):
             yield "", node
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from devicefix.facts.backends import takes_backend
 from devicefix.facts.flow.forwards import Followed, Forwards, Use, use_of_import
+from devicefix.facts.flow.merged import told_apart
 from devicefix.facts.flow.parameters import Function, Place, argument_at
 from devicefix.facts.flow.taken_numbers import is_number, takes_number, uses_of
 from devicefix.facts.module import Facts
@@ -30,6 +31,8 @@ def need_of(values: Forwards, use: ast.expr) -> Use:
         needs |= Use.CPU_REFUSED
     if is_number(facts, use):
         needs |= Use.COUNTED
+    if use in facts.once(told_apart, facts.tree.root):
+        needs |= Use.TOLD_APART
     if _is_compared(facts, use):
         needs |= Use.ORDERED
     match facts.tree.parents.get(use):

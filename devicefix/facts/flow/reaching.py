@@ -30,7 +30,7 @@ def reaching(tree: Tree, site: ast.expr, bindings: Sequence[Binding]) -> Sequenc
         return bindings
     statement = tree.statement(site)
     around = {id(block) for block in blocks_around(tree, statement)}
-    last = None
+    last = next((binding for binding in bindings if binding.parameter), None)
     for binding in bindings:
         node = _place(tree, binding)
         if isinstance(node, ast.stmt) and position(node) < position(statement):

@@ -96,6 +96,12 @@ class Sources:
                     found[each] = Source(each, source.steps - 1, source, len(before) > 1)
                     todo.append(found[each])
 
+    def ends(self, node: ast.expr) -> list[ast.expr]:
+        """Return the sources of an expression that have no further ones."""
+        way = list(self.of(node))
+        before = {source.previous.node for source in way if source.previous is not None}
+        return [source.node for source in way if source.node not in before]
+
     def first(self, node: ast.expr, wanted: Callable[[ast.expr], bool]) -> Source | None:
         """Return the nearest source of an expression that is wanted; always the same is sought."""
         seen = []
@@ -108,12 +114,12 @@ class Sources:
         return None
 
     def parameter(self, node: ast.expr) -> tuple[Function, Binding] | None:
-        """Return the function and the parameter that a name is, None if it is something else as well."""
-        found = self._facts.tree.lookup(node)
-        if found is None or len(found[1]) != 1 or not found[1][0].parameter:
-            return None
-        function = found[0].node
-        return (function, found[1][0]) if isinstance(function, Function) else None
+        """Return the function and the parameter that a name is there, None if it may be something else."""
+        scope, bindings = self._facts.tree.lookup(node) or (None, ())
+        match reaching(self._facts.tree, node, bindings):
+            case [Binding(parameter=True) as parameter] if scope and isinstance(scope.node, Function):
+                return scope.node, parameter
+        return None
 
     def parameters(self, values: Iterable[ast.expr]) -> frozenset[Parameter]:
         """Return the parameters of functions that some expressions may get their values from."""

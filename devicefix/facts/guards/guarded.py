@@ -295,9 +295,9 @@ class Guards(Conditions):
             case ast.Assert(test=test) if self.implies(test):
                 last = statement
             case ast.If(test=test, body=body) if self.implies(test, False):
-                if returns(body):
-                    return True
                 last = self.refusals.last(body)
+                if last is None and returns(body):
+                    return True
         return last is not None and self.fallbacks.of(last, self.refusals.error_of(last)) is not None
 
 

@@ -13,20 +13,22 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
+from devicefix.facts.configurations import KEPT, Configurations, fills, loaded_in
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
-from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.calls import YIELDED, results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.hugging_face import is_based_on_library
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
@@ -40,7 +42,7 @@ from devicefix.facts.values import last_name
 _FILES = 20  # that call one function; with more, what they pass is not known
 _STEPS = 3  # bindings and calls between a device and a parameter
 _INFORMED = 16  # files whose facts to keep
-_OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(")
+_OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(", b"torch")
 # The arguments of a call, and what shows that a number may be among them.
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")
@@ -81,9 +83,10 @@ class Flow(SharedNames, Values):
         if found is None or not _may_bind(*found, called=name.endswith("()")):
             return []
         facts, bindings = self._bound(found)
-        if facts is None or len(bindings) != 1:
+        if facts is None:
             return []
-        return list(dict.fromkeys(_kinds(facts, bindings[0], part, called=name.endswith("()"))))
+        kinds = [list(_kinds(facts, each, part, called=name.endswith("()"))) for each in bindings]
+        return list(dict.fromkeys(chain.from_iterable(kinds))) if all(kinds) else []
 
     @remembered
     def is_pure(self, path: str, name: str) -> bool:
@@ -107,6 +110,32 @@ class Flow(SharedNames, Values):
             if called == function and place in (parameter, position)
         }
         return sorted(scanned | self._numbers_passed(path, function, parameter, position))
+
+    @remembered
+    def configuration_of(self, path: str, name: str) -> list[str]:
+        """Return which parts of configurations the file at `path` imports by a full name; see `Others`."""
+        owner = name.rpartition(".")[0]
+        facts, bindings = self._bound(self.definition(path, name) or self.definition(path, owner))
+        if facts is None:
+            return [KEPT]
+        ways, found = Configurations(facts), set[str]()
+        for binding in bindings:
+            node, values = binding.node, _values(facts, binding, called=isinstance(binding.node, Function))
+            if isinstance(node, ast.ClassDef):
+                values = loaded_in(facts, node)
+                found |= {KEPT} if fills(facts, node) else set()
+            found |= {keys for value in values for _, keys in ways.ways(value)}
+        return sorted(found)
+
+    @remembered
+    def configuration_passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
+        """Return which parts of configurations other files pass to functions of a name; see `Others`."""
+        importing, found = self._importing(path), set[str]()
+        files = [file for file in self.mentioning(function) if file.normal in importing]
+        for facts, call in self._reads(files[:_FILES], function, os.path.normpath(path)):
+            value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
+            found |= {keys for _, keys in Configurations(facts).ways(value)} if value is not None else set()
+        return sorted(found)
 
     def _numbers_passed(self, path: str, function: str, parameter: str, position: int) -> set[str]:
         found: set[str] = set()
@@ -215,6 +244,16 @@ class Flow(SharedNames, Values):
         return use.value
 
     @remembered
+    def is_of_library(self, path: str, name: str) -> bool:
+        """Return whether a class that a file imports, or that of a method, is based on a library's."""
+        for full in (name, name.rpartition(".")[0]):
+            facts, bindings = self._bound(self.definition(path, full))
+            classes = (binding.node for binding in bindings if isinstance(binding.node, ast.ClassDef))
+            if facts is not None and any(is_based_on_library(facts, each) for each in classes):
+                return True
+        return False
+
+    @remembered
     def use_of_result(self, path: str, name: str) -> int:
         """Return the `Use` that files that import `path` make of a name, an attribute or a result."""
         here = os.path.normpath(path)
@@ -273,8 +312,8 @@ def _may_bind(file: ProjectFile, name: str, *, called: bool) -> bool:
 
 def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterator[str]:
     """Yield the names of the kinds of a part of what a name of a module is bound to, or returns."""
-    for value in _values(facts, binding, called=called):
-        if not part:
+    for value in _values(facts, binding, called=called, yielded=part == YIELDED):
+        if part in ("", YIELDED):
             yield from _names(facts.kinds.of(value))
             continue
         made = (facts.value(value) or value) if called else value
@@ -284,14 +323,14 @@ def _kinds(facts: Facts, binding: Binding, part: str, *, called: bool) -> Iterat
             yield UNKNOWN
 
 
-def _values(facts: Facts, binding: Binding, *, called: bool) -> list[ast.expr]:
-    """Return what a name of a module is bound to, or what a function of the name returns."""
+def _values(facts: Facts, binding: Binding, *, called: bool, yielded: bool = False) -> list[ast.expr]:
+    """Return what a name of a module is bound to, or what a function of the name returns or yields."""
     if not called:
         return [binding.value] if binding.value is not None else []
     if not isinstance(binding.node, Function) or binding.node.decorator_list:
         return []
     values, generates = facts.once(results, facts.tree.scopes[binding.node])
-    return [] if generates else list(values)
+    return list(values) if generates is yielded else []
 
 
 def _is_fixed(facts: Facts, call: ast.Call) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from devicefix.facts.exports.classes import has_effects
+from devicefix.facts.exports.classes import has_effects, returns_nothing
 from devicefix.facts.project.compiled import Compiled
 from devicefix.facts.project.flow import Flow
 from devicefix.facts.project.programs import Programs
@@ -31,6 +31,7 @@ class Project(Flow, Compiled, Programs):
         return self.adds_cuda() or bool(self._own_classes)
 
     @remembered
-    def has_cuda_effects(self) -> bool:
-        """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
-        return self.adds_cuda() or any(True for _ in self.exporting(has_effects))
+    def has_cuda_effects(self, used: bool) -> bool:
+        """Return whether a `cuda` of the project does more than move, or returns nothing that is used."""
+        asked = (has_effects, returns_nothing)[: 1 + used]
+        return self.adds_cuda() or any(True for each in asked for _ in self.exporting(each))

@@ -10,9 +10,11 @@ from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import NUMBERS
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.scopes import Scope
 from devicefix.rules.shared.functions import Functions
 
+_HOPS = 4  # calls and bindings to follow from a parameter to what calls pass
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
 _DEVICE = re.compile(r"cuda(:\d+)?|cpu")
@@ -32,10 +34,17 @@ def is_fixed_where_bound(context: Context, use: ast.expr) -> bool:
 
 
 def _is_current_gpu(context: Context, use: ast.expr) -> bool:
-    """Return whether a variable is only bound to `torch.cuda.current_device()`, which becomes the CPU."""
-    if not isinstance(use, (ast.Name, ast.Attribute)) or not context.facts.bindings(use):
+    """Return whether a variable is only bound to `torch.cuda.current_device()`, which becomes the CPU.
+
+    A parameter is, if no other file imports the module, and all calls of its function pass such a variable.
+    """
+    if not isinstance(use, (ast.Name, ast.Attribute)):
         return False
     values = [binding.value for binding in context.forwards.variable(use).bindings]
+    if not context.facts.bindings(use):
+        if context.project.is_imported(context.devices.path):
+            return False  # others may pass something else
+        values = [*Sources(context.facts, How.BOUND | How.PASSED | How.DEFAULT, _HOPS).ends(use)]
     functions = Functions(context)
     return bool(values) and all(
         isinstance(value, ast.Call)

@@ -41,6 +41,8 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         why = "another file does not allow the CPU"
     elif Use.INDEXED in needs:
         why = "another file needs the device index"
+    elif Use.TOLD_APART in needs:
+        why = "another file tells it apart from another device"
     else:
         return finding
     return finding.unsafe(why)

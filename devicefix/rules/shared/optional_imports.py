@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 
 from devicefix.facts import Binding, Facts, returns
 from devicefix.facts.flow.parameters import reads_of
@@ -165,9 +166,17 @@ class Asking:
             if self._decides(child, parent) or self._left_before(child):
                 return True
             if isinstance(parent, DEFINITIONS) and child in parent.body:
-                if calls and self._only_called_if_asked(parent, calls - 1):
+                if self._is_refused(parent) or (calls and self._only_called_if_asked(parent, calls - 1)):
                     return True
         return False
+
+    def _is_refused(self, method: ast.AST) -> bool:
+        """Return whether the class of a method can't be made without the library."""
+        body = getattr(self.tree.parents[method], "body", ())
+        made = (each.body for each in body if getattr(each, "name", "") == "__init__" and each is not method)
+        refuses = self.facts.guards.refusals.refuses
+        asked = (each for each in chain(*made) if isinstance(each, ast.If) and self.asks(each.test))
+        return any(refuses(each.body) or refuses(each.orelse) for each in asked)
 
     def _decides(self, child: ast.AST, parent: ast.AST) -> bool:
         """Return whether a parent asks for the library before it evaluates a child, or handles its absence."""

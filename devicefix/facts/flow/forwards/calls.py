@@ -6,6 +6,7 @@ import ast
 from abc import ABC
 from collections.abc import Iterator, Sequence
 
+from devicefix.facts.backends import takes_backend
 from devicefix.facts.flow.forwards.library import (
     ADDS,
     CALLED,
@@ -23,10 +24,13 @@ from devicefix.facts.flow.kinds.objects import fields_of
 from devicefix.facts.flow.parameters import Function, Place
 from devicefix.facts.flow.sinks import load_location, maps_to_cuda, takes_device, turns_off
 from devicefix.facts.flow.steps import Layers, Variable, is_property, text_of_literal
+from devicefix.facts.hugging_face import takes_attention, takes_device_map
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
+
+_TAKEN = Use.DEVICE | Use.BACKEND | Use.ATTENTION
 
 
 class Calls(Trail, ABC):
@@ -59,6 +63,8 @@ class Calls(Trail, ABC):
                 self._parameter(each, place, layers)
             if self._delegates(call, functions):
                 self._foreign(call, function, place, layers)
+        elif fields := self.steps.fields(function):
+            self._field(fields, place, layers)
         else:
             self._foreign(call, function, place, layers)
 
@@ -124,17 +130,26 @@ class Calls(Trail, ABC):
 
     def _foreign(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> None:
         """Follow the argument of a function of which only the name is known."""
-        if not layers and (
-            takes_device(self.facts, function, place)
-            or Use.DEVICE in use_of_import(self.facts, function, place)
-        ):
-            self._end(Use.DEVICE)
+        places = (place, *layers[:1])  # as in `model_kwargs={"device_map": ...}`
+        taken = Use.NOTHING if layers else use_of_import(self.facts, function, place) & _TAKEN
+        if not layers and takes_device(self.facts, function, place):
+            taken |= Use.DEVICE
+        if not layers and takes_backend(self.facts, function, place):
+            taken |= Use.BACKEND
+        if any(takes_attention(self.facts, function, each) for each in places):
+            taken |= Use.ATTENTION
+        if any(takes_device_map(self.facts, function, each) for each in places):
+            taken |= Use.DEVICE
+        if taken:
+            self._end(taken)
             if len(call.args) + len(call.keywords) > 1 and self.facts.call(call, "torch.device"):
                 self._end(Use.NUMBERED)
             return
         if layers and layers[0] not in ("", CALLED) and not layers[0].isdigit():
             self._key(layers[0], layers[1:])
         self._end(Use.SHOWN if last_name(function) in SHOWS else Use.UNKNOWN)
+        if any(each.parameter for each in self.tree.bound(function)):
+            self._end(Use.NAMED)  # the caller knows for what
 
     def _harmless(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> Use:
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
@@ -194,7 +209,8 @@ class Calls(Trail, ABC):
             self._end(Use(self.others.use_of_result(function.name)) & Use.DEVICE)
             name = function.name
             self._name_holder(name, layers)
-            self._leave(name)
+            for key in (name, *layers[:1]):
+                self._leave(key)
             self._reach_place(("call", name), self.steps.calls(name), layers)
             self._reach_place(("function", name), self.tree.reads(name), (CALLED, *layers))
 

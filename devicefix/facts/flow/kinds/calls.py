@@ -23,6 +23,8 @@ from devicefix.facts.texts import text_of
 from devicefix.facts.tree import children, statements_in
 from devicefix.facts.values import cpu, last_name
 
+YIELDED = "yield"  # the part of the result of a generator that each element is; no name of another part
+
 
 class Calls(Objects):
     """The kinds of calls."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from devicefix.facts.flow.kinds.bindings import Bindings
-from devicefix.facts.flow.kinds.calls import Calls, results
+from devicefix.facts.flow.kinds.calls import YIELDED, Calls, results
 from devicefix.facts.flow.kinds.inference import DEPTH
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import WRAPPERS, of_constant
@@ -142,6 +142,7 @@ class KindsOf(Calls, Bindings):
                 return self.elements(left, depth) | self.elements(right, depth) | UNKNOWN
             case ast.Call():
                 iterated = self._of_method(node, "__iter__", depth)
+                iterated |= self._of_result(node, YIELDED) or UNKNOWN
                 return self._parts(node, depth) | iterated | UNKNOWN  # of what a generator yields, too
         return UNKNOWN
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from devicefix.facts import COUNTS, Facts, of_any_count
-from devicefix.facts.scopes import captured
+from devicefix.facts.scopes import captured, dotted
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.counts.followed import CountUses, counts_processes
 from devicefix.rules.shared.counts.harm import Harm, Harms
@@ -113,6 +113,23 @@ class Counts:
                 return self._asks_gpus(parent)
         return False
 
+    def works(self, node: ast.expr) -> bool:
+        """Return whether a use makes a loop that works on each GPU, and fills what the program reads, unchecked."""
+        loop = self.facts.tree.parents.get(self.facts.tree.parents[node])
+        if not isinstance(loop, ast.For) or loop.orelse or self._asks_gpus(loop.iter):
+            return False
+        parts = {part for statement in loop.body for part in ast.walk(statement)}
+        working = self.facts.guards.lists_gpus(loop.iter) and any(map(self._works, parts))
+        reads = [read for path in _filled(parts) for read in self.facts.tree.reads(path) if read not in parts]
+        return working and bool(reads) and not any(self.differs(self._length(read)) for read in reads)
+
+    def _works(self, node: ast.AST) -> bool:
+        """Return whether a node moves or makes a tensor, or calls a function of the program or a thread."""
+        if not isinstance(node, ast.Call):
+            return getattr(node, "arg", "") == "device"
+        own = self.facts.guards.refusals.own_function(node.func)
+        return own is not None or last_name(node.func) in ("cuda", "to", "put", "submit")
+
     def is_checked(self, node: ast.expr) -> bool:
         """Return whether a number of GPUs makes a list, and the program checks whether that is empty."""
         return any(self.differs(use) or self.differs(self._length(use)) for use in self._uses_of_list(node))
@@ -159,7 +176,7 @@ class Counts:
         """The attributes that hold an option of the command line."""
         return {name for name, *_ in self.facts.options}
 
-    def _asks_gpus(self, call: ast.Call) -> bool:
+    def _asks_gpus(self, call: ast.expr) -> bool:
         """Return whether something is asked of each GPU in a range, which fails where there is none."""
         loop = self.facts.tree.parents.get(call)
         if isinstance(loop, ast.comprehension):
@@ -167,5 +184,15 @@ class Counts:
         return isinstance(loop, (ast.For, ast.expr)) and any(
             (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
             for node in ast.walk(loop)
-            if isinstance(node, ast.Call) and node not in call.args
+            if isinstance(node, ast.Call) and not self.facts.call(node, *COUNTS, "torch.cuda.device")
         )
+
+
+def _filled(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names and attributes to which some nodes add something."""
+    for node in nodes:
+        match node:
+            case ast.AugAssign(target=owner) | ast.Subscript(value=owner, ctx=ast.Store()):
+                yield dotted(owner) or ""
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
+                yield dotted(owner) or ""

@@ -66,6 +66,8 @@ class Harms:
                 return self._as_right(parent, op, target)
             case ast.Tuple() | ast.List():
                 return self._as_element(parent)
+            case ast.Slice(step=step) if step is node:
+                return Harm.ERROR
         return None
 
     def _as_right(self, parent: ast.AST, op: ast.operator, left: ast.expr) -> Harm | None:
@@ -179,7 +181,7 @@ class Harms:
         match parent:
             case ast.Subscript(value=value, slice=index):
                 return node is value and not isinstance(index, ast.Slice)
-            case ast.Attribute(attr="pop"):
+            case ast.Attribute(attr="pop") | ast.keyword(arg="choices"):
                 return True
             case ast.Call(func=func) if node in parent.args:
                 if last_name(func) == "len":
