@@ -107,6 +107,7 @@ def _find(
 ) -> tuple[list[Finding], Devices]:
     from devicefix.devices.context import Context
     from devicefix.devices.define import Plan
+    from devicefix.engine.stops import with_checks
     from devicefix.rules.registry import ORDER, RULES, by_position
 
     facts = facts.informed(project.view(path))
@@ -118,13 +119,15 @@ def _find(
         for code in ORDER
         if code in options.enabled and (options.seen or not RULES[code].needs_run)
     ]
-    found = [_unless_impossible(facts.source, finding) for finding in _visit(context, settings, on)]
+    pairs = [(node, _unless_impossible(facts.source, each)) for node, each in _visit(context, settings, on)]
+    failing = {each.code for _, each in pairs if each.code[2] in _FAILING and RULES[each.code].fails}
+    found = sorted(with_checks(context.forwards, pairs, failing), key=by_position)
     if plan is None:
         made = (finding.fix for finding in found if finding.is_fixable(settings.unsafe_fixes))
         plan = context.devices.replan(*(fix.needs for fix in made if fix is not None))
         if plan is not Plan.IN_MODULE:
             return _find(facts, path, settings, project, plan)
-    return _unless_around_stays(facts.source, sorted(found, key=by_position)), context.devices
+    return _unless_around_stays(facts.source, found), context.devices
 
 
 @lru_cache(maxsize=8)
@@ -144,8 +147,8 @@ def rule_options(settings: Settings) -> RuleOptions:
 _FAILING = "123456"
 
 
-def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[Finding]:
-    """Yield the findings of the rules, without the fixes that are not possible at their place."""
+def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[tuple[ast.AST, Finding]]:
+    """Yield the findings of the rules and their nodes, without the fixes that are not possible there."""
     from devicefix.engine.guarded_uses import GuardedUses
     from devicefix.engine.stops import Stops
     from devicefix.facts.exports import patching
@@ -189,7 +192,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
             sound = sound.unsafe(f"the project replaces `{bypassed}` and may expect this call")
         elif sound.safety is Safety.SAFE and (replaced or _is_answered(node, context.facts, patched)):
             sound = sound.unsafe("the fix calls `torch.cuda.is_available`, which is replaced")
-        yield sound if string is None else _in_string(context, string, sound)
+        yield node, sound if string is None else _in_string(context, string, sound)
 
 
 def _is_answered(node: ast.AST, facts: Facts, patched: frozenset[ast.AST]) -> bool:

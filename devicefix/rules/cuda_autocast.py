@@ -109,6 +109,7 @@ class CudaAutocast(Rule):
     """
 
     code = "DF407"
+    fails = False
     name = "cuda-autocast"
     summary = "CUDA autocast is off on a CPU, where low-precision code may need it"
     words = (b"cuda",)

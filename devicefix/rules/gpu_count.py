@@ -87,6 +87,34 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "a number that the program refuses to be 0, before what still needs CUDA",
+            before="""
+                import torch
+
+
+                def start():
+                    n = torch.cuda.device_count()
+                    if n == 0:
+                        raise RuntimeError("no GPU")
+                    return n / torch.cuda.get_device_properties(0).total_memory
+
+
+                start()
+            """,
+            after="""
+                import torch
+
+
+                def start():
+                    n = max(torch.cuda.device_count(), 1)
+                    return n / torch.cuda.get_device_properties(0).total_memory
+
+
+                start()
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a number that the program refuses to be 0",
             before="""
                 import torch
