@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import device_argument, device_fix
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_string
-from devicefix.model import Finding
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 
@@ -255,6 +255,29 @@ class ToCuda(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a move unless a tensor is there already",
+            before="""
+                import torch
+
+
+                def keep(x):
+                    if x.device != torch.device("cuda"):
+                        x = x.to(torch.device("cuda"))
+                    return x
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def keep(x):
+                    if x.device != device:
+                        x = x.to(device)
+                    return x
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -334,4 +357,13 @@ class ToCuda(Rule):
                 message += f", because `{dotted(target)}` is a GPU index; without CUDA, use the CPU"
             else:
                 message += "; use `.to(device)`"
+                fix = self._with_test(node, target, fix)
             yield self.finding(node, message, fix)
+
+    def _with_test(self, node: ast.Call, target: ast.expr, fix: Fix) -> Fix:
+        """Return the fix of a move, with that of a test whether something is on the same device already."""
+        match self.facts.tree.parents.get(self.facts.tree.statement(node)):
+            case ast.If(test=ast.Compare(ops=[ast.NotEq()], comparators=[ast.Call() as other])):
+                if ast.unparse(other) == ast.unparse(target) and (more := device_fix(self.context, other)):
+                    return Fix(fix.edits + more.edits, fix.why, fix.needs | more.needs)
+        return fix

@@ -87,8 +87,10 @@ def _is_harmless(facts: Facts, test: ast.Compare) -> bool:
         case ast.Assert(), [ast.Eq()]:
             return True
         case ast.If(test=whole, body=body, orelse=[]), [ast.NotEq()] if whole is test:
-            moves = (isinstance(each, ast.Assign) and ".to(" in ast.unparse(each.value) for each in body)
-            return facts.guards.refusals.refuses(body) or all(moves)
+            moves = [isinstance(each, ast.Assign) and ".to(" in ast.unparse(each.value) for each in body]
+            first = body[0].value if isinstance(body[0], ast.Expr) else None
+            leaves = isinstance(first, ast.Call) and any(cpu(facts, each) for each in first.args)
+            return facts.guards.refusals.refuses(body) or all(moves) or leaves
     return isinstance(test.left, ast.Constant) or isinstance(test.comparators[0], ast.Constant)
 
 

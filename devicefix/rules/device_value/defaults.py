@@ -399,4 +399,45 @@ INVALID = (
                 print(move(2, device), copy(2, device))
         """,
     ),
+    Example(
+        "a device that is tested before something moves to the CPU",
+        before="""
+            import torch
+
+
+            class Pipe:
+                def __init__(self, net, device="cuda"):
+                    self.net = net
+                    self.to(device)
+
+                def to(self, device=None):
+                    if device is not None:
+                        self.device = torch.device(device)
+                        self.net.to(device)
+
+                def offload(self):
+                    if self.device.type != "cpu":
+                        self.to("cpu")
+                        torch.cuda.empty_cache()
+        """,
+        after="""
+            import torch
+
+
+            class Pipe:
+                def __init__(self, net, device="cuda" if torch.cuda.is_available() else "cpu"):
+                    self.net = net
+                    self.to(device)
+
+                def to(self, device=None):
+                    if device is not None:
+                        self.device = torch.device(device)
+                        self.net.to(device)
+
+                def offload(self):
+                    if self.device.type != "cpu":
+                        self.to("cpu")
+                        torch.cuda.empty_cache()
+        """,
+    ),
 )
