@@ -46,12 +46,12 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The removal of a statement from its block, which must not become empty.
+    """The removal of a statement from its block, which must not become empty, or its guard.
 
     Attributes:
         block: The offset at which the block's first statement starts.
         size: The number of statements in the block.
-        instead: The edit that takes the removal's place if all statements of the block are removed.
+        instead: The edit that takes its place if all statements of the block are removed, or get this guard.
     """
 
     block: int
@@ -79,7 +79,7 @@ class Edit:
         new: The replacement, or what makes it from the old code, in which the edits inside this one have been
             made: an operation on the node that the code is of, or a function of the text.
         effect: What the edit does to statements.
-        removal: What to do if the edit leaves an empty block.
+        removal: What to do if edits remove a whole block, or put it under one guard.
     """
 
     start: int

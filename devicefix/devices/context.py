@@ -115,9 +115,16 @@ class Context:
         question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
         if isinstance(otherwise, str):
             otherwise = self.source.quoted(otherwise, self.source.code(node))
-        choice = Conditional(question.text, otherwise, brackets=not self._accepts_conditional(node))
-        new = Chain((accelerated[1], choice)) if accelerated else choice
-        fix = self.edit(node, new, question, why)
+        match self.facts.tree.parents.get(node):
+            case ast.Expr() as statement if isinstance(otherwise, str) and not accelerated:
+                edits = blocks.choose(self.facts, statement, question.text, otherwise)
+            case ast.Assign(targets=[target]) as statement if self.source.code(target) == otherwise:
+                edits = blocks.choose(self.facts, statement, question.text, otherwise)
+            case _:
+                choice = Conditional(question.text, otherwise, brackets=not self._accepts_conditional(node))
+                new = Chain((accelerated[1], choice)) if accelerated else choice
+                edits = (Edit(*self.source.span(node), new),)
+        fix = Fix(edits, why, question.needs)
         if isinstance(otherwise, str) and not why and has_effects(self.facts, node):
             fix = replace(fix, why=SKIPS)
         to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
@@ -147,13 +154,7 @@ class Context:
             return None
         chosen, available = node is choice.body, self.devices.available(choice.test)
         code = f"and {available.text}" if chosen else f"or not {available.text}"
-        either = isinstance(choice.test, ast.BoolOp) and isinstance(choice.test.op, ast.Or)
-        weaker = isinstance(choice.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (either and chosen)
-
-        def test(text: str) -> str:
-            return f"({text}) {code}" if weaker else f"{text} {code}"
-
-        return self.edit(choice.test, test, available)
+        return self.edit(choice.test, lambda text: f"{blocks.operand(text)} {code}", available)
 
     def unless_others(self, node: ast.expr, fix: Fix) -> Fix:
         """Return a fix that makes a device the CPU without CUDA: unsafe if it may be another accelerator.

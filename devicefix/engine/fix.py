@@ -177,6 +177,7 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     shift = Shift(result.changes)
     result.made = [
         shift.made([(edit.start, edit.end) for edit in fix.edits] or [_span(source, finding)])
+        or (shift.span(*_span(source, finding)),)  # the test of the `if` around has its guard
         for finding, fix in kept
     ]
     return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from devicefix.facts import Facts, Scope
 from devicefix.files.notebook.markers import CELL_END
@@ -33,6 +34,8 @@ _PURE = (
     ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Tuple, ast.List,
     ast.expr_context, ast.boolop, ast.cmpop, ast.unaryop,
 )  # fmt: skip
+_WEAKER = (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+_WIDTH = 79  # of a line that any formatter accepts
 _USUAL_INDENT = "    "
 
 
@@ -43,7 +46,7 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     """Return the edit that puts a statement under `if test:`, or makes it `statement if test else None`.
 
     The latter is for an expression that shares its line with other statements, or whose value a notebook
-    shows.
+    shows. Where the whole body of an `if` gets the guard, it becomes a part of its test.
 
     Args:
         facts: The facts of the module.
@@ -52,29 +55,64 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     """
     source = facts.source
     start, end = source.span(statement)
+    around = _in_condition(facts, statement, test)
     if not alone(source, statement) or _is_shown(source, statement):
-        assert isinstance(statement, ast.Expr)
-        return Edit(start, end, Conditional(test, "None"))
+        assert isinstance(statement, (ast.Expr, ast.Assign))
+        return Edit(*source.span(statement.value), Conditional(test, "None"), removal=around)
     operation = Guard(_counted_indentation(source, start), source.newline, test, indent_of(facts, statement))
-    return Edit(start, end, operation, effect=Effect(added=("If",), deeper=True))
+    return Edit(start, end, operation, effect=Effect(added=("If",), deeper=True), removal=around)
 
 
-def guarded_below(facts: Facts, statement: ast.stmt, test: str, code: str) -> Edit:
-    """Return the edit that adds a statement under `if test:` below another one.
+def _in_condition(facts: Facts, statement: ast.stmt, test: str) -> Removal | None:
+    """Return how a guard joins the test of the `if` around: not if that has other branches or a long line."""
+    source, parent = facts.source, facts.tree.parents[statement]
+    if not isinstance(parent, ast.If) or parent.orelse:
+        return None
+    start, end = source.span(parent.test)
+    instead = Edit(start, end, lambda code: f"{operand(code)} and {operand(test)}")
+    room = _WIDTH - source.line_end(end) + source.line_starts[source.position(end)[0] - 1]
+    removal = Removal(source.span(parent.body[0])[0], len(parent.body), instead)
+    return removal if len(f" and {test}") <= room else None
+
+
+def operand(code: str) -> str:
+    """Return the code of an operand of `and`, in brackets if it needs them."""
+    node = ast.parse(f"({code})", mode="eval").body
+    weaker = isinstance(node, _WEAKER) or isinstance(getattr(node, "op", None), ast.Or)
+    return f"({code})" if weaker else code
+
+
+def choose(facts: Facts, statement: ast.stmt, test: str, otherwise: str) -> tuple[Edit, ...]:
+    """Return the edits that put a statement under `if test:`, and another expression under its `else:`.
+
+    Args:
+        facts: The facts of the module.
+        statement: An expression, or the assignment of one to what is the other expression.
+        test: The code of the test.
+        otherwise: The code of the other expression.
+    """
+    guard = put_under_guard(facts, statement, test)
+    if isinstance(guard.new, Conditional):
+        return (replace(guard, new=Conditional(test, otherwise), removal=None),)
+    if isinstance(statement, ast.Assign):
+        return (guard,)
+    return replace(guard, removal=None), guarded_below(facts, statement, "else:", otherwise)
+
+
+def guarded_below(facts: Facts, statement: ast.stmt, header: str, code: str, *added: str) -> Edit:
+    """Return the edit that adds a statement under a header, such as `else:`, below another one.
 
     Args:
         facts: The facts of the module.
         statement: The statement above, which has its lines for itself.
-        test: The code of the guard's test.
+        header: The code of the header.
         code: The new statement on one line.
+        added: The kind of the statement that the header begins, if it begins one.
     """
-    source = facts.source
-    outer = source.indentation(source.span(statement)[0])
-    inner = outer + indent_of(facts, statement)
-    end = end_of(source, statement)
-    text = f"{source.newline}{outer}if {test}:{source.newline}{inner}{code}"
-    kind = type(parse(code).body[0]).__name__
-    return Edit(end, end, text, effect=Effect(added=("If", kind)))
+    outer, end = facts.source.indentation(facts.source.span(statement)[0]), end_of(facts.source, statement)
+    lines = ("", f"{outer}{header}", f"{outer}{indent_of(facts, statement)}{code}")
+    kinds = (*added, type(parse(code).body[0]).__name__)
+    return Edit(end, end, facts.source.newline.join(lines), effect=Effect(added=kinds))
 
 
 def indent_of(facts: Facts, statement: ast.stmt) -> str:

@@ -196,6 +196,8 @@ def _share_guards(text: str, edits: list[Edit]) -> list[Edit]:
                 new = replace(edit.new, joins=True)
                 shared.append(replace(edit, new=new, effect=Effect(deeper=True)))
                 continue
+        elif above is not None and above.end <= edit.start == edit.end:
+            above = None  # an `else:` may be in between
         shared.append(edit)
     return shared
 
@@ -223,18 +225,23 @@ def _behind_removals(edits: list[Edit]) -> list[Edit]:
 
 
 def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:
-    """Replace the removals of all statements of a block, which may empty the block around it."""
+    """Replace the removals of all statements of a block, or their guards: both may change what is around."""
     while True:
-        removals: dict[int, list[Edit]] = defaultdict(list)
+        starts = sorted(edit.start for edit in edits)
+        blocks: dict[int, list[Edit]] = defaultdict(list)
         for edit in edits:
             if edit.removal is not None:
-                removals[edit.removal.block].append(edit)
+                blocks[edit.removal.block].append(edit)
         changed: dict[int, Edit | None] = {}
-        for first, *others in removals.values():
+        for block in blocks.values():
+            guards = [edit for edit in block if edit.new]
+            first, *others = guards or block
             assert first.removal is not None
-            if first.removal.size == 1 + len(others):
-                instead = changed[id(first)] = first.removal.instead
-                changed.update((id(edit), None) for edit in others if edit.start < instead.end)
+            instead, whole = first.removal.instead, first.removal.size == len(block)
+            kept = bisect_left(starts, instead.start) == bisect_left(starts, instead.end)
+            if whole and (not guards or (kept and all(each.new == first.new for each in others))):
+                changed[id(first)] = instead
+                changed.update((id(edit), None) for edit in others if guards or edit.start < instead.end)
         if not changed:
             return edits
         edits = list(filter(None, (changed.get(id(edit), edit) for edit in edits)))

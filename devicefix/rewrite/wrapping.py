@@ -140,7 +140,8 @@ class _Line:
             return
         elif end == len(self._code) and self._above[-1] in _OPENING and below.lstrip()[:1] in _CLOSING:
             comma = [(end, end, ",")] if gaps and self._code[-1] != "," else []
-            yield [*((*gap, self._newline + self._indentation) for gap in gaps), *comma]
+            at = self._newline + self._indentation
+            yield [*((*gap, at) for gap in gaps or self._choices(start, end)), *comma]
         else:
             yield self._filled(gaps, self._indentation, limit)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
-from devicefix.model import Finding
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.functions import NVTX, Functions
 
@@ -286,9 +286,10 @@ class CudaFunction(Rule):
                 def noise(x):
                     states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else torch.get_rng_state()
                     y = torch.rand_like(x)
-                    torch.cuda.set_rng_state_all(
-                        new_states=states
-                    ) if torch.cuda.is_available() else torch.set_rng_state(states)
+                    if torch.cuda.is_available():
+                        torch.cuda.set_rng_state_all(new_states=states)
+                    else:
+                        torch.set_rng_state(states)
                     return y
             """,
         ),
@@ -306,7 +307,10 @@ class CudaFunction(Rule):
 
                 old = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
                 states.append(old)
-                torch.cuda.set_rng_state(old) if torch.cuda.is_available() else torch.set_rng_state(old)
+                if torch.cuda.is_available():
+                    torch.cuda.set_rng_state(old)
+                else:
+                    torch.set_rng_state(old)
             """,
             unsafe=True,
         ),
@@ -412,7 +416,10 @@ class CudaFunction(Rule):
 
                 old = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
                 draw()
-                torch.cuda.set_rng_state(old) if torch.cuda.is_available() else torch.set_rng_state(old)
+                if torch.cuda.is_available():
+                    torch.cuda.set_rng_state(old)
+                else:
+                    torch.set_rng_state(old)
             """,
         ),
         Example(
@@ -438,9 +445,15 @@ class CudaFunction(Rule):
 
                 def draw(seed):
                     states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else torch.get_rng_state()
-                    torch.cuda.manual_seed_all(seed) if torch.cuda.is_available() else torch.manual_seed(seed)
+                    if torch.cuda.is_available():
+                        torch.cuda.manual_seed_all(seed)
+                    else:
+                        torch.manual_seed(seed)
                     drawn = sample()
-                    torch.cuda.set_rng_state_all(states) if torch.cuda.is_available() else torch.set_rng_state(states)
+                    if torch.cuda.is_available():
+                        torch.cuda.set_rng_state_all(states)
+                    else:
+                        torch.set_rng_state(states)
                     return drawn
             """,
         ),
@@ -579,9 +592,10 @@ class CudaFunction(Rule):
                         self.states[name] = torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
 
                     def restore(self, name):
-                        torch.cuda.set_rng_state(self.states[name]) if torch.cuda.is_available() else torch.set_rng_state(
-                            self.states[name]
-                        )
+                        if torch.cuda.is_available():
+                            torch.cuda.set_rng_state(self.states[name])
+                        else:
+                            torch.set_rng_state(self.states[name])
             """,
             unsafe=True,
         ),
@@ -624,7 +638,10 @@ class CudaFunction(Rule):
             after="""
                 import torch
 
-                torch.cuda.manual_seed(42) if torch.cuda.is_available() else torch.manual_seed(42)
+                if torch.cuda.is_available():
+                    torch.cuda.manual_seed(42)
+                else:
+                    torch.manual_seed(42)
             """,
             unsafe=True,
         ),
@@ -684,6 +701,38 @@ class CudaFunction(Rule):
                 import torch
 
                 print(torch.cuda.memory_stats()["num_ooms"])
+            """,
+            after="""
+                import torch
+
+                print(torch.cuda.memory_stats().get("num_ooms", 0))
+            """,
+        ),
+        Example(
+            "what is empty without CUDA, but has to be more than 0",
+            before="""
+                import torch
+
+                share = 1 / torch.cuda.memory_stats()["allocated_bytes.all.peak"]
+            """,
+        ),
+        Example(
+            "a value that is only compared with a literal",
+            before="""
+                import torch
+
+                bits = 16 if torch.cuda.get_device_capability()[0] >= 8 else 32
+                old = torch.cuda.get_device_capability() < (8, 0)
+                near = [x, "PCIE" in torch.cuda.get_device_name()]
+                any_at_all = torch.cuda.get_device_capability()[0] >= 0
+            """,
+            after="""
+                import torch
+
+                bits = 16 if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8 else 32
+                old = not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0)
+                near = [x, torch.cuda.is_available() and "PCIE" in torch.cuda.get_device_name()]
+                any_at_all = (torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0))[0] >= 0
             """,
         ),
         Example(
@@ -857,7 +906,11 @@ class CudaFunction(Rule):
             item = self.facts.tree.parents.get(use)
             if isinstance(item, ast.Subscript) and item.value is use and not self.facts.is_guarded(item):
                 message = "`torch.cuda.memory_stats()` is empty without CUDA; use `.get(key, 0)`"
-                yield self.finding(item, message, unless="because the program may need more than 0")
+                (_, end), part, (_, last) = map(self.context.source.span, (use, item.slice, item))
+                opened = Edit(end, part[0], lambda text: text.replace("[", ".get("))
+                closed = Edit(part[1], last, lambda text: text.replace("]", ", 0)"))
+                fix = Fix((opened, closed)) if self._functions.failing(item) is None else None
+                yield self.finding(item, message, fix, unless="because the program may need more than 0")
 
     def _of_generator(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a method of `torch.Generator` that a generator of the CPU does not have."""

@@ -12,7 +12,7 @@ from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import cuda_string, last_name
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
+from devicefix.rewrite.blocks import can_unwrap, operand, remove, unwrap, without_branch
 from devicefix.rewrite.lines import ends_its_lines
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.checks import Checks
@@ -58,7 +58,8 @@ class CudaRequired(Rule):
     The fix is unsafe if the check depends on an option or setting that may be a request for a GPU, and whose default
     devicefix doesn't know. A default such as `--gpu_ids 0` is not a request. The fix is also unsafe if a caller catches
     the error and then uses another result, if only some uses are refused, as in `fused and not
-    torch.cuda.is_available()`, or if the function only checks several things that other code needs.
+    torch.cuda.is_available()`, if the function only checks several things that other code needs, or if code that runs
+    after the check still needs CUDA, because it has no safe fix.
 
     There is no fix in tests, or if the code needs a library that works only with CUDA.
     """
@@ -731,10 +732,90 @@ class CudaRequired(Rule):
 
 
                 def move(net, gpu_ids=[]):
-                    if len(gpu_ids) > 0:
-                        if torch.cuda.is_available():
-                            net.cuda(gpu_ids[0])
+                    if len(gpu_ids) > 0 and torch.cuda.is_available():
+                        net.cuda(gpu_ids[0])
                     return net
+            """,
+        ),
+        Example(
+            "a check of what still needs CUDA, also in a function that is called there",
+            before="""
+                import torch
+
+
+                def free():
+                    return torch.cuda.get_device_properties(0).total_memory
+
+
+                def main():
+                    assert torch.cuda.is_available()
+                    return run(free)
+
+
+                def train(x):
+                    if not torch.cuda.is_available():
+                        raise RuntimeError("no GPU")
+                    for _ in range(2):
+                        x = x / torch.cuda.get_device_properties(0).total_memory
+                    return x
+
+
+                main()
+            """,
+            after="""
+                import torch
+
+
+                def free():
+                    return torch.cuda.get_device_properties(0).total_memory
+
+
+                def main():
+                    return run(free)
+
+
+                def train(x):
+                    for _ in range(2):
+                        x = x / torch.cuda.get_device_properties(0).total_memory
+                    return x
+
+
+                main()
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "what needs CUDA, but does not always run after a check",
+            before="""
+                import torch
+
+
+                def main(report):
+                    assert torch.cuda.is_available()
+                    try:
+                        share = 1 / torch.cuda.get_device_properties(0).total_memory
+                    except RuntimeError:
+                        print("unknown")
+                    if report:
+                        return 1 / torch.cuda.get_device_properties(0).total_memory
+
+
+                main(False)
+            """,
+            after="""
+                import torch
+
+
+                def main(report):
+                    try:
+                        share = 1 / torch.cuda.get_device_properties(0).total_memory
+                    except RuntimeError:
+                        print("unknown")
+                    if report:
+                        return 1 / torch.cuda.get_device_properties(0).total_memory
+
+
+                main(False)
             """,
         ),
         Example(
@@ -1124,8 +1205,4 @@ class CudaRequired(Rule):
         if together and all(text.count("(") == text.count(")") for text in around):
             cut = (Edit(start, first, ""), Edit(last, end, ""))
             return tuple(edit for edit in cut if edit.start < edit.end)
-        return (Edit(start, end, " and ".join(map(self._code, kept))),)
-
-    def _code(self, node: ast.expr) -> str:
-        code = self.context.source.code(node)
-        return f"({code})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda)) else code
+        return (Edit(start, end, " and ".join(operand(source.code(each)) for each in kept)),)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import choice, cuda_device, last_name
 from devicefix.model import Edit, Finding, Fix
+from devicefix.rewrite.blocks import operand
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.typed_tensor import typed_choice
 
@@ -210,19 +211,8 @@ class DeviceChoice(Rule):
 
     def _also_available(self, node: ast.IfExp, test: ast.expr, wanted: bool) -> Fix:
         available = self.devices.available(node)
-        loose = (
-            (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
-            if wanted
-            else (ast.IfExp, ast.Lambda, ast.NamedExpr)
-        )
-        extra = f" and {available.text}" if wanted else f" or not {available.text}"
-        chained = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-
-        def new(text: str) -> str:
-            text = f"({text})" if isinstance(test, loose) and not (wanted and chained) else text
-            return text + extra
-
-        return Fix((Edit(*self.context.source.span(test), new),), needs=available.needs)
+        extra = f"and {available.text}" if wanted else f"or not {available.text}"
+        return self.context.edit(test, lambda text: f"{operand(text)} {extra}", available)
 
 
 def _of_type(test: ast.expr) -> bool:

@@ -33,7 +33,8 @@ class PinMemory(Rule):
 
     ## Use instead
     ```python
-    batch = batch.pin_memory() if torch.cuda.is_available() else batch
+    if torch.cuda.is_available():
+        batch = batch.pin_memory()
     buffer = torch.empty(size, pin_memory=torch.cuda.is_available())
     ```
 
@@ -59,7 +60,8 @@ class PinMemory(Rule):
             after="""
                 import torch
 
-                batch = batch.pin_memory() if torch.cuda.is_available() else batch
+                if torch.cuda.is_available():
+                    batch = batch.pin_memory()
             """,
         ),
         Example(

@@ -342,9 +342,8 @@ class CudaStream(Rule):
                     if torch.cuda.is_available():
                         start.record()
                     f()
-                    if start is not None:
-                        if torch.cuda.is_available():
-                            end.record()
+                    if start is not None and torch.cuda.is_available():
+                        end.record()
             """,
         ),
         Example(

@@ -68,7 +68,8 @@ class SyncBatchNorm(Rule):
                 import torch
                 from torch import nn
 
-                net = nn.SyncBatchNorm.convert_sync_batchnorm(net) if torch.cuda.is_available() else net
+                if torch.cuda.is_available():
+                    net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
             """,
         ),
         Example(

@@ -87,9 +87,11 @@ def unwrapped(text: str) -> str:
 @pytest.mark.parametrize("newline", NEWLINES)
 @pytest.mark.parametrize("indent", ["  ", "    ", "\t", "   "])
 def test_a_guard_takes_the_indentation_of_the_file(indent: str, newline: str) -> None:
-    before = f"def f():\n{indent}a = 1\n{indent}if a:\n{indent}{indent}sync()\n{indent}x()  # why\ny()\n"
+    before = (
+        f"def f():\n{indent}a = 1\n{indent}for a in b:\n{indent}{indent}sync()\n{indent}x()  # why\ny()\n"
+    )
     after = (
-        f"def f():\n{indent}a = 1\n{indent}if a:\n{indent * 2}if ok:\n{indent * 3}sync()\n"
+        f"def f():\n{indent}a = 1\n{indent}for a in b:\n{indent * 2}if ok:\n{indent * 3}sync()\n"
         f"{indent}if ok:\n{indent * 2}x()  # why\nif ok:\n{indent}y()\n"
     )
     assert guarded(before.replace("\n", newline)) == after.replace("\n", newline)
@@ -155,7 +157,7 @@ def test_strings_and_continuations_under_a_guard_keep_their_text() -> None:
     [
         ("x(); a = 1\n", "x() if ok else None; a = 1\n"),
         ("a = 1; x()\n", "a = 1; x() if ok else None\n"),
-        ("if a: x()\n", "if a: x() if ok else None\n"),
+        ("for a in b: x()\n", "for a in b: x() if ok else None\n"),
         ("x();\n", "x() if ok else None;\n"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from helpers import apply
 
@@ -105,3 +107,26 @@ def test_a_block_that_is_left_empty_empties_the_one_around_it() -> None:
     assert made(text, *edits) == "def f():\n  z\n"
     edits.append(removal(text, "  z\n", 11, 2, Edit(len(text) - 2, len(text) - 1, "pass")))
     assert made(text, *edits) == "def f():\n  pass\n"
+
+
+def whole(text: str, code: str, test: str = "ok") -> Edit:
+    """Return the guard of a statement in the body of `if a:`, which can join that test."""
+    instead = Edit(3, 4, lambda old: f"{old} and {test}")
+    return replace(guard(text, code, test), removal=Removal(8, text.count("\n") - 1, instead))
+
+
+def test_a_guard_of_a_whole_block_joins_the_test_around() -> None:
+    text = "if a:\n  x()\n  y()  # why\n"
+    edits = [whole(text, code) for code in ("x()", "y()")]
+    assert made(text, *edits) == "if a and ok:\n  x()\n  y()  # why\n"
+    gone = removal(text, "  x()\n", 8, 2, Edit(0, len(text), ""))
+    assert made(text, gone, edits[1]) == "if a and ok:\n  y()  # why\n"
+
+
+@pytest.mark.parametrize(
+    "also", [(), (("x()", "no"),), (("x()", "ok"), ("a", ""))], ids=["a part", "other guards", "another test"]
+)
+def test_other_guards_stay_in_the_block(also: tuple[tuple[str, str], ...]) -> None:
+    text = "if a:\n  x()\n  y()\n"
+    others = [whole(text, *each) if each[1] else Edit(3, 4, "b") for each in also]
+    assert " and ok:" not in made(text, whole(text, "y()"), *others)

@@ -35,6 +35,12 @@ CASES = {
         "from library import place\nx = place(\n\tfirst_argument,\n\tsecond_one,\n\tthe_third,\n"
         f'\tdevice=f"cuda:{{k}}" if {IF} else "cpu",\n)\n',
     ),
+    "a condition that has its own line in brackets": (
+        "x = (\n    the_first_of_several_kinds"
+        " if torch.cuda.get_device_capability()[0] >= 8 else the_second_kind\n)\n",
+        f"x = (\n    the_first_of_several_kinds\n    if {IF} and torch.cuda.get_device_capability()[0] >= 8\n"
+        "    else the_second_kind\n)\n",
+    ),
     "the default of a parameter": (
         'def make(first_parameter, second_parameter, third_parameter, device="cuda"):\n'
         "    return torch.zeros(2, device=device)\n",

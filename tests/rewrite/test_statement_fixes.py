@@ -127,13 +127,13 @@ FIXES = {
     "a guard in a file of two spaces": (
         """
         def main():
-          if a:
+          for a in b:
             torch.cuda.set_device(1)  # why
             torch.cuda.synchronize()
         """,
         """
         def main():
-          if a:
+          for a in b:
             if torch.cuda.is_available():
               torch.cuda.set_device(1)  # why
               torch.cuda.synchronize()

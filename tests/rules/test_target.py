@@ -81,7 +81,7 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
             "d = torch.device(\n    torch.accelerator.current_accelerator().type "
             'if args.cuda and torch.accelerator.is_available() else "cpu"\n)\n',
         ),
-        ("x = x.pin_memory()\n", "x = x.pin_memory() if torch.accelerator.is_available() else x\n"),
+        ("x = x.pin_memory()\n", "if torch.accelerator.is_available():\n    x = x.pin_memory()\n"),
     ],
 )
 def test_devices_are_the_accelerators(before: str, expected: str) -> None:

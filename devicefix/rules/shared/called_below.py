@@ -41,6 +41,7 @@ def called_below(context: Context, node: ast.Call) -> Fix | None:
     if not context.devices.are_bound(names):
         return None
     question = context.devices.available(node, of_cuda=True)
-    below = guarded_below(context.facts, statement, question.text, f"{name} = {name}.{method}{arguments}")
+    header, code = f"if {question.text}:", f"{name} = {name}.{method}{arguments}"
+    below = guarded_below(context.facts, statement, header, code, "If")
     shortened = context.edit(node, KeepReceiver(), question)
     return replace(shortened, edits=(*shortened.edits, below))

@@ -13,10 +13,11 @@ from devicefix.facts.flow.needs import need_of, of_number, use_that_needs
 from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.flow.taken_numbers import is_number
+from devicefix.facts.guards.truth import of_no_gpus
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, prints
 from devicefix.facts.scopes import Scope
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, literal_index
 from devicefix.model import Fix
 from devicefix.rules.shared.torch_facts import INSTEAD, RAISING
 
@@ -125,13 +126,28 @@ class Functions:
             alone = restored and (keeps or not any(map(self.facts.is_guarded, uses)))
             return self.context.when_cuda(node, kept, "" if alone else _OPEN)
         if short in INSTEAD:
-            return self.context.when_cuda(node, INSTEAD[short]) if self.failing(node) is None else None
+            return self._with_instead(node, INSTEAD[short]) if self.failing(node) is None else None
         if short == "initial_seed":
             return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):
             fix = self.context.when_cuda(node, "contextlib.nullcontext()")
             return replace(fix, needs=fix.needs | self.devices.imports("contextlib", node))
         return None
+
+    def _with_instead(self, node: ast.Call, instead: str) -> Fix:
+        """Return the fix of a call that has a value on a CPU, or of the comparison of it with more than that."""
+        outer = self.facts.tree.parents.get(node)
+        part = outer if isinstance(outer, ast.Subscript) else node
+        match self.facts.tree.parents.get(part):
+            case ast.Compare(left=ast.Constant(value=str(name)), ops=[ast.In()]) as test if (
+                name not in instead
+            ):
+                return self.context.test_with_cuda(test, otherwise=False)
+            case ast.Compare(left=left, ops=[op], comparators=[right]) as test if left is part:
+                number = literal_index(getattr(right, "elts", [right])[0])
+                if number is not None and (answer := of_no_gpus(op, number)) is not None:
+                    return self.context.test_with_cuda(test, otherwise=answer)
+        return self.context.when_cuda(node, instead)
 
     def outer(self, node: ast.Call) -> ast.Call | None:
         """Return the function of torch.cuda that raises an error and that a call is an argument of."""
@@ -262,7 +278,7 @@ class Functions:
         kept = (node for node in self.facts.tree.nodes_with("_rng") if self.facts.call(node, *names))
         return any(anywhere or self.facts.tree.scope(node) is self.facts.tree.scope(saved) for node in kept)
 
-    def failing(self, node: ast.Call) -> ast.expr | None:
+    def failing(self, node: ast.expr) -> ast.expr | None:
         """Return a use that fails for what a value is on a CPU, if any: a divisor of 0, a key, a demand for more."""
         values, uses = self.context.forwards, [node, *self.context.forwards.of(node).uses]
         for use in uses:
