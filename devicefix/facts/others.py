@@ -52,6 +52,10 @@ class Others:
         """Return the kinds of what the calls in other files pass to functions of a name for a parameter."""
         return self._ask([], "passed", self.path, function, parameter, position)
 
+    def passes_only_devices(self, function: str, parameter: str, position: int) -> bool:
+        """Return whether no call in other files passes the number of a GPU that no fix makes the CPU."""
+        return self._ask(True, "passes_only_devices", self.path, function, parameter, position)
+
     def kinds_of(self, name: str, part: str = "") -> Sequence[str]:
         """Return the kinds of an import, by its full name.
 
@@ -68,6 +72,10 @@ class Others:
     def is_device_place(self, name: str) -> bool:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return self._ask(False, "is_device_place", name)
+
+    def is_bound_elsewhere(self, variable: str) -> bool:
+        """Return whether another file may bind a name of the module, or `self.x` in a class that inherits."""
+        return self._ask(False, "is_bound_elsewhere", self.path, variable)
 
     def is_imported(self) -> bool:
         """Return whether another file imports the module."""

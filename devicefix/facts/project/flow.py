@@ -24,7 +24,8 @@ from devicefix.facts.flow.kinds.calls import YIELDED, results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
-from devicefix.facts.flow.parameters import Parameter
+from devicefix.facts.flow.parameters import Parameter, unpacks
+from devicefix.facts.flow.settled import is_settled
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
@@ -121,6 +122,19 @@ class Flow(SharedNames, Values):
             if UNKNOWN in found:
                 return set()
         return found if Kind.INDEX.name in found and found <= _NUMBERS else set()
+
+    @remembered
+    def passes_only_devices(self, path: str, function: str, parameter: str, position: int) -> bool:
+        """Return whether other files than `path` pass no number to a function but what fixes make the CPU."""
+        here = os.path.normpath(path)
+        files = [file for file in self.mentioning(function) if file.normal != here]
+        for facts, call in self._reads(files, function, here) if len(files) <= _FILES else ():
+            if not isinstance(call, ast.Call) or unpacks(call):
+                return False
+            value = argument_of(call, parameter, position)
+            if value is not None and not is_settled(Forwards(facts), value):
+                return False
+        return len(files) <= _FILES
 
     def _calling(self, path: str, function: str) -> list[ProjectFile]:
         """Return the files that may call a function with the number of a GPU; none if there are too many."""

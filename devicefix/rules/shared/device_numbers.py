@@ -10,11 +10,9 @@ from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import NUMBERS
-from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.flow.settled import is_settled
 from devicefix.facts.scopes import Scope
-from devicefix.rules.shared.functions import Functions
 
-_HOPS = 4  # calls and bindings to follow from a parameter to what calls pass
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
 _DEVICE = re.compile(r"cuda(:\d+)?|cpu")
@@ -30,29 +28,9 @@ def is_fixed_where_bound(context: Context, use: ast.expr) -> bool:
     enabled = context.options.enabled
     if "DF205" in enabled and defined_as_device(context, use) is not None:
         return True
-    return "DF401" in enabled and _is_current_gpu(context, use)
-
-
-def _is_current_gpu(context: Context, use: ast.expr) -> bool:
-    """Return whether a variable is only bound to `torch.cuda.current_device()`, which becomes the CPU.
-
-    A parameter is, if no other file imports the module, and all calls of its function pass such a variable.
-    """
-    if not isinstance(use, (ast.Name, ast.Attribute)):
+    if not isinstance(use, (ast.Name, ast.Attribute)) or not {"DF202", "DF401"} <= enabled:
         return False
-    values = [binding.value for binding in context.forwards.variable(use).bindings]
-    if not context.facts.bindings(use):
-        if context.project.is_imported(context.devices.path):
-            return False  # others may pass something else
-        values = [*Sources(context.facts, How.BOUND | How.PASSED | How.DEFAULT, _HOPS).ends(use)]
-    functions = Functions(context)
-    return bool(values) and all(
-        isinstance(value, ast.Call)
-        and context.facts.call(value, "torch.cuda.current_device")
-        and not context.facts.is_guarded(value)
-        and functions.becomes_cpu(value)
-        for value in values
-    )
+    return not NUMBERS.isdisjoint(context.facts.kinds.of(use).seen) and is_settled(context.forwards, use)
 
 
 def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
