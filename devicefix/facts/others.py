@@ -73,9 +73,17 @@ class Others:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return self._ask(False, "is_device_place", name)
 
-    def is_bound_elsewhere(self, variable: str) -> bool:
-        """Return whether another file may bind a name of the module, or `self.x` in a class that inherits."""
-        return self._ask(False, "is_bound_elsewhere", self.path, variable)
+    def is_of_heirs(self, name: str) -> bool:
+        """Return whether classes of other files that inherit from one of the module have an attribute."""
+        return self._ask(False, "is_of_heirs", self.path, name)
+
+    def is_read_elsewhere(self, variable: str) -> bool:
+        """Return whether another file may read a variable of the module."""
+        return self._ask(False, "is_read_elsewhere", self.path, variable)
+
+    def keeps(self, owner: str, name: str) -> bool:
+        """Return whether other files make objects of a class, but do not use an attribute of theirs."""
+        return self._ask(True, "keeps", self.path, owner, name)
 
     def is_imported(self) -> bool:
         """Return whether another file imports the module."""

@@ -1,4 +1,4 @@
-"""Show that the number of a GPU becomes the CPU where it comes from, so that its uses need no fix."""
+"""Show that the number of a GPU becomes the CPU where it comes from or is bound: its uses need no fix."""
 
 from __future__ import annotations
 
@@ -6,19 +6,44 @@ import ast
 from collections.abc import Sequence
 
 from devicefix.facts.flow.forwards import Forwards, Use
-from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of, use_by_function
-from devicefix.facts.flow.parameters import described, unpacks
+from devicefix.facts.flow.parameters import argument_at, described, unpacks
 from devicefix.facts.flow.sources import How, Sources
-from devicefix.facts.flow.steps import CALLED
+from devicefix.facts.flow.steps import CALLED, family, related
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, Function
+from devicefix.facts.scopes import Binding, Function, dotted
+from devicefix.facts.tree import Tree
 from devicefix.facts.values import device_name, integer, last_name, without_call
 
 _BUDGET = 50  # expressions that one question looks at
 _DEVICES = {Kind.CPU, Kind.CUDA, Kind.DEVICE, Kind.NONE}
+
+
+class Numbers(Forwards):
+    """The ways of the numbers of GPUs, as long as no guard, and no fix of an attribute, makes them the CPU.
+
+    Args:
+        facts: the facts of the module, with what the other files show.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts, zero=True)
+
+    def is_fixed(self, target: ast.Attribute) -> bool:
+        """Return whether an attribute that may be bound to a number becomes the CPU."""
+        return bound_as_device(Forwards(self.facts), target) is not None
+
+
+def moves_number(facts: Facts, argument: ast.expr) -> bool:
+    """Return whether a function takes an argument for a device, and the number of a GPU as it is."""
+    use = use_by_function(Numbers(facts), argument)
+    return Use.DEVICE in use and Use.SETTLED not in use
+
+
+# -- where it comes from --------------------------------------------------------------------------------
 
 
 def becomes_cpu(values: Forwards, node: ast.Call) -> bool:
@@ -61,13 +86,12 @@ def is_settled(values: Forwards, value: ast.expr) -> bool:
     todo, seen = [value], set[ast.expr]()
     while todo:
         node = todo.pop()
-        if node in seen or values.facts.is_guarded(node):
-            continue
-        seen.add(node)
-        sources = _sources(values, node)
-        if sources is None or len(seen) > _BUDGET:
-            return False
-        todo += sources
+        if node not in seen and not values.facts.is_guarded(node):
+            seen.add(node)
+            sources = _sources(values, node)
+            if sources is None or len(seen) > _BUDGET:
+                return False
+            todo += sources
     return True
 
 
@@ -81,8 +105,7 @@ def _sources(values: Forwards, node: ast.expr) -> Sequence[ast.expr] | None:
         case ast.Call() if facts.call(node, "torch.cuda.current_device"):
             return () if becomes_cpu(values, node) else None
         case ast.Constant() if integer(node) and isinstance(parent, ast.keyword):
-            fixed = device_name(parent.arg or "") and Use.DEVICE in use_by_function(values, node)
-            return () if fixed else None
+            return () if device_name(parent.arg or "") and moves_number(facts, node) else None
         case ast.Name() | ast.Attribute() if facts.resolve(node) is None:
             parameter = Sources(facts, How.BOUND, 1).parameter(node)
             sources = _passed(facts, *parameter) if parameter is not None else _bound(values, node)
@@ -98,8 +121,7 @@ def _bound(values: Forwards, node: ast.Name | ast.Attribute) -> Sequence[ast.exp
     bound = [binding.value for binding in variable.bindings if binding.value is not None]
     if not bound or len(bound) < len(variable.bindings) or variable.elsewhere.startswith("."):
         return None
-    known = not variable.elsewhere or not values.facts.others.is_bound_elsewhere(variable.elsewhere)
-    return bound if known else None
+    return None if variable.attribute and values.facts.others.is_of_heirs(variable.name) else bound
 
 
 def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[ast.expr] | None:
@@ -108,16 +130,106 @@ def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[as
     It is None if the calls are not known, or where other files may pass the number of a GPU.
     """
     assert isinstance(parameter.node, ast.arg)
-    tree = facts.tree
-    name, place = described(tree, function, parameter.node.arg)
+    name, place = described(facts.tree, function, parameter.node.arg)
     decorators = (facts.resolve(without_call(each)) or "" for each in function.decorator_list)
     if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
         return None
-    reads = (each for each in tree.nodes_with_name(name) if isinstance(each, (ast.Name, ast.Attribute)))
-    calls = [tree.call_of(each) for each in reads if last_name(each) == name]
-    if not facts.others.passes_only_devices(name, *place):
+    calls = _calls(facts.tree, name)
+    known = [call for call in calls if isinstance(call, ast.Call) and not unpacks(call)]
+    if len(known) < len(calls) or not facts.others.passes_only_devices(name, *place):
         return None
-    known = [call for call in calls if call is not None and not unpacks(call)]
     given = (argument_of(call, *place) for call in known)
-    passed = [each for each in (*given, parameter.default) if each is not None]
-    return passed if len(known) == len(calls) else None
+    return [each for each in (*given, parameter.default) if each is not None]
+
+
+def _calls(tree: Tree, name: str) -> list[ast.expr]:
+    """Return the calls of a function or class, and where its name is read but for that."""
+    reads = (each for each in tree.nodes_with_name(name) if isinstance(each, (ast.Name, ast.Attribute)))
+    return [tree.call_of(each) or each for each in reads if last_name(each) == name]
+
+
+# -- where it is bound ----------------------------------------------------------------------------------
+
+
+def bound_as_device(values: Forwards, node: ast.Attribute) -> ast.expr | None:
+    """Return the number of a GPU that an attribute is bound to, once, if it can be the CPU, else None.
+
+    Several moves of its class take it, and nothing else can: all that is done with the objects is known.
+
+    Args:
+        values: where the values of the module go.
+        node: a use of the attribute, or the target of its assignment.
+    """
+    facts, path = values.facts, dotted(node)
+    if path != f"self.{node.attr}" or path not in facts.tree.attributes:
+        return None
+    variable = values.variable(node)
+    match variable.bindings:
+        case [Binding(node=ast.Assign(targets=[_]), value=ast.Name() as value)]:
+            kinds, owner = facts.kinds.of(value), next(facts.tree.around(value, ast.ClassDef))
+        case _:
+            return None
+    if NUMBERS.isdisjoint(kinds.seen) or not kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}):
+        return None
+    if len(variable.reads) < 2 or facts.is_guarded(value) or is_settled(values, value):
+        return None
+    known = all(_only_moves(facts, read) for read in variable.reads) and _is_private(values, owner, node.attr)
+    return value if known else None
+
+
+def _only_moves(facts: Facts, read: ast.expr) -> bool:
+    """Return whether a function of torch takes a value for a device, or needs CUDA."""
+    call, _ = argument_at(facts.tree, read) or (None, None)
+    name = facts.resolve(call.func) or "" if call is not None else ""
+    return (
+        is_move(call)
+        or name.startswith("torch.cuda.")
+        or (name.startswith("torch.") and is_device(facts, read))
+    )
+
+
+def _is_private(values: Forwards, owner: ast.ClassDef, name: str) -> bool:
+    """Return whether nothing but its class uses an attribute of the objects of a class, and of its heirs."""
+    facts, tree = values.facts, values.tree
+    heirs = [
+        each for each in tree.scopes if isinstance(each, ast.ClassDef) and owner.name in family(facts, each)
+    ]
+    own = (
+        read
+        for read in tree.reads("self")
+        if related(facts, owner, next(tree.around(read, ast.ClassDef), owner))
+    )
+    return (
+        all(_is_asked(tree.parents.get(read), "") for read in own)
+        and not facts.others.is_of_heirs(name)
+        and all(
+            isinstance(tree.parents.get(made), ast.ClassDef) or is_kept(values, made, name)
+            for each in heirs
+            for made in _calls(tree, each.name)
+        )
+        and all(facts.others.keeps(each.name, name) for each in heirs)
+    )
+
+
+def is_kept(values: Forwards, made: ast.expr, name: str) -> bool:
+    """Return whether an object that a call makes is only called, or asked for its attributes but one."""
+    found = values.of(made)
+    return isinstance(made, ast.Call) and not (
+        any(
+            each.elsewhere and values.facts.others.is_read_elsewhere(each.elsewhere)
+            for each in found.variables
+        )
+        or any(
+            not (
+                use in found.passed
+                or values.tree.call_of(use)
+                or _is_asked(values.tree.parents.get(use), name)
+            )
+            for use in found.uses
+        )
+    )
+
+
+def _is_asked(node: ast.AST | None, name: str) -> bool:
+    """Return whether a node asks an object for an attribute, but one of a name."""
+    return isinstance(node, ast.Attribute) and node.attr not in (name, "__dict__")

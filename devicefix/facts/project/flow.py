@@ -25,7 +25,7 @@ from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter, unpacks
-from devicefix.facts.flow.settled import is_settled
+from devicefix.facts.flow.settled import Numbers, is_kept, is_settled
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
@@ -126,15 +126,28 @@ class Flow(SharedNames, Values):
     @remembered
     def passes_only_devices(self, path: str, function: str, parameter: str, position: int) -> bool:
         """Return whether other files than `path` pass no number to a function but what fixes make the CPU."""
+        found = self._reads_elsewhere(path, function)
+        return found is not None and all(
+            isinstance(call, ast.Call)
+            and not unpacks(call)
+            and (
+                (value := argument_of(call, parameter, position)) is None
+                or is_settled(Forwards(facts), value)
+            )
+            for facts, call in found
+        )
+
+    @remembered
+    def keeps(self, path: str, owner: str, name: str) -> bool:
+        """Return whether other files than `path` do not use an attribute of the objects of a class."""
+        found = self._reads_elsewhere(path, owner)
+        return found is not None and all(is_kept(Forwards(facts), made, name) for facts, made in found)
+
+    def _reads_elsewhere(self, path: str, name: str) -> Iterator[tuple[Facts, ast.expr]] | None:
+        """Return what may read or call a name of the file at `path` in others, None if these are too many."""
         here = os.path.normpath(path)
-        files = [file for file in self.mentioning(function) if file.normal != here]
-        for facts, call in self._reads(files, function, here) if len(files) <= _FILES else ():
-            if not isinstance(call, ast.Call) or unpacks(call):
-                return False
-            value = argument_of(call, parameter, position)
-            if value is not None and not is_settled(Forwards(facts), value):
-                return False
-        return len(files) <= _FILES
+        files = [file for file in self.mentioning(name) if file.normal != here]
+        return self._reads(files, name, here) if len(files) <= _FILES else None
 
     def _calling(self, path: str, function: str) -> list[ProjectFile]:
         """Return the files that may call a function with the number of a GPU; none if there are too many."""
@@ -222,12 +235,13 @@ class Flow(SharedNames, Values):
         facts, bindings = self._bound(self.definition(path, name))
         if facts is None:
             return 0
-        values, use = Forwards(facts), Use.NOTHING
+        values, use, free = Forwards(facts), Use.NOTHING, Use.NOTHING
         for node in (binding.node for binding in bindings):  # with `@overload`, there are several
             function = values.constructor(node) if isinstance(node, ast.ClassDef) else node
             if isinstance(function, Function):
                 use |= use_of_parameter(values, function, place)
-        return use.value
+                free |= Numbers(facts).use_of_parameter(function, place) if Use.DEVICE in use else free
+        return (use if Use.DEVICE in free else use | Use.SETTLED).value
 
     @remembered
     def use_of_result(self, path: str, name: str) -> int:

@@ -151,14 +151,14 @@ class SharedNames(Classes):
         return bool(reading) and not self._together({path}).isdisjoint(reading)
 
     @remembered
-    def is_bound_elsewhere(self, path: str, variable: str) -> bool:
-        """Return whether another file may bind a name of the one at `path`, or `self.x` of its classes."""
-        path, name = os.path.normpath(path), variable.rpartition(".")[2]
-        if variable == name:
-            return self.is_set_elsewhere(path, name)
+    def is_of_heirs(self, path: str, name: str) -> bool:
+        """Return whether classes of other files that inherit from one of `path` have an attribute."""
+        path = os.path.normpath(path)
         others = (file for file in self.mentioning(name) if file.normal != path)
         family = self._family(path)
-        return any(variable in file.export(attributes_read) and _inherits(file, family) for file in others)
+        return any(
+            f"self.{name}" in each.export(attributes_read) and _inherits(each, family) for each in others
+        )
 
     def _is_global_read(self, path: str, name: str, passed: frozenset[str] = frozenset()) -> bool:
         """Return whether another file may read a name of the module at `path`."""

@@ -10,7 +10,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import NUMBERS
-from devicefix.facts.flow.settled import is_settled
+from devicefix.facts.flow.settled import bound_as_device, is_settled
 from devicefix.facts.scopes import Scope
 
 _KEYWORDS = {"device", "map_location"}
@@ -43,6 +43,8 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
         context: the context of the module.
         name: a use of the variable, or the target of its assignment.
     """
+    if isinstance(name, ast.Attribute):
+        return bound_as_device(context.forwards, name)
     if not isinstance(name, ast.Name) or name.id not in context.facts.once(
         _passed_as_devices, context.facts.tree.root
     ):

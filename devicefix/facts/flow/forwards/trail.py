@@ -43,6 +43,7 @@ class Use(Flag):
     ORDERED = auto()  # it is compared, or becomes an int, as `nan` can't
     DIVISOR = auto()  # it divides something
     TOLD_APART = auto()  # it is told apart from a value of another name
+    SETTLED = auto()  # where it is taken for a device, a guard or a fix makes the number of a GPU the CPU
     DEMANDED = auto()  # the program ends, or a loop doesn't, unless it is more than 0
 
 
@@ -127,7 +128,7 @@ class Trail(ABC):
         if len(layers) > _DEPTH:
             self._end()
         elif (node, layers) not in self._seen:
-            if self.steps.zero and self._seen and self.facts.is_guarded(node):
+            if self.steps.zero and (self._seen or self._nested) and self.facts.is_guarded(node):
                 return
             self._seen.add((node, layers))
             self._todo.append((node, layers, self._value if layers else node))
@@ -166,13 +167,13 @@ class Trail(ABC):
                 self._hold(self.steps.attribute(target), self.found.variables, layers)
             case _ if self.certain:
                 self._end()
-            case ast.Attribute(attr=name, value=owner):
+            case ast.Attribute(attr=name, value=owner) if not self.steps.is_fixed(target):
                 self._attribute(name, layers, shared=not self._is_mock(owner))
             case ast.Subscript(slice=ast.Constant(value=str(key))):
                 self._key(key, layers)
             case ast.Subscript(value=container) | ast.Starred(value=container):
                 self._store(container, ("", *layers))
-            case _:
+            case _ if not isinstance(target, ast.Attribute):
                 self._end()
 
     def _unpack(self, targets: Sequence[ast.expr], layers: Layers) -> None:
