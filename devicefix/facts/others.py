@@ -52,9 +52,15 @@ class Others:
         """Return the kinds of what the calls in other files pass to functions of a name for a parameter."""
         return self._ask([], "passed", self.path, function, parameter, position)
 
-    def passes_only_devices(self, function: str, parameter: str, position: int) -> bool:
-        """Return whether no call in other files passes the number of a GPU that no fix makes the CPU."""
-        return self._ask(True, "passes_only_devices", self.path, function, parameter, position)
+    def gives(self, called: str, part: str, position: int = -1) -> bool:
+        """Return whether other files give no number to a function, or do not use an attribute of a class.
+
+        Args:
+            called: the name of the function or class.
+            part: a parameter, which may get a number that a fix makes the CPU; or `.x` for an attribute.
+            position: the position of the parameter.
+        """
+        return self._ask(True, "gives", self.path, called, part, position)
 
     def kinds_of(self, name: str, part: str = "") -> Sequence[str]:
         """Return the kinds of an import, by its full name.
@@ -73,17 +79,9 @@ class Others:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return self._ask(False, "is_device_place", name)
 
-    def is_of_heirs(self, name: str) -> bool:
-        """Return whether classes of other files that inherit from one of the module have an attribute."""
-        return self._ask(False, "is_of_heirs", self.path, name)
-
     def is_read_elsewhere(self, variable: str) -> bool:
         """Return whether another file may read a variable of the module."""
         return self._ask(False, "is_read_elsewhere", self.path, variable)
-
-    def keeps(self, owner: str, name: str) -> bool:
-        """Return whether other files make objects of a class, but do not use an attribute of theirs."""
-        return self._ask(True, "keeps", self.path, owner, name)
 
     def is_imported(self) -> bool:
         """Return whether another file imports the module."""

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
+from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of, use_by_function
-from devicefix.facts.flow.parameters import argument_at, described, unpacks
+from devicefix.facts.flow.parameters import described, unpacks
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.steps import CALLED, family, related
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, Function, dotted
+from devicefix.facts.scopes import Binding, Function, Scope, dotted
 from devicefix.facts.tree import Tree
 from devicefix.facts.values import device_name, integer, last_name, without_call
 
+_KEYWORDS = {"device", "map_location"}
+_PRINTS = {"print", "info", "debug", "warning"}
+_NAME = re.compile(r"cuda(:\d+)?|cpu")
 _BUDGET = 50  # expressions that one question looks at
 _DEVICES = {Kind.CPU, Kind.CUDA, Kind.DEVICE, Kind.NONE}
 
@@ -54,12 +59,20 @@ def becomes_cpu(values: Forwards, node: ast.Call) -> bool:
     )
 
 
-def is_device(facts: Facts, node: ast.expr) -> bool:
-    """Return whether a value is certainly used as a device, where the CPU can replace it."""
-    parent = facts.tree.parents.get(node)
-    if isinstance(parent, ast.keyword):
-        return parent.arg in ("device", "map_location")
-    return facts.call(parent, "torch.device")
+def is_device(facts: Facts, read: ast.expr) -> bool:
+    """Return whether a use takes a device: `.to(x)`, `device=x`, `{"device": x}`, `torch.device(x)`."""
+    parent = facts.tree.parents.get(read)
+    match parent:
+        case ast.Call(func=ast.Attribute(attr="to"), args=[first, *_]) if first is read:
+            return True
+        case ast.keyword(arg=keyword):
+            return keyword in _KEYWORDS
+        case ast.Dict(keys=keys, values=values) if read in values:
+            key = keys[values.index(read)]
+            return isinstance(key, ast.Constant) and key.value in _KEYWORDS
+        case ast.Call(args=[only], keywords=[]) if only is read:
+            return facts.resolve(parent.func) == "torch.device"
+    return False
 
 
 def is_move(node: ast.AST | None) -> bool:
@@ -96,50 +109,46 @@ def is_settled(values: Forwards, value: ast.expr) -> bool:
 
 
 def _sources(values: Forwards, node: ast.expr) -> Sequence[ast.expr] | None:
-    """Return what a value comes from in one step; none if it is settled, None if it isn't."""
-    facts, sources = values.facts, None
+    """Return what a value comes from in one step: nothing if it becomes no number, None if that isn't known."""
+    facts, kinds = values.facts, values.facts.kinds.of(node)
     parent = facts.tree.parents.get(node)
     match node:
         case ast.IfExp(body=body, orelse=orelse):
-            return body, orelse
+            return [body, orelse]
         case ast.Call() if facts.call(node, "torch.cuda.current_device"):
-            return () if becomes_cpu(values, node) else None
-        case ast.Constant() if integer(node) and isinstance(parent, ast.keyword):
-            return () if device_name(parent.arg or "") and moves_number(facts, node) else None
-        case ast.Name() | ast.Attribute() if facts.resolve(node) is None:
-            parameter = Sources(facts, How.BOUND, 1).parameter(node)
-            sources = _passed(facts, *parameter) if parameter is not None else _bound(values, node)
-    kinds = facts.kinds.of(node)
-    if not sources and not kinds.seen:
-        return None  # nothing shows who calls
-    return sources or (() if kinds.are(_DEVICES) else sources)
-
-
-def _bound(values: Forwards, node: ast.Name | ast.Attribute) -> Sequence[ast.expr] | None:
-    """Return all that a variable is bound to, None if it is not known."""
-    variable = values.variable(node)
-    bound = [binding.value for binding in variable.bindings if binding.value is not None]
-    if not bound or len(bound) < len(variable.bindings) or variable.elsewhere.startswith("."):
-        return None
-    return None if variable.attribute and values.facts.others.is_of_heirs(variable.name) else bound
+            return [] if becomes_cpu(values, node) else None
+        case ast.Constant() if integer(node) and isinstance(parent, ast.keyword) and not facts.serves_others:
+            return [] if device_name(parent.arg or "") and moves_number(facts, node) else None
+        case ast.Name() | ast.Attribute() if kinds.seen and facts.resolve(node) is None:
+            parameter, variable = Sources(facts, How.BOUND, 1).parameter(node), values.variable(node)
+            if parameter is not None:
+                return _passed(facts, *parameter)
+            bound = [each.value for each in variable.bindings if each.value is not None]
+            heirs = variable.attribute and facts.others.is_read_elsewhere(f"super.{variable.name}")
+            known = len(bound) == len(variable.bindings) and not heirs and variable.elsewhere[:1] != "."
+            if bound and known:
+                return bound
+    return [] if kinds.are(_DEVICES) else None
 
 
 def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[ast.expr] | None:
-    """Return all that a parameter gets from the calls of the module, and its default.
-
-    It is None if the calls are not known, or where other files may pass the number of a GPU.
-    """
+    """Return all that a parameter gets in the module; None if it isn't known, or a number in other files."""
     assert isinstance(parameter.node, ast.arg)
     name, place = described(facts.tree, function, parameter.node.arg)
     decorators = (facts.resolve(without_call(each)) or "" for each in function.decorator_list)
     if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
         return None
-    calls = _calls(facts.tree, name)
-    known = [call for call in calls if isinstance(call, ast.Call) and not unpacks(call)]
-    if len(known) < len(calls) or not facts.others.passes_only_devices(name, *place):
+    given = arguments(_calls(facts.tree, name), *place)
+    if given is None or not facts.others.gives(name, *place):
         return None
-    given = (argument_of(call, *place) for call in known)
-    return [each for each in (*given, parameter.default) if each is not None]
+    return given if parameter.default is None else [*given, parameter.default]
+
+
+def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[ast.expr] | None:
+    """Return what calls pass for a parameter, None if one is no call, or may hide what it passes."""
+    given = (argument_of(each, parameter, position) for each in calls if isinstance(each, ast.Call))
+    plain = all(isinstance(each, ast.Call) and not unpacks(each) for each in calls)
+    return [each for each in given if each is not None] if plain else None
 
 
 def _calls(tree: Tree, name: str) -> list[ast.expr]:
@@ -151,85 +160,98 @@ def _calls(tree: Tree, name: str) -> list[ast.expr]:
 # -- where it is bound ----------------------------------------------------------------------------------
 
 
-def bound_as_device(values: Forwards, node: ast.Attribute) -> ast.expr | None:
-    """Return the number of a GPU that an attribute is bound to, once, if it can be the CPU, else None.
+def bound_as_device(values: Forwards, node: ast.Name | ast.Attribute) -> ast.expr | None:
+    """Return the number that a variable is bound to, if all its uses take a device as well, else None.
 
-    Several moves of its class take it, and nothing else can: all that is done with the objects is known.
+    Where it is also bound to the name of a device, that has a fix of its own, or needs none. An attribute is
+    taken by several moves of its class, and all that is done with the objects is known.
 
     Args:
         values: where the values of the module go.
-        node: a use of the attribute, or the target of its assignment.
+        node: a use of the variable, or the target of its assignment.
     """
-    facts, path = values.facts, dotted(node)
-    if path != f"self.{node.attr}" or path not in facts.tree.attributes:
-        return None
-    variable = values.variable(node)
-    match variable.bindings:
-        case [Binding(node=ast.Assign(targets=[_]), value=ast.Name() as value)]:
-            kinds, owner = facts.kinds.of(value), next(facts.tree.around(value, ast.ClassDef))
-        case _:
-            return None
-    if NUMBERS.isdisjoint(kinds.seen) or not kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}):
-        return None
-    if len(variable.reads) < 2 or facts.is_guarded(value) or is_settled(values, value):
-        return None
-    known = all(_only_moves(facts, read) for read in variable.reads) and _is_private(values, owner, node.attr)
-    return value if known else None
+    facts, bindings = values.facts, values.variable(node).bindings
+    numbers = [each for each in bindings if not _names_device(each.value)]
+    number = numbers[0].value if len(numbers) == 1 else None
+    match numbers[0].node if number is not None else None:
+        case ast.Assign(targets=[ast.Name() | ast.Attribute(value=ast.Name("self")) as target]):
+            known = facts.once(_is_only_a_device, facts.tree.root, target, number)
+            return number if known and number is not None and not facts.is_guarded(number) else None
+    return None
 
 
-def _only_moves(facts: Facts, read: ast.expr) -> bool:
-    """Return whether a function of torch takes a value for a device, or needs CUDA."""
-    call, _ = argument_at(facts.tree, read) or (None, None)
-    name = facts.resolve(call.func) or "" if call is not None else ""
-    return (
-        is_move(call)
-        or name.startswith("torch.cuda.")
-        or (name.startswith("torch.") and is_device(facts, read))
-    )
+def _is_only_a_device(
+    facts: Facts, _module: Scope, target: ast.Name | ast.Attribute, number: ast.expr
+) -> bool:
+    """Return whether a variable holds a number, and only moves and calls of CUDA use it."""
+    kinds, values = facts.kinds.of(number), Forwards(facts)
+    if NUMBERS.isdisjoint(kinds.seen) or not kinds.shown(NUMBERS | {Kind.NONE, Kind.CUDA}):
+        return False
+    variable = values.variable(target)
+    devices = [read for read in variable.reads if is_device(facts, read)]
+    others = (read for read in variable.reads if read not in devices)
+    if not devices or has_effects(facts, number) or not all(_takes_either(facts, read) for read in others):
+        return False
+    if not variable.attribute:
+        shared = bool(variable.elsewhere) and facts.others.is_read_elsewhere(variable.elsewhere)
+        return kinds.are(NUMBERS) and not shared
+    several = sum(dotted(read) == dotted(target) for read in devices) > 1
+    once = several and len(variable.bindings) == 1 and not facts.serves_others
+    return once and not is_settled(values, number) and _is_private(values, target, variable.name)
 
 
-def _is_private(values: Forwards, owner: ast.ClassDef, name: str) -> bool:
-    """Return whether nothing but its class uses an attribute of the objects of a class, and of its heirs."""
+def _names_device(value: ast.expr | None) -> bool:
+    """Return whether a value is the name of a device, or one of two."""
+    match value:
+        case ast.IfExp(body=body, orelse=orelse):
+            return _names_device(body) and _names_device(orelse)
+        case ast.Constant(value=str(text)):
+            return _NAME.fullmatch(text) is not None
+    return False
+
+
+def _takes_either(facts: Facts, read: ast.expr) -> bool:
+    """Return whether a use needs CUDA, so that it gets a condition of its own, or only prints."""
+    parent = facts.tree.parents.get(read)
+    match parent:
+        case ast.FormattedValue() | ast.keyword(arg="output_device"):
+            return True
+        case ast.Call(func=ast.Attribute(attr="cuda"), args=[first, *_]) if first is read:
+            return True
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _PRINTS:
+            return True
+        case ast.Call():
+            return (facts.resolve(parent.func) or "").startswith("torch.cuda.")
+        case ast.List(elts=[_]):
+            outer = facts.tree.parents.get(parent)
+            return isinstance(outer, ast.keyword) and outer.arg == "device_ids"
+    return False
+
+
+def _is_private(values: Forwards, target: ast.expr, name: str) -> bool:
+    """Return whether only the class, and its heirs, use an attribute of their objects."""
     facts, tree = values.facts, values.tree
-    heirs = [
-        each for each in tree.scopes if isinstance(each, ast.ClassDef) and owner.name in family(facts, each)
-    ]
-    own = (
-        read
-        for read in tree.reads("self")
-        if related(facts, owner, next(tree.around(read, ast.ClassDef), owner))
-    )
+    owner = next(tree.around(target, ast.ClassDef))
+    classes = (each for each in tree.scopes if isinstance(each, ast.ClassDef))
+    heirs = [each.name for each in classes if owner.name in family(facts, each)]
+    leaks = (each for each in tree.reads("self") if not _is_asked(tree.parents[each], ""))
+    made = (each for heir in heirs for each in _calls(tree, heir))
     return (
-        all(_is_asked(tree.parents.get(read), "") for read in own)
-        and not facts.others.is_of_heirs(name)
-        and all(
-            isinstance(tree.parents.get(made), ast.ClassDef) or is_kept(values, made, name)
-            for each in heirs
-            for made in _calls(tree, each.name)
-        )
-        and all(facts.others.keeps(each.name, name) for each in heirs)
+        not any(related(facts, owner, next(tree.around(each, ast.ClassDef), None)) for each in leaks)
+        and all(isinstance(tree.parents[each], ast.ClassDef) or is_kept(values, each, name) for each in made)
+        and all(facts.others.gives(heir, f".{name}") for heir in heirs)
     )
 
 
 def is_kept(values: Forwards, made: ast.expr, name: str) -> bool:
     """Return whether an object that a call makes is only called, or asked for its attributes but one."""
-    found = values.of(made)
-    return isinstance(made, ast.Call) and not (
-        any(
-            each.elsewhere and values.facts.others.is_read_elsewhere(each.elsewhere)
-            for each in found.variables
-        )
-        or any(
-            not (
-                use in found.passed
-                or values.tree.call_of(use)
-                or _is_asked(values.tree.parents.get(use), name)
-            )
-            for use in found.uses
-        )
-    )
+    found, facts, tree = values.of(made), values.facts, values.tree
+    shared = (each.elsewhere for each in found.variables if each.elsewhere)
+    uses = (use for use in found.uses if use not in found.passed and tree.call_of(use) is None)
+    kept = isinstance(made, ast.Call) and all(_is_asked(tree.parents[use], name) for use in uses)
+    return kept and not any(map(facts.others.is_read_elsewhere, shared))
 
 
-def _is_asked(node: ast.AST | None, name: str) -> bool:
+def _is_asked(node: ast.AST, name: str) -> bool:
     """Return whether a node asks an object for an attribute, but one of a name."""
     return isinstance(node, ast.Attribute) and node.attr not in (name, "__dict__")

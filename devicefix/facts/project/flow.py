@@ -24,8 +24,8 @@ from devicefix.facts.flow.kinds.calls import YIELDED, results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
-from devicefix.facts.flow.parameters import Parameter, unpacks
-from devicefix.facts.flow.settled import Numbers, is_kept, is_settled
+from devicefix.facts.flow.parameters import Parameter
+from devicefix.facts.flow.settled import Numbers, arguments, is_kept, is_settled
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
@@ -124,30 +124,17 @@ class Flow(SharedNames, Values):
         return found if Kind.INDEX.name in found and found <= _NUMBERS else set()
 
     @remembered
-    def passes_only_devices(self, path: str, function: str, parameter: str, position: int) -> bool:
-        """Return whether other files than `path` pass no number to a function but what fixes make the CPU."""
-        found = self._reads_elsewhere(path, function)
-        return found is not None and all(
-            isinstance(call, ast.Call)
-            and not unpacks(call)
-            and (
-                (value := argument_of(call, parameter, position)) is None
-                or is_settled(Forwards(facts), value)
-            )
-            for facts, call in found
-        )
-
-    @remembered
-    def keeps(self, path: str, owner: str, name: str) -> bool:
-        """Return whether other files than `path` do not use an attribute of the objects of a class."""
-        found = self._reads_elsewhere(path, owner)
-        return found is not None and all(is_kept(Forwards(facts), made, name) for facts, made in found)
-
-    def _reads_elsewhere(self, path: str, name: str) -> Iterator[tuple[Facts, ast.expr]] | None:
-        """Return what may read or call a name of the file at `path` in others, None if these are too many."""
+    def gives(self, path: str, called: str, part: str, position: int) -> bool:
+        """Return whether other files than `path` give no number to a function of it; see `Others.gives`."""
         here = os.path.normpath(path)
-        files = [file for file in self.mentioning(name) if file.normal != here]
-        return self._reads(files, name, here) if len(files) <= _FILES else None
+        files = [file for file in self.mentioning(called) if file.normal != here]
+        for facts, call in self._reads(files, called, here) if len(files) <= _FILES else ():
+            values, given = Forwards(facts), arguments([call], part, position)
+            if part[0] == "." and not is_kept(values, call, part[1:]):
+                return False
+            if part[0] != "." and (given is None or not all(is_settled(values, each) for each in given)):
+                return False
+        return len(files) <= _FILES
 
     def _calling(self, path: str, function: str) -> list[ProjectFile]:
         """Return the files that may call a function with the number of a GPU; none if there are too many."""

@@ -132,7 +132,7 @@ class SharedNames(Classes):
         Args:
             path: the file that binds it.
             variable: `x` for a name of the module, `self.x` for an attribute of its classes, `.x` for an
-                attribute of another object.
+                attribute of another object; `super.x` for that of `self` in classes that inherit.
         """
         path = os.path.normpath(path)
         owner, _, name = variable.rpartition(".")
@@ -144,21 +144,11 @@ class SharedNames(Classes):
             for file in self.mentioning(name)
             if file.normal != path
             and (
-                name in (read := file.export(attributes_read))
+                (name in (read := file.export(attributes_read)) and owner != "super")
                 or (f"self.{name}" in read and (not owner or _inherits(file, own)))
             )
         ]
         return bool(reading) and not self._together({path}).isdisjoint(reading)
-
-    @remembered
-    def is_of_heirs(self, path: str, name: str) -> bool:
-        """Return whether classes of other files that inherit from one of `path` have an attribute."""
-        path = os.path.normpath(path)
-        others = (file for file in self.mentioning(name) if file.normal != path)
-        family = self._family(path)
-        return any(
-            f"self.{name}" in each.export(attributes_read) and _inherits(each, family) for each in others
-        )
 
     def _is_global_read(self, path: str, name: str, passed: frozenset[str] = frozenset()) -> bool:
         """Return whether another file may read a name of the module at `path`."""

@@ -170,7 +170,8 @@ class Functions:
         if becomes_cpu(values, node):
             return self.context.when_cuda(node, '"cpu"')
         found = values.of(node)
-        if any(is_device(self.facts, use) for use in found.uses):
+        parents = self.facts.tree.parents
+        if any(is_device(self.facts, use) and not is_move(parents[use]) for use in found.uses):
             return None  # the fixes of the moves are enough
         return self.context.when_cuda(node, "0") if any(counts(values, use) for use in found.uses) else None
 
