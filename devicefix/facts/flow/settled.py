@@ -23,6 +23,7 @@ from devicefix.facts.values import device_name, integer, last_name, without_call
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
 _NAME = re.compile(r"cuda(:\d+)?|cpu")
+_OWN = ("cls", "__class__")  # the class, in its methods
 _BUDGET = 50  # expressions that one question looks at
 _DEVICES = {Kind.CPU, Kind.CUDA, Kind.DEVICE, Kind.NONE}
 
@@ -109,7 +110,7 @@ def is_settled(values: Forwards, value: ast.expr) -> bool:
 
 
 def _sources(values: Forwards, node: ast.expr) -> Sequence[ast.expr] | None:
-    """Return what a value comes from in one step: nothing if it becomes no number, None if that isn't known."""
+    """Return what a value comes from in one step: nothing if it is no number, None if that isn't known."""
     facts, kinds = values.facts, values.facts.kinds.of(node)
     parent = facts.tree.parents.get(node)
     match node:
@@ -138,7 +139,7 @@ def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[as
     decorators = (facts.resolve(without_call(each)) or "" for each in function.decorator_list)
     if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
         return None
-    given = arguments(_calls(facts.tree, name), *place)
+    given = arguments(_calls(facts.tree, name, *(_OWN if function.name == "__init__" else ())), *place)
     if given is None or not facts.others.gives(name, *place):
         return None
     return given if parameter.default is None else [*given, parameter.default]
@@ -151,10 +152,21 @@ def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[
     return [each for each in given if each is not None] if plain else None
 
 
-def _calls(tree: Tree, name: str) -> list[ast.expr]:
-    """Return the calls of a function or class, and where its name is read but for that."""
-    reads = (each for each in tree.nodes_with_name(name) if isinstance(each, (ast.Name, ast.Attribute)))
-    return [tree.call_of(each) or each for each in reads if last_name(each) == name]
+def _calls(tree: Tree, name: str, *made: str) -> list[ast.expr]:
+    """Return the calls of a function or class, and where its name is read but for that.
+
+    Args:
+        tree: the tree of the module.
+        name: the name.
+        made: other names, that only count where they are called.
+    """
+    reads = (
+        each
+        for read in (name, *made)
+        for each in tree.nodes_with_name(read)
+        if isinstance(each, (ast.Name, ast.Attribute)) and last_name(each) == read
+    )
+    return [tree.call_of(each) or each for each in reads if last_name(each) == name or tree.call_of(each)]
 
 
 # -- where it is bound ----------------------------------------------------------------------------------
@@ -235,7 +247,7 @@ def _is_private(values: Forwards, target: ast.expr, name: str) -> bool:
     classes = (each for each in tree.scopes if isinstance(each, ast.ClassDef))
     heirs = [each.name for each in classes if owner.name in family(facts, each)]
     leaks = (each for each in tree.reads("self") if not _is_asked(tree.parents[each], ""))
-    made = (each for heir in heirs for each in _calls(tree, heir))
+    made = (each for heir in heirs for each in _calls(tree, heir, *_OWN))
     return (
         not any(related(facts, owner, next(tree.around(each, ast.ClassDef), None)) for each in leaks)
         and all(isinstance(tree.parents[each], ast.ClassDef) or is_kept(values, each, name) for each in made)
