@@ -42,15 +42,17 @@ USE = "from mover import Mover\n\nmover = Mover(device=0)\nprint(mover.move(x))\
 def conditions(files: dict[str, str], first: str) -> list[str]:
     """Return the lines of a file that the safe fixes give a condition; a second run changes nothing."""
     data = {name: dedent(text).strip().encode() + b"\n" for name, text in files.items()}
-    for _ in range(2):
-        project = Project(ProjectFile(content, name) for name, content in data.items())
-        results = {
-            name: check_file(content, name, Settings(fix=True), project.fresh())
-            for name, content in data.items()
-        }
-        once, data = data, {name: results[name].output or content for name, content in data.items()}
-    assert once == data
-    return [line.strip() for line in data[first].decode().splitlines() if "is_available()" in line]
+    once = _fixed(data)
+    assert _fixed(once) == once
+    return [line.strip() for line in once[first].decode().splitlines() if "is_available()" in line]
+
+
+def _fixed(data: dict[str, bytes]) -> dict[str, bytes]:
+    project = Project(ProjectFile(content, name) for name, content in data.items())
+    results = {
+        name: check_file(content, name, Settings(fix=True), project.fresh()) for name, content in data.items()
+    }
+    return {name: results[name].output or content for name, content in data.items()}
 
 
 DEFAULT = (

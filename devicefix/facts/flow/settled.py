@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 from devicefix.facts.effects import has_effects
@@ -17,26 +16,17 @@ from devicefix.facts.flow.steps import CALLED, family, related
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Function, Scope, dotted
-from devicefix.facts.tree import Tree
-from devicefix.facts.values import device_name, integer, last_name, without_call
+from devicefix.facts.values import cuda_string, device_name, integer, last_name, without_call
 
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
-_NAME = re.compile(r"cuda(:\d+)?|cpu")
 _OWN = ("cls", "__class__")  # the class, in its methods
 _BUDGET = 50  # expressions that one question looks at
 _DEVICES = {Kind.CPU, Kind.CUDA, Kind.DEVICE, Kind.NONE}
 
 
 class Numbers(Forwards):
-    """The ways of the numbers of GPUs, as long as no guard, and no fix of an attribute, makes them the CPU.
-
-    Args:
-        facts: the facts of the module, with what the other files show.
-    """
-
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts, zero=True)
+    """The ways of the numbers of GPUs, until a guard or the fix of an attribute makes them the CPU."""
 
     def is_fixed(self, target: ast.Attribute) -> bool:
         """Return whether an attribute that may be bound to a number becomes the CPU."""
@@ -45,7 +35,7 @@ class Numbers(Forwards):
 
 def moves_number(facts: Facts, argument: ast.expr) -> bool:
     """Return whether a function takes an argument for a device, and the number of a GPU as it is."""
-    use = use_by_function(Numbers(facts), argument)
+    use = use_by_function(Numbers(facts, zero=True), argument)
     return Use.DEVICE in use and Use.SETTLED not in use
 
 
@@ -97,15 +87,12 @@ def is_settled(values: Forwards, value: ast.expr) -> bool:
         values: where the values of the module go.
         value: the expression.
     """
-    todo, seen = [value], set[ast.expr]()
-    while todo:
-        node = todo.pop()
-        if node not in seen and not values.facts.is_guarded(node):
-            seen.add(node)
-            sources = _sources(values, node)
-            if sources is None or len(seen) > _BUDGET:
-                return False
-            todo += sources
+    todo = [value]
+    for node in todo:  # which grows
+        sources = [] if values.facts.is_guarded(node) else _sources(values, node)
+        if sources is None or len(todo) > _BUDGET:
+            return False
+        todo += [each for each in sources if each not in todo]
     return True
 
 
@@ -139,7 +126,7 @@ def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[as
     decorators = (facts.resolve(without_call(each)) or "" for each in function.decorator_list)
     if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
         return None
-    given = arguments(_calls(facts.tree, name, *(_OWN if function.name == "__init__" else ())), *place)
+    given = arguments(_calls(facts, name, *(_OWN if function.name == "__init__" else ())), *place)
     if given is None or not facts.others.gives(name, *place):
         return None
     return given if parameter.default is None else [*given, parameter.default]
@@ -152,20 +139,17 @@ def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[
     return [each for each in given if each is not None] if plain else None
 
 
-def _calls(tree: Tree, name: str, *made: str) -> list[ast.expr]:
+def _calls(facts: Facts, name: str, *made: str) -> list[ast.expr]:
     """Return the calls of a function or class, and where its name is read but for that.
 
     Args:
-        tree: the tree of the module.
+        facts: the facts of the module.
         name: the name.
         made: other names, that only count where they are called.
     """
-    reads = (
-        each
-        for read in (name, *made)
-        for each in tree.nodes_with_name(read)
-        if isinstance(each, (ast.Name, ast.Attribute)) and last_name(each) == read
-    )
+    tree = facts.tree
+    nodes = [(each, read) for read in (name, *made) for each in tree.nodes_with_name(read)]
+    reads = [each for each, read in nodes if isinstance(each, ast.expr) and last_name(each) == read]
     return [tree.call_of(each) or each for each in reads if last_name(each) == name or tree.call_of(each)]
 
 
@@ -183,18 +167,16 @@ def bound_as_device(values: Forwards, node: ast.Name | ast.Attribute) -> ast.exp
         node: a use of the variable, or the target of its assignment.
     """
     facts, bindings = values.facts, values.variable(node).bindings
-    numbers = [each for each in bindings if not _names_device(each.value)]
-    number = numbers[0].value if len(numbers) == 1 else None
-    match numbers[0].node if number is not None else None:
-        case ast.Assign(targets=[ast.Name() | ast.Attribute(value=ast.Name("self")) as target]):
-            known = facts.once(_is_only_a_device, facts.tree.root, target, number)
-            return number if known and number is not None and not facts.is_guarded(number) else None
+    match [each.node for each in bindings if not _names_device(each.value)]:
+        case [
+            ast.Assign(targets=[ast.Name() | ast.Attribute(value=ast.Name("self")) as target], value=number)
+        ]:
+            known = facts.once(_only_moves, facts.tree.root, target, number)
+            return number if known and not facts.is_guarded(number) else None
     return None
 
 
-def _is_only_a_device(
-    facts: Facts, _module: Scope, target: ast.Name | ast.Attribute, number: ast.expr
-) -> bool:
+def _only_moves(facts: Facts, _module: Scope, target: ast.Name | ast.Attribute, number: ast.expr) -> bool:
     """Return whether a variable holds a number, and only moves and calls of CUDA use it."""
     kinds, values = facts.kinds.of(number), Forwards(facts)
     if NUMBERS.isdisjoint(kinds.seen) or not kinds.shown(NUMBERS | {Kind.NONE, Kind.CUDA}):
@@ -205,8 +187,8 @@ def _is_only_a_device(
     if not devices or has_effects(facts, number) or not all(_takes_either(facts, read) for read in others):
         return False
     if not variable.attribute:
-        shared = bool(variable.elsewhere) and facts.others.is_read_elsewhere(variable.elsewhere)
-        return kinds.are(NUMBERS) and not shared
+        local = not variable.elsewhere or not facts.others.is_read_elsewhere(variable.elsewhere)
+        return kinds.are(NUMBERS) and local and "." not in variable.elsewhere
     several = sum(dotted(read) == dotted(target) for read in devices) > 1
     once = several and len(variable.bindings) == 1 and not facts.serves_others
     return once and not is_settled(values, number) and _is_private(values, target, variable.name)
@@ -217,9 +199,7 @@ def _names_device(value: ast.expr | None) -> bool:
     match value:
         case ast.IfExp(body=body, orelse=orelse):
             return _names_device(body) and _names_device(orelse)
-        case ast.Constant(value=str(text)):
-            return _NAME.fullmatch(text) is not None
-    return False
+    return isinstance(value, ast.Constant) and (value.value == "cpu" or cuda_string(value))
 
 
 def _takes_either(facts: Facts, read: ast.expr) -> bool:
@@ -247,7 +227,7 @@ def _is_private(values: Forwards, target: ast.expr, name: str) -> bool:
     classes = (each for each in tree.scopes if isinstance(each, ast.ClassDef))
     heirs = [each.name for each in classes if owner.name in family(facts, each)]
     leaks = (each for each in tree.reads("self") if not _is_asked(tree.parents[each], ""))
-    made = (each for heir in heirs for each in _calls(tree, heir, *_OWN))
+    made = (each for heir in heirs for each in _calls(facts, heir, *_OWN))
     return (
         not any(related(facts, owner, next(tree.around(each, ast.ClassDef), None)) for each in leaks)
         and all(isinstance(tree.parents[each], ast.ClassDef) or is_kept(values, each, name) for each in made)

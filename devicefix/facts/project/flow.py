@@ -227,7 +227,9 @@ class Flow(SharedNames, Values):
             function = values.constructor(node) if isinstance(node, ast.ClassDef) else node
             if isinstance(function, Function):
                 use |= use_of_parameter(values, function, place)
-                free |= Numbers(facts).use_of_parameter(function, place) if Use.DEVICE in use else free
+                free |= (
+                    Numbers(facts, zero=True).use_of_parameter(function, place) if Use.DEVICE in use else free
+                )
         return (use if Use.DEVICE in free else use | Use.SETTLED).value
 
     @remembered

@@ -34,25 +34,17 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
         context: the context of the module.
         name: a use of the variable, or the target of its assignment.
     """
-    tree = context.facts.tree
-    if not isinstance(name, (ast.Name, ast.Attribute)) or last_name(name) not in context.facts.once(
-        _passed_as_devices, tree.root
-    ):
+    facts = context.facts
+    moved = facts.once(_passed_as_devices, facts.tree.root)
+    if not isinstance(name, (ast.Name, ast.Attribute)) or last_name(name) not in moved:
         return None
-    if isinstance(name, ast.Name):
-        found = tree.lookup(name)
-        if found is None or found[0].is_class or name.id in tree.declared_elsewhere:
-            return None
-        if len(found[1]) != 1 and "DF203" not in context.options.enabled:
-            return None
-    return bound_as_device(context.forwards, name)
+    several = len(context.forwards.variable(name).bindings) > 1 and "DF203" not in context.options.enabled
+    is_declared = isinstance(name, ast.Name) and name.id in facts.tree.declared_elsewhere
+    return None if several or is_declared else bound_as_device(context.forwards, name)
 
 
 def _passed_as_devices(facts: Facts, _module: Scope) -> frozenset[str]:
     """Return the names that are used as a device anywhere: few are, and all of them are found in one pass."""
     nodes = facts.tree.nodes_with(".to", "device", "map_location")
-    return frozenset(
-        last_name(node)
-        for node in nodes
-        if isinstance(node, (ast.Name, ast.Attribute)) and is_device(facts, node)
-    )
+    reads = (node for node in nodes if isinstance(node, (ast.Name, ast.Attribute)))
+    return frozenset(last_name(node) for node in reads if is_device(facts, node))
