@@ -127,9 +127,8 @@ def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[as
     if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
         return None
     given = arguments(_calls(facts, name, *(_OWN if function.name == "__init__" else ())), *place)
-    if given is None or not facts.others.gives(name, *place):
-        return None
-    return given if parameter.default is None else [*given, parameter.default]
+    known = given is not None and facts.others.gives(name, *place)
+    return [*given, *filter(None, [parameter.default])] if known and given is not None else None
 
 
 def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[ast.expr] | None:
@@ -187,11 +186,10 @@ def _only_moves(facts: Facts, _module: Scope, target: ast.Name | ast.Attribute, 
     if not devices or has_effects(facts, number) or not all(_takes_either(facts, read) for read in others):
         return False
     if not variable.attribute:
-        local = not variable.elsewhere or not facts.others.is_read_elsewhere(variable.elsewhere)
-        return kinds.are(NUMBERS) and local and "." not in variable.elsewhere
-    several = sum(dotted(read) == dotted(target) for read in devices) > 1
-    once = several and len(variable.bindings) == 1 and not facts.serves_others
-    return once and not is_settled(values, number) and _is_private(values, target, variable.name)
+        return kinds.are(NUMBERS) and "." not in variable.elsewhere and not values.is_shared(variable)
+    several = sum(dotted(read) == dotted(target) for read in devices) > 1 == len(variable.bindings)
+    needed = several and not facts.serves_others and not is_settled(values, number)
+    return needed and _is_private(values, target, variable.name)
 
 
 def _names_device(value: ast.expr | None) -> bool:
@@ -237,11 +235,10 @@ def _is_private(values: Forwards, target: ast.expr, name: str) -> bool:
 
 def is_kept(values: Forwards, made: ast.expr, name: str) -> bool:
     """Return whether an object that a call makes is only called, or asked for its attributes but one."""
-    found, facts, tree = values.of(made), values.facts, values.tree
-    shared = (each.elsewhere for each in found.variables if each.elsewhere)
+    found, tree = values.of(made), values.tree
     uses = (use for use in found.uses if use not in found.passed and tree.call_of(use) is None)
     kept = isinstance(made, ast.Call) and all(_is_asked(tree.parents[use], name) for use in uses)
-    return kept and not any(map(facts.others.is_read_elsewhere, shared))
+    return kept and not any(map(values.is_shared, found.variables))
 
 
 def _is_asked(node: ast.AST, name: str) -> bool:

@@ -125,6 +125,10 @@ class Steps:
     def _owner(self, node: ast.AST) -> ast.ClassDef | None:
         return next(self.tree.around(node, ast.ClassDef), None)
 
+    def is_shared(self, variable: Variable) -> bool:
+        """Return whether another file may read a variable of the module."""
+        return bool(variable.elsewhere) and self.facts.others.is_read_elsewhere(variable.elsewhere)
+
     def is_fixed(self, _target: ast.Attribute) -> bool:
         """Return whether what an attribute is bound to has a fix, so that its reads need none."""
         return False
