@@ -12,6 +12,7 @@ from typing import Any
 
 from devicefix.config import load
 from devicefix.config.folders import nearest_above
+from devicefix.config.line_length import line_length_in
 from devicefix.config.settings import Settings
 
 
@@ -78,6 +79,7 @@ class Nearest(Resolver):
         self._make = make
         self._find_in = find_in
         self._files: dict[str, Path | None] = {}
+        self._line_lengths: dict[str, int | None] = {}
         self._made: dict[Path | None, Settings] = {}
         self._settings: dict[str, Settings] = {}
         start = os.path.abspath(start)
@@ -106,5 +108,7 @@ class Nearest(Resolver):
             file = self.configuration(folder)
             if file not in self._made:
                 self._made[file] = self._make(file)
-            self._settings[folder] = self._made[file]
+            length = nearest_above(folder, self._line_lengths, line_length_in)
+            made = self._made[file]
+            self._settings[folder] = made if length is None else replace(made, line_length=length)
         return self._settings[folder]

@@ -118,6 +118,7 @@ class Settings:
         ignore_noqa: keep findings that a comment silences.
         executor: the address of a cluster that does the work.
         evidence: what runs of the program have shown.
+        line_length: how long the lines of the project may be, in characters; None if its files show it.
     """
 
     extend: Path | None = None
@@ -154,6 +155,7 @@ class Settings:
     ignore_noqa: bool = False
     executor: str | None = None
     evidence: Evidence = NO_EVIDENCE
+    line_length: int | None = None
 
     @property
     def largest(self) -> int:

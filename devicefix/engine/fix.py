@@ -134,8 +134,8 @@ def spelled_out(findings: list[Finding], devices: Devices, settings: Settings) -
         return findings
     from devicefix.rewrite.preview import suggested
 
-    facts, insertions = devices.facts, devices.insertions
-    return [suggested(finding, facts.source, facts.tree, insertions) for finding in findings]
+    facts, insertions, length = devices.facts, devices.insertions, settings.line_length
+    return [suggested(finding, facts.source, facts.tree, insertions, length) for finding in findings]
 
 
 def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> Result:
@@ -163,7 +163,7 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     if not any(fix.edits for _, fix in chosen):
         return result
     try:
-        result.output, result.changes = _rewritten(devices, chosen)
+        result.output, result.changes = _rewritten(devices, chosen, settings.line_length)
         result.origins = _origins(source, result.changes)
     except RecursionError:
         result.findings = [finding.unfixed("because the code is nested too deeply") for finding in findings]
@@ -235,7 +235,9 @@ def _at_origin(findings: list[Finding], source: Source, origins: Sequence[int]) 
     return found
 
 
-def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> tuple[bytes, list[Change]]:
+def _rewritten(
+    devices: Devices, fixes: list[tuple[Finding, Fix]], line_length: int | None
+) -> tuple[bytes, list[Change]]:
     """Return the file with some fixes made, after the self-check, and what is replaced in it.
 
     Raises:
@@ -248,7 +250,7 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> tuple[byte
     edits = [edit for _, fix in fixes for edit in fix.edits]
     edits += devices.insertions(*(fix.needs for _, fix in fixes))
     edits = joined(source.text, edits)
-    changes = wrapped(source, tree, resolved(source.text, edits))
+    changes = wrapped(source, tree, resolved(source.text, edits), line_length)
     output = source.encode(replaced(source.text, changes))
     new = check(source, tree.module, output, edits, changes)
     check_names(source, *new, changes, devices.is_circular)
@@ -266,7 +268,7 @@ def _failure(
         for at in range(len(fixes) - size, -1, -size):
             fewer = fixes[:at] + fixes[at + size :]
             try:
-                _rewritten(devices, fewer)
+                _rewritten(devices, fewer, settings.line_length)
             except Exception as other:
                 fixes, problem = fewer, other
     findings = [finding for finding, _ in fixes]

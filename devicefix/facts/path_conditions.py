@@ -30,6 +30,15 @@ def conditions_on(child: ast.AST, parent: ast.AST) -> Iterator[Condition]:
             yield from ((test, True) for test in generator.ifs)
 
 
+def branches(node: ast.If) -> list[list[ast.stmt]]:
+    """Return the blocks of an `if` statement and its `elif` parts; the last one is that of `else`."""
+    found, rest = [node.body], node.orelse
+    while len(rest) == 1 and isinstance(rest[0], ast.If):
+        found.append(rest[0].body)
+        rest = rest[0].orelse
+    return [*found, rest]
+
+
 def conditions_around(tree: Tree, node: ast.AST) -> Iterator[Condition]:
     """Yield the conditions of all statements and expressions around a node."""
     for child, parent in tree.ancestors(node):

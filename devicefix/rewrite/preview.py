@@ -15,7 +15,11 @@ _SHORT = 100  # characters of code that fit into a title
 
 
 def suggested(
-    finding: Finding, source: Source, tree: Tree, insertions: Callable[[frozenset[Need]], list[Edit]]
+    finding: Finding,
+    source: Source,
+    tree: Tree,
+    insertions: Callable[[frozenset[Need]], list[Edit]],
+    line_length: int | None = None,
 ) -> Finding:
     """Return a finding whose fix is spelled out, with the definitions and imports that it needs.
 
@@ -24,6 +28,7 @@ def suggested(
         source: The module's text.
         tree: Its syntax tree.
         insertions: A function that returns the edits that insert what a fix needs.
+        line_length: How long lines may be; None if the text shows it.
     """
     fix = finding.fix
     if fix is None or not fix.edits:
@@ -32,7 +37,7 @@ def suggested(
     from devicefix.rewrite.wrapping import wrapped
 
     edits = [*fix.edits, *insertions(fix.needs)]
-    changes = wrapped(source, tree, resolved(source.text, joined(source.text, edits)))
+    changes = wrapped(source, tree, resolved(source.text, joined(source.text, edits)), line_length)
     replacements = (
         Replacement(*source.position(start), *source.position(end), new) for start, end, new in changes
     )

@@ -27,18 +27,21 @@ _SUBSCRIPT = re.compile(r"[\w)\]]\[\Z")
 _Part = tuple[int, int]  # from one column to another
 
 
-def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Change]:
+def wrapped(
+    source: Source, tree: Tree, changes: Sequence[Change], line_length: int | None = None
+) -> list[Change]:
     """Return changes, with line breaks in the lines that they make too long.
 
-    Only lines that were short enough before are broken.
+    A line that was too long before is broken only in brackets that it shares with other lines.
 
     Args:
         source: The text that the changes are for.
         tree: Its syntax tree.
         changes: Changes from `resolved`.
+        line_length: How long lines may be; None if the text shows it.
     """
     result: list[Change] = []
-    limit = 0
+    limit = line_length or 0
     parts = [_different(source, change) for change in changes]
     for number, group in groupby(parts, lambda change: source.position(change[0])[0]):
         found = list(group)
@@ -48,10 +51,10 @@ def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Chang
         # A line magic ends with its line.
         magic = source.text.startswith(MAGIC, start + len(source.indentation(start)))
         within = found[-1][1] <= end and not any("\n" in new or "\r" in new for *_, new in found)
-        if within and not magic and end - start + more > _AT_LEAST:
+        if within and not magic and end - start + more > (line_length or _AT_LEAST):
             limit = limit or _limit(source)
-            if end - start <= limit < end - start + more:
-                found = _Line(source, tree, number, found).broken(limit)
+            if limit < end - start + more:
+                found = _Line(source, tree, number, found).broken(limit, was_long=end - start > limit)
         result += found
     return result
 
@@ -104,21 +107,18 @@ class _Line:
         nodes = (node for node in tree.nodes_at([number]) if isinstance(node, ast.stmt))
         self._statement = next((n for n in nodes if n.lineno <= number <= (n.end_lineno or 0)), None)
 
-    def broken(self, limit: int) -> list[Change]:
+    def broken(self, limit: int, *, was_long: bool = False) -> list[Change]:
         """Return the changes of the line with those that break it, or as they are if none makes it short.
 
         Args:
             limit: How long a line may be.
+            was_long: Whether the line was too long before.
         """
         if self._statement is not None and not {"'", '"'} & {*self._code, *self._above}:
             outer, inner = self._pairs
-            ways = (
-                self._between_elements,
-                self._in_parentheses,
-                partial(self._in_brackets, outer),
-                partial(self._in_brackets, inner),
-            )
-            limits = sorted({limit, _AT_MOST})
+            brackets = (partial(self._in_brackets, outer), partial(self._in_brackets, inner))
+            ways = (self._between_elements, *(() if was_long else (self._in_parentheses, *brackets)))
+            limits = dict.fromkeys((limit, max(limit, _AT_MOST)))
             for breaks, longest in (
                 (breaks, each) for way in ways for each in limits for breaks in way(each)
             ):

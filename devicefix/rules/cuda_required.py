@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from devicefix.devices.context import Context
 from devicefix.facts.copies.views import given_to
 from devicefix.facts.effects import has_effects
+from devicefix.facts.path_conditions import branches
 from devicefix.facts.refused_devices import missing_device
-from devicefix.facts.values import last_name
+from devicefix.facts.scopes import dotted
+from devicefix.facts.texts import text_of
+from devicefix.facts.values import cuda_string, last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rewrite.lines import ends_its_lines
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.checks import Checks
-from devicefix.rules.shared.refusals import Refusals, Verdict
+from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict
 
 
 class CudaRequired(Rule):
@@ -772,6 +775,35 @@ class CudaRequired(Rule):
                 main(parse())
             """,
         ),
+        Example(
+            "the end of a choice of accelerators",
+            before="""
+                import torch
+
+
+                def choose(rank):
+                    if torch.cuda.is_available():
+                        device = torch.device(f"cuda:{rank}")
+                    elif torch.backends.mps.is_available():
+                        device = torch.device("mps")
+                    else:
+                        raise ValueError("no GPU")
+                    return device
+            """,
+            after="""
+                import torch
+
+
+                def choose(rank):
+                    if torch.cuda.is_available():
+                        device = torch.device(f"cuda:{rank}")
+                    elif torch.backends.mps.is_available():
+                        device = torch.device("mps")
+                    else:
+                        device = torch.device("cpu")
+                    return device
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -957,6 +989,29 @@ class CudaRequired(Rule):
             verdict = self._refusals.verdict(node, condition, self._ends.error_of(self._ends.last(refusal)))
             other = node.orelse or self.facts.tree.after(node) if refusal is node.body else node.body
             yield from self._judged(node.test, verdict, self._without(node, refusal), other)
+        elif self._guards.implies(node.test):
+            yield from self._end_of_choice(node)
+
+    def _end_of_choice(self, node: ast.If) -> Iterator[Finding]:
+        """Report the error that ends a choice between CUDA and other devices: it becomes the CPU."""
+        *bodies, rest = branches(node)
+        last = self._ends.last(rest)
+        chosen = [self._device_chosen(body[-1]) for body in bodies]
+        is_choice = len(set(chosen)) == 1 and any(map(cuda_string, ast.walk(node.body[-1])))
+        if len(bodies) > 1 and len(rest) == 1 and last is not None and is_choice and chosen[0]:
+            verdict = self._refusals.verdict(rest[0], (node.test, False), self._ends.error_of(last))
+            if verdict is not None and verdict.removable:
+                fix = self.context.replace_statement(rest[0], chosen[0], verdict.why)
+                yield self.finding(rest[0], f"{MESSAGE}; choose the CPU", fix)
+
+    def _device_chosen(self, statement: ast.stmt) -> str:
+        """Return the code that chooses the CPU in place of another device, empty if a statement chooses none."""
+        match statement:
+            case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=value):
+                if self.facts.call(value, "torch.device") and isinstance(value, ast.Call):
+                    return f'{dotted(target)} = {self.context.source.code(value.func)}("cpu")'
+                return f'{dotted(target)} = "cpu"' if text_of(value) is not None else ""
+        return ""
 
     def visit_While(self, node: ast.While) -> Iterator[Finding]:
         leaves = any(isinstance(inner, (ast.Break, ast.Return)) for inner in ast.walk(node))

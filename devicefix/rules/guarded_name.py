@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
+from devicefix.facts.path_conditions import branches
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.guarded_moves import GuardedMoves
@@ -294,7 +295,7 @@ class GuardedName(Rule):
             return
         if self._moves.of_guard(node) is not None:
             return  # the guard goes
-        if guards.refusals.refuses(node.orelse):
+        if guards.refusals.refuses(branches(node)[-1]):
             return  # it ends the program instead
         assigned = [statement for statement in node.body if isinstance(statement, ast.Assign)]
         for name, place in self._names.bound(node.body):

@@ -436,3 +436,26 @@ def test_the_server_knows_the_border(project: ProjectFolder) -> None:
         assert looked is not None
         safeties.append([finding.safety for finding in looked.findings])
     assert safeties[0] == safeties[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "length"),
+    [
+        ("pyproject.toml", "[tool.black]\nline-length = 120\n", 120),
+        ("pyproject.toml", "[tool.ruff]\nline-length = 100\n[tool.black]\nline-length = 120\n", 100),
+        ("pyproject.toml", "[tool.ruff.lint]\nselect = []\n", 88),
+        ("pyproject.toml", "[project]\nname = 'x'\n", None),
+        ("ruff.toml", "line-length = 79\n", 79),
+        (".flake8", "[flake8]\nmax-line-length = 99\n", 99),
+        ("setup.cfg", "[pycodestyle]\nmax_line_length = 95\n", 95),
+        (".flake8", "max-line-length = 99\n", None),
+        ("pyproject.toml", "[tool.black\n", None),
+    ],
+)
+def test_the_line_length_is_that_of_the_nearest_formatter(
+    tmp_path: Path, name: str, text: str, length: int | None
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / name).write_text(text)
+    found = Nearest(lambda _: Settings(), tmp_path, lambda _: None)
+    assert found.of(str(tmp_path / "src" / "a.py")).line_length == length

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from helpers import analyze
 
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
+from devicefix.facts.project import Project, ProjectFile
+
 MANY = 100 * "#\n"
 IF = "torch.cuda.is_available()"
 
@@ -138,3 +142,12 @@ def test_a_line_that_was_too_long_before_is_not_broken() -> None:
 def test_a_line_may_be_as_long_as_the_longest_of_the_file(more: str, lines: int) -> None:
     text = f"import torch\n\nx = torch.load(path_of_the_checkpoint)\n{more}"
     assert len(rewritten(text).splitlines()) == lines
+
+
+@pytest.mark.parametrize(("length", "lines"), [(120, 3), (100, 4)])
+def test_a_line_may_be_as_long_as_the_project_says(length: int, lines: int) -> None:
+    source = b"import torch\n\nthe_state = torch.load(path, pickle_module=dill, mmap=True)\n"
+    settings = Settings(fix=True, line_length=length)
+    output = check_file(source, "m.py", settings, Project([ProjectFile(source, "m.py")])).output
+    assert output is not None
+    assert len(output.splitlines()) == lines

@@ -1,4 +1,4 @@
-"""Find the options of the command line that a file declares: the calls alone are parsed, and not the file."""
+"""Find the options of the command line that a file declares: their lines alone are read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from devicefix.facts.exports.export import of_bytes
 from devicefix.facts.names import options_of
 
 _CALL = re.compile(rb"add_argument\s*\(")
+_FIELD = re.compile(rb"^(?:    |\t)(\w+)[ \t]*:[ \t]*bool[ \t]*=[ \t]*(True|False)\b", re.M)  # of a dataclass
 _MOST = 40  # closing brackets in one call
 _Option = tuple[str, str, str]
 
 
-@of_bytes(b"add_argument")
+@of_bytes(b"add_argument", b"dataclass")
 def options(data: bytes) -> frozenset[_Option]:
     """Return the command line's options, each with its type and its default; see `options_of`."""
     return frozenset(_options(data))
@@ -26,6 +27,8 @@ def _options(data: bytes) -> Iterator[_Option]:
         call = _parsed(data, found.start(), found.end())
         if call is not None:
             yield from options_of(call)
+    for field in _FIELD.finditer(data) if b"dataclass" in data else ():
+        yield field[1].decode(), "bool", field[2].decode()
 
 
 def _parsed(data: bytes, start: int, end: int) -> ast.Call | None:

@@ -10,7 +10,8 @@ from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of, use_by_function
-from devicefix.facts.flow.parameters import described, unpacks
+from devicefix.facts.flow.parameters import argument_at, described, unpacks
+from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.steps import CALLED, family, related
 from devicefix.facts.flow.taken_numbers import is_number
@@ -45,9 +46,25 @@ def moves_number(facts: Facts, argument: ast.expr) -> bool:
 def becomes_cpu(values: Forwards, node: ast.Call) -> bool:
     """Return whether the fix of `torch.cuda.current_device()` is the CPU, as it is only used as a device."""
     uses = values.of(node).uses
-    return not any(counts(values, use) for use in uses) and any(
-        is_device(values.facts, use) or is_move(values.tree.parents.get(use)) for use in uses
-    )
+    if any(counts(values, use) for use in uses):
+        return False
+    moves = any(_is_placed(values, use) or is_move(values.tree.parents.get(use)) for use in uses)
+    return moves or (bool(uses) and all(_is_of_cuda(values.facts, use) for use in uses))
+
+
+def _is_placed(values: Forwards, node: ast.expr) -> bool:
+    """Return whether a value is used as a device, where the CPU can replace it."""
+    call, place = argument_at(values.tree, node) or (None, None)
+    if call is not None and place is not None and takes_device(values.facts, call.func, place):
+        return True
+    held = isinstance(values.tree.parents.get(node), (ast.Dict, ast.keyword))
+    return held and Use.DEVICE in values.use_of(node)
+
+
+def _is_of_cuda(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a value is an argument of a function of torch.cuda."""
+    call, _ = argument_at(facts.tree, node) or (None, None)
+    return call is not None and (facts.resolve(call.func) or "").startswith("torch.cuda.")
 
 
 def is_device(facts: Facts, read: ast.expr) -> bool:
@@ -77,7 +94,7 @@ def counts(values: Forwards, node: ast.expr) -> bool:
     return is_number(values.facts, node) or Use.COMPARED in need_of(values, node)
 
 
-def is_settled(values: Forwards, value: ast.expr) -> bool:
+def is_settled(values: Forwards, value: ast.expr, *, literals: bool = True) -> bool:
     """Return whether a value is no number of a GPU without CUDA, once what it comes from is fixed.
 
     All its sources are known, in this file and in others. Each is no number, or `torch.cuda.current_device()`
@@ -86,17 +103,18 @@ def is_settled(values: Forwards, value: ast.expr) -> bool:
     Args:
         values: where the values of the module go.
         value: the expression.
+        literals: whether literal arguments of the module have fixes.
     """
     todo = [value]
     for node in todo:  # which grows
-        sources = [] if values.facts.is_guarded(node) else _sources(values, node)
+        sources = [] if values.facts.is_guarded(node) else _sources(values, node, literals)
         if sources is None or len(todo) > _BUDGET:
             return False
         todo += [each for each in sources if each not in todo]
     return True
 
 
-def _sources(values: Forwards, node: ast.expr) -> Sequence[ast.expr] | None:
+def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.expr] | None:
     """Return what a value comes from in one step: nothing if it is no number, None if that isn't known."""
     facts, kinds = values.facts, values.facts.kinds.of(node)
     parent = facts.tree.parents.get(node)
@@ -105,8 +123,9 @@ def _sources(values: Forwards, node: ast.expr) -> Sequence[ast.expr] | None:
             return [body, orelse]
         case ast.Call() if facts.call(node, "torch.cuda.current_device"):
             return [] if becomes_cpu(values, node) else None
-        case ast.Constant() if integer(node) and isinstance(parent, ast.keyword) and not facts.serves_others:
-            return [] if device_name(parent.arg or "") and moves_number(facts, node) else None
+        case ast.Constant() if literals and integer(node) and isinstance(parent, ast.keyword):
+            fixed = device_name(parent.arg or "") and not facts.serves_others
+            return [] if fixed and moves_number(facts, node) else None
         case ast.Name() | ast.Attribute() if kinds.seen and facts.resolve(node) is None:
             parameter, variable = Sources(facts, How.BOUND, 1).parameter(node), values.variable(node)
             if parameter is not None:
@@ -188,7 +207,7 @@ def _only_moves(facts: Facts, _module: Scope, target: ast.Name | ast.Attribute, 
     if not variable.attribute:
         return kinds.are(NUMBERS) and "." not in variable.elsewhere and not values.is_shared(variable)
     several = sum(dotted(read) == dotted(target) for read in devices) > 1 == len(variable.bindings)
-    needed = several and not facts.serves_others and not is_settled(values, number)
+    needed = several and not facts.serves_others and not is_settled(values, number, literals=False)
     return needed and _is_private(values, target, variable.name)
 
 

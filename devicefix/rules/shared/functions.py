@@ -11,7 +11,7 @@ from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import of_number, use_that_needs
 from devicefix.facts.flow.parameters import argument_at
-from devicefix.facts.flow.settled import becomes_cpu, counts, is_device, is_move
+from devicefix.facts.flow.settled import becomes_cpu, counts, is_move
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, prints
 from devicefix.facts.scopes import Scope
@@ -169,10 +169,7 @@ class Functions:
         values = self.context.forwards
         if becomes_cpu(values, node):
             return self.context.when_cuda(node, '"cpu"')
-        found = values.of(node)
-        parents = self.facts.tree.parents
-        if any(is_device(self.facts, use) and not is_move(parents[use]) for use in found.uses):
-            return None  # the fixes of the moves are enough
+        found = values.of(node)  # where it is a device, too, that has a fix of its own
         return self.context.when_cuda(node, "0") if any(counts(values, use) for use in found.uses) else None
 
     def _restored(self, node: ast.Call) -> bool:
