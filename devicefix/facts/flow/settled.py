@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from weakref import proxy
 
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Forwards, Use
@@ -31,13 +32,18 @@ class Numbers(Forwards):
 
     def is_fixed(self, target: ast.Attribute) -> bool:
         """Return whether an attribute that may be bound to a number becomes the CPU."""
-        return bound_as_device(Forwards(self.facts), target) is not None
+        return bound_as_device(self, target) is not None
 
 
 def moves_number(facts: Facts, argument: ast.expr) -> bool:
     """Return whether a function takes an argument for a device, and the number of a GPU as it is."""
-    use = use_by_function(Numbers(facts, zero=True), argument)
+    use = use_by_function(facts.once(numbers, facts.tree.root), argument)
     return Use.DEVICE in use and Use.SETTLED not in use
+
+
+def numbers(facts: Facts, _module: Scope) -> Numbers:
+    """Return the ways of the numbers of a module, which the facts can hold."""
+    return Numbers(proxy(facts), zero=True)
 
 
 # -- where it comes from --------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
-from devicefix.facts.flow.settled import Numbers, arguments, is_kept, is_settled
+from devicefix.facts.flow.settled import arguments, is_kept, is_settled, numbers
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.hugging_face import is_based_on_library
@@ -256,7 +256,9 @@ class Flow(SharedNames, Values):
             if isinstance(function, Function):
                 use |= use_of_parameter(values, function, place)
                 free |= (
-                    Numbers(facts, zero=True).use_of_parameter(function, place) if Use.DEVICE in use else free
+                    facts.once(numbers, facts.tree.root).use_of_parameter(function, place)
+                    if Use.DEVICE in use
+                    else free
                 )
         return (use if Use.DEVICE in free else use | Use.SETTLED).value
 
