@@ -250,16 +250,13 @@ class Flow(SharedNames, Values):
         facts, bindings = self._bound(self.definition(path, name))
         if facts is None:
             return 0
-        values, use, free = Forwards(facts), Use.NOTHING, Use.NOTHING
+        values, number, use = Forwards(facts), facts.once(numbers, facts.tree.root), Use.NOTHING
+        free = Use.NOTHING
         for node in (binding.node for binding in bindings):  # with `@overload`, there are several
             function = values.constructor(node) if isinstance(node, ast.ClassDef) else node
             if isinstance(function, Function):
                 use |= use_of_parameter(values, function, place)
-                free |= (
-                    facts.once(numbers, facts.tree.root).use_of_parameter(function, place)
-                    if Use.DEVICE in use
-                    else free
-                )
+                free |= number.use_of_parameter(function, place) if Use.DEVICE in use else use
         return (use if Use.DEVICE in free else use | Use.SETTLED).value
 
     @remembered
