@@ -182,3 +182,11 @@ def test_an_attribute_is_fixed_at_its_uses_where_its_objects_may_need_the_number
 def test_an_attribute_is_fixed_at_its_uses_where_the_module_may_need_the_number(more: str) -> None:
     mover = f"{dedent(MOVER).rstrip()}\n\n{more}\n"
     assert conditions({"mover.py": mover}, "mover.py")[:2] == MOVED
+
+
+def test_an_attribute_is_fixed_at_its_uses_where_a_base_of_another_file_may_need_the_number() -> None:
+    base = "class Base:\n    def first(self):\n        return self.device == 0"
+    mover = MOVER.replace("import torch", "import torch\n    from base import Base").replace(
+        "Mover:", "Mover(Base):"
+    )
+    assert conditions({"mover.py": mover, "base.py": base}, "mover.py") == MOVED

@@ -247,12 +247,14 @@ def _is_private(values: Forwards, target: ast.expr, name: str) -> bool:
     """Return whether only the class, and its heirs, use an attribute of their objects."""
     facts, tree = values.facts, values.tree
     owner = next(tree.around(target, ast.ClassDef))
-    classes = (each for each in tree.scopes if isinstance(each, ast.ClassDef))
+    classes = [each for each in tree.scopes if isinstance(each, ast.ClassDef) and related(facts, owner, each)]
+    imported = (facts.resolve(base) or "torch." for each in classes for base in each.bases)
     heirs = [each.name for each in classes if owner.name in family(facts, each)]
     leaks = (each for each in tree.reads("self") if not _is_asked(tree.parents[each], ""))
     made = (each for heir in heirs for each in _calls(facts, heir, *_OWN))
     return (
-        not any(related(facts, owner, next(tree.around(each, ast.ClassDef), None)) for each in leaks)
+        all(each.startswith(("torch.", "abc.")) for each in imported)
+        and not any(related(facts, owner, next(tree.around(each, ast.ClassDef), None)) for each in leaks)
         and all(isinstance(tree.parents[each], ast.ClassDef) or is_kept(values, each, name) for each in made)
         and all(facts.others.gives(heir, f".{name}") for heir in heirs)
     )
