@@ -14,7 +14,6 @@ from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Forwards
-from devicefix.facts.flow.steps import Variable
 from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.values import literal_index
@@ -78,11 +77,6 @@ class Context:
     def compiled(self) -> TorchScript:
         """Return what TorchScript compiles of the module."""
         return TorchScript(self.facts, self.project.compiled(self.devices.path))
-
-    def is_read_elsewhere(self, variable: Variable) -> bool:
-        """Return whether another file may read a variable of the module."""
-        elsewhere = variable.elsewhere
-        return bool(elsewhere) and self.project.is_read_elsewhere(self.devices.path, elsewhere)
 
     def has_builtin(self, site: ast.AST, name: str) -> bool:
         """Return whether a name is a builtin at a site: `from torch import *` also brings `max`."""

@@ -52,6 +52,16 @@ class Others:
         """Return the kinds of what the calls in other files pass to functions of a name for a parameter."""
         return self._ask([], "passed", self.path, function, parameter, position)
 
+    def gives(self, called: str, part: str, position: int = -1) -> bool:
+        """Return whether other files give no number to a function, or do not use an attribute of a class.
+
+        Args:
+            called: the name of the function or class.
+            part: a parameter, which may get a number that a fix makes the CPU; or `.x` for an attribute.
+            position: the position of the parameter.
+        """
+        return self._ask(True, "gives", self.path, called, part, position)
+
     def kinds_of(self, name: str, part: str = "") -> Sequence[str]:
         """Return the kinds of an import, by its full name.
 
@@ -68,6 +78,10 @@ class Others:
     def is_device_place(self, name: str) -> bool:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return self._ask(False, "is_device_place", name)
+
+    def is_read_elsewhere(self, variable: str) -> bool:
+        """Return whether another file may read a variable of the module."""
+        return self._ask(False, "is_read_elsewhere", self.path, variable)
 
     def is_of_library(self, name: str) -> bool:
         """Return whether a class of the project, or that of a method, is based on one of Hugging Face's."""

@@ -209,7 +209,11 @@ class Layout:
         for statement in block:
             if not isinstance(statement, (ast.Import, ast.ImportFrom)):
                 others = []
-            elif alone(self.facts.source, statement) and self._is_package(statement):
+            elif (
+                alone(self.facts.source, statement)
+                and self._is_package(statement)
+                and not _imports_all(statement)
+            ):
                 others.append(statement)
         plain = [each for each in others if isinstance(each, ast.Import)]
         after = [each for each in plain if each.names[0].name > needed.module]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from devicefix.devices.arguments import device_fix, gpu_number, name_fix
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.needs import use_by_function
+from devicefix.facts.flow.settled import moves_number
 from devicefix.facts.flow.sinks import LOADS, OFF_BY_THEMSELVES
 from devicefix.facts.prefilter import brings_torch
 from devicefix.facts.scopes import dotted
@@ -496,7 +497,7 @@ class DeviceArgument(Rule):
         if of_torch or cuda_string(value):
             return True
         literal = integer(value) or self.facts.call(value, "torch.device")
-        if literal and Use.DEVICE in use_by_function(self.context.forwards, value):
+        if literal and moves_number(self.facts, value):
             return True
         # For another library, `device_id=0` is also valid on a CPU.
         if keyword.arg != "device":

@@ -12,7 +12,8 @@ from devicefix.rules.shared.device_numbers import defined_as_device
 class NumberAsDevice(Rule):
     """
     ## What it does
-    Finds variables that contain a GPU index and are used only as a device.
+    Finds variables that contain a GPU index and are used only as a device, and attributes to which several methods of
+    a class move.
 
     ## Why it matters
     PyTorch interprets an int as the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an
@@ -38,7 +39,8 @@ class NumberAsDevice(Rule):
     functions or print it: with CUDA, the variable has the same value as before. The fix is unsafe if the program passes
     the variable to a function in another file or to a model, as in `model(batch, device)`. In that case, only the
     function's name suggests that it expects a device. If the program uses the variable in any other way, the rules
-    `DF102` and `DF202` fix each use separately instead.
+    `DF102` and `DF202` fix each use separately instead. So they do for an attribute if the program does anything with
+    the objects of its class but call them and their methods.
     """
 
     code = "DF205"
@@ -127,8 +129,61 @@ class NumberAsDevice(Rule):
                     return net.to(device)
             """,
         ),
+        Example(
+            "an attribute to which a class moves several times",
+            before="""
+                import torch
+
+
+                class Mover:
+                    def __init__(self, device=0):
+                        self.device = device
+
+                    def move(self, x):
+                        return x.to(self.device)
+
+                    def noise(self):
+                        return torch.randn(3, device=self.device)
+
+
+                mover = Mover(device=1)
+                x = mover.move(mover.noise())
+            """,
+            after="""
+                import torch
+
+
+                class Mover:
+                    def __init__(self, device=0):
+                        self.device = device if torch.cuda.is_available() else "cpu"
+
+                    def move(self, x):
+                        return x.to(self.device)
+
+                    def noise(self):
+                        return torch.randn(3, device=self.device)
+
+
+                mover = Mover(device=1)
+                x = mover.move(mover.noise())
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "an attribute that is used as a number, too",
+            """
+                import torch
+
+
+                class Mover:
+                    def __init__(self, device=0):
+                        self.device = device
+
+                    def move(self, x):
+                        return x.to(self.device) if self.device > 0 else x.to(self.device, torch.half)
+            """,
+        ),
         Example(
             "a number that is used as a number, too",
             """

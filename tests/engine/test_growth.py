@@ -72,6 +72,24 @@ SHAPES: dict[str, Shape] = {
         "", "def f%(m):\n    return [v.cpu() for v in m.parameters()]\n", "# cuda"
     ),
     "functions that take a device": repeated(TORCH, "def f%(device='cuda'):\n    x.to(device)\n"),
+    "functions that pass on the current GPU": repeated(
+        TORCH,
+        "def f%(x, d):\n    return x.to(d), f%(x, d)\n\n",
+        "f1(x, torch.cuda.current_device())\n",
+    ),
+    "calls that pass a number": repeated(
+        f"{TORCH}def f(x, device):\n    return x.to(device)\n\n", "f(x%, device=0)\n"
+    ),
+    "moves to the number of a class": repeated(
+        f"{TORCH}class C:\n    def __init__(self, device=0):\n        self.device = device\n",
+        "    def f%(self, x):\n        return x.to(self.device)\n",
+        "\nC(device=0).f1(x)\n",
+    ),
+    "objects that keep a number": repeated(
+        f"{TORCH}class C:\n    def __init__(self, device=0):\n        self.device = device\n"
+        "    def f(self, x):\n        return x.to(self.device), torch.ones(1, device=self.device)\n\n",
+        "c% = C(device=0)\nc%.f(x)\n",
+    ),
     "imports": repeated(TORCH, "from a% import b%\n", "x.cuda()\n"),
     "an import that may fail": repeated(
         f"try:\n    {TORCH}except E:\n    pass\ndef f(x):\n", "    x.cuda()\n"

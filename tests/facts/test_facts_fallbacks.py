@@ -155,5 +155,5 @@ def test_a_caller_that_notes_what_fitted_does_not_stop_a_fix() -> None:
                     print(problem)
     """
     result = analyze(dedent(trainer), fix=True)
-    assert [finding.code for finding in result.fixed] == ["DF402", "DF102", "DF102"]
+    assert [finding.code for finding in result.fixed] == ["DF205"]
     assert not result.remaining

@@ -88,7 +88,7 @@ class Steps:
                 binding
                 for other in self.tree.paths_by_name.get(node.attr, ())
                 for binding in self.tree.attributes[other]
-                if not other.startswith("self.") or _related(self.facts, owner, self._owner(binding.node))
+                if not other.startswith("self.") or related(self.facts, owner, self._owner(binding.node))
             ]
             reads = list(self.attribute_reads(node.attr, owner))
             elsewhere = f"self.{node.attr}" if owner is not None else f".{node.attr}"
@@ -103,7 +103,7 @@ class Steps:
             parent = self.tree.parents.get(node)
             if isinstance(parent, ast.Call) and parent.func is node:
                 continue  # a method: the values that are followed can't be called
-            if self.facts.resolve(node) is None and _related(self.facts, owner, self._class_of(node)):
+            if self.facts.resolve(node) is None and related(self.facts, owner, self._class_of(node)):
                 if not is_of_tensor(self.facts, node):
                     yield node
 
@@ -125,6 +125,14 @@ class Steps:
 
     def _owner(self, node: ast.AST) -> ast.ClassDef | None:
         return next(self.tree.around(node, ast.ClassDef), None)
+
+    def is_shared(self, variable: Variable) -> bool:
+        """Return whether another file may read a variable of the module."""
+        return bool(variable.elsewhere) and self.facts.others.is_read_elsewhere(variable.elsewhere)
+
+    def is_fixed(self, _target: ast.Attribute) -> bool:
+        """Return whether what an attribute is bound to has a fix, so that its reads need none."""
+        return False
 
     # -- into functions -------------------------------------------------------------------------------
 
@@ -272,14 +280,14 @@ def text_of_literal(node: ast.expr | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _related(facts: Facts, one: ast.ClassDef | None, other: ast.ClassDef | None) -> bool:
+def related(facts: Facts, one: ast.ClassDef | None, other: ast.ClassDef | None) -> bool:
     """Return whether an object may be of both classes: they share an ancestor, or one is not known."""
     if one is None or other is None or one is other:
         return True
-    return bool(_family(facts, one) & _family(facts, other))
+    return bool(family(facts, one) & family(facts, other))
 
 
-def _family(facts: Facts, node: ast.ClassDef) -> set[str]:
+def family(facts: Facts, node: ast.ClassDef) -> set[str]:
     """Return the names of a class and of those of its ancestors that this module defines."""
     found: set[str] = set()
     todo = [node]

@@ -26,6 +26,7 @@ from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
+from devicefix.facts.flow.settled import arguments, is_kept, is_settled, numbers
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.hugging_face import is_based_on_library
@@ -150,6 +151,19 @@ class Flow(SharedNames, Values):
                 return set()
         return found if Kind.INDEX.name in found and found <= _NUMBERS else set()
 
+    @remembered
+    def gives(self, path: str, called: str, part: str, position: int) -> bool:
+        """Return whether other files than `path` give no number to a function of it; see `Others.gives`."""
+        here = os.path.normpath(path)
+        files = [file for file in self.mentioning(called) if file.normal != here]
+        for facts, call in self._reads(files, called, here) if len(files) <= _FILES else ():
+            values, given = Forwards(facts), arguments([call], part, position)
+            if part[0] == "." and not is_kept(values, call, part[1:]):
+                return False
+            if part[0] != "." and (given is None or not all(is_settled(values, each) for each in given)):
+                return False
+        return len(files) <= _FILES
+
     def _calling(self, path: str, function: str) -> list[ProjectFile]:
         """Return the files that may call a function with the number of a GPU; none if there are too many."""
         here = os.path.normpath(path)
@@ -236,12 +250,14 @@ class Flow(SharedNames, Values):
         facts, bindings = self._bound(self.definition(path, name))
         if facts is None:
             return 0
-        values, use = Forwards(facts), Use.NOTHING
+        values, number, use = Forwards(facts), facts.once(numbers, facts.tree.root), Use.NOTHING
+        free = Use.NOTHING
         for node in (binding.node for binding in bindings):  # with `@overload`, there are several
             function = values.constructor(node) if isinstance(node, ast.ClassDef) else node
             if isinstance(function, Function):
                 use |= use_of_parameter(values, function, place)
-        return use.value
+                free |= number.use_of_parameter(function, place) if Use.DEVICE in use else use
+        return (use if Use.DEVICE in free else use | Use.SETTLED).value
 
     @remembered
     def is_of_library(self, path: str, name: str) -> bool:

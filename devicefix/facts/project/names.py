@@ -139,7 +139,7 @@ class SharedNames(Classes):
         Args:
             path: the file that binds it.
             variable: `x` for a name of the module, `self.x` for an attribute of its classes, `.x` for an
-                attribute of another object.
+                attribute of another object; `super.x` for that of `self` in classes that inherit.
         """
         path = os.path.normpath(path)
         owner, _, name = variable.rpartition(".")
@@ -151,7 +151,7 @@ class SharedNames(Classes):
             for file in self.mentioning(name)
             if file.normal != path
             and (
-                name in (read := file.export(attributes_read))
+                (name in (read := file.export(attributes_read)) and owner != "super")
                 or (f"self.{name}" in read and (not owner or _inherits(file, own)))
             )
         ]

@@ -9,10 +9,9 @@ from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.needs import need_of, of_number, use_that_needs
+from devicefix.facts.flow.needs import of_number, use_that_needs
 from devicefix.facts.flow.parameters import argument_at
-from devicefix.facts.flow.sinks import takes_device
-from devicefix.facts.flow.taken_numbers import is_number
+from devicefix.facts.flow.settled import becomes_cpu, counts, is_move
 from devicefix.facts.guards.truth import of_no_gpus
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, prints
@@ -41,12 +40,6 @@ def _arguments(node: ast.expr) -> list[ast.expr]:
     assert isinstance(node, ast.Call)
     text = [node.func.value] if isinstance(node.func, ast.Attribute) and node.func.attr == "format" else []
     return [*text, *node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "file")]
-
-
-def _is_move(node: ast.AST | None) -> bool:
-    """Return whether a node is a call of `.to(...)` or `.cuda(...)`."""
-    method = node.func if isinstance(node, ast.Call) else None
-    return isinstance(method, ast.Attribute) and method.attr in ("to", "cuda")
 
 
 def _is_state(name: str, verb: str) -> bool:
@@ -183,41 +176,17 @@ class Functions:
 
     def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
         """Return the fix of the index of the current GPU: the CPU, or 0, by what it is used for."""
-        if _is_move(parent):
+        if is_move(parent):
             return Fix(())  # the fix of the move is enough
         if self.facts.call(parent, "torch.device"):
             return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
         if isinstance(parent, ast.Call) and last_name(parent.func) in PRINTING:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
-        if self.becomes_cpu(node):
+        values = self.context.forwards
+        if becomes_cpu(values, node):
             return self.context.when_cuda(node, '"cpu"')
-        found = self.context.forwards.of(node)  # where it is a device, too, that has a fix of its own
-        return self.context.when_cuda(node, "0") if any(map(self._counts, found.uses)) else None
-
-    def becomes_cpu(self, node: ast.Call) -> bool:
-        """Return whether the fix of `torch.cuda.current_device()` is the CPU, since it is only used as a device."""
-        uses = self.context.forwards.of(node).uses
-        if any(map(self._counts, uses)):
-            return False
-        moves = any(self._is_device(use) or _is_move(self.facts.tree.parents.get(use)) for use in uses)
-        return moves or (bool(uses) and all(map(self._is_asked, uses)))
-
-    def _is_device(self, node: ast.expr) -> bool:
-        """Return whether a value is used as a device, where the CPU can replace it."""
-        call, place = argument_at(self.facts.tree, node) or (None, None)
-        if call is not None and place is not None and takes_device(self.facts, call.func, place):
-            return True
-        held = isinstance(self.facts.tree.parents.get(node), (ast.Dict, ast.keyword))
-        return held and Use.DEVICE in self.context.forwards.use_of(node)
-
-    def _is_asked(self, node: ast.expr) -> bool:
-        """Return whether a value is an argument of a function of torch.cuda."""
-        call, _ = argument_at(self.facts.tree, node) or (None, None)
-        return call is not None and (self.facts.resolve(call.func) or "").startswith("torch.cuda.")
-
-    def _counts(self, node: ast.expr) -> bool:
-        """Return whether a value is certainly used as a number: counted with, or compared with one."""
-        return is_number(self.facts, node) or Use.COMPARED in need_of(self.context.forwards, node)
+        found = values.of(node)  # where it is a device, too, that has a fix of its own
+        return self.context.when_cuda(node, "0") if any(counts(values, use) for use in found.uses) else None
 
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""

@@ -218,7 +218,7 @@ class Streams:
         """Return whether all uses of a stream or event can be fixed, and its variables hold nothing else."""
         only = all(self._holds_only_streams(variable.bindings) for variable in found.variables)
         closed = only and not found.parameters and all(map(self._is_bearable, found.uses))
-        return closed and not any(map(self.context.is_read_elsewhere, found.variables))
+        return closed and not any(map(self.context.forwards.is_shared, found.variables))
 
     def _holds_only_streams(self, bindings: Sequence[Binding]) -> bool:
         return all(

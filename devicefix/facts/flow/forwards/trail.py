@@ -45,6 +45,7 @@ class Use(Flag):
     DIVISOR = auto()  # it divides something
     ATTENTION = auto()  # it names the implementation of attention of a model
     TOLD_APART = auto()  # it is told apart from a value of another name
+    SETTLED = auto()  # where it is taken for a device, a guard or a fix makes the number of a GPU the CPU
     DEMANDED = auto()  # the program ends, or a loop doesn't, unless it is more than 0
 
 
@@ -129,7 +130,7 @@ class Trail(ABC):
         if len(layers) > _DEPTH:
             self._end()
         elif (node, layers) not in self._seen:
-            if self.steps.zero and self._seen and self.facts.is_guarded(node):
+            if self.steps.zero and (self._seen or self._nested) and self.facts.is_guarded(node):
                 return
             self._seen.add((node, layers))
             self._todo.append((node, layers, self._value if layers else node))
@@ -155,7 +156,9 @@ class Trail(ABC):
             for read in variable.reads if len(variable.bindings) <= _BINDINGS else ():
                 self._reach(read, ())
 
-    def _store(self, target: ast.expr, layers: Layers, at: ast.AST | None = None) -> None:
+    def _store(  # noqa: C901 (one case a kind of target)
+        self, target: ast.expr, layers: Layers, at: ast.AST | None = None
+    ) -> None:
         """Follow a value that a target is bound to; a target that is no node of the tree is one at a node."""
         match target:
             case ast.Name(id=name):
@@ -168,7 +171,7 @@ class Trail(ABC):
                 self._hold(self.steps.attribute(target), self.found.variables, layers)
             case _ if self.certain:
                 self._end()
-            case ast.Attribute(attr=name, value=owner):
+            case ast.Attribute(attr=name, value=owner) if not self.steps.is_fixed(target):
                 self._end(Use.ATTENTION if takes_attention(self.facts, owner, name) else Use.NOTHING)
                 self._attribute(name, layers, shared=not self._is_mock(owner))
             case ast.Subscript(value=container, slice=ast.Constant(value=str(key))):
@@ -177,7 +180,7 @@ class Trail(ABC):
                     self._store(container, (key, *layers))
             case ast.Subscript(value=container) | ast.Starred(value=container):
                 self._store(container, ("", *layers))
-            case _:
+            case _ if not isinstance(target, ast.Attribute):
                 self._end()
 
     def _unpack(self, targets: Sequence[ast.expr], layers: Layers) -> None:

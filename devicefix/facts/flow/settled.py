@@ -1,0 +1,273 @@
+"""Show that the number of a GPU becomes the CPU where it comes from or is bound: its uses need no fix."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from weakref import proxy
+
+from devicefix.facts.effects import has_effects
+from devicefix.facts.flow.forwards import Forwards, Use
+from devicefix.facts.flow.kinds import NUMBERS, Kind
+from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.needs import need_of, use_by_function
+from devicefix.facts.flow.parameters import argument_at, described, unpacks
+from devicefix.facts.flow.sinks import takes_device
+from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.flow.steps import CALLED, family, related
+from devicefix.facts.flow.taken_numbers import is_number
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Binding, Function, Scope, dotted
+from devicefix.facts.values import cuda_string, device_name, integer, last_name, without_call
+
+_KEYWORDS = {"device", "map_location"}
+_PRINTS = {"print", "info", "debug", "warning"}
+_OWN = ("cls", "__class__")  # the class, in its methods
+_BUDGET = 50  # expressions that one question looks at
+_DEVICES = {Kind.CPU, Kind.CUDA, Kind.DEVICE, Kind.NONE}
+
+
+class Numbers(Forwards):
+    """The ways of the numbers of GPUs, until a guard or the fix of an attribute makes them the CPU."""
+
+    def is_fixed(self, target: ast.Attribute) -> bool:
+        """Return whether an attribute that may be bound to a number becomes the CPU."""
+        return bound_as_device(self, target) is not None
+
+
+def moves_number(facts: Facts, argument: ast.expr) -> bool:
+    """Return whether a function takes an argument for a device, and the number of a GPU as it is."""
+    use = use_by_function(facts.once(numbers, facts.tree.root), argument)
+    return Use.DEVICE in use and Use.SETTLED not in use
+
+
+def numbers(facts: Facts, _module: Scope) -> Numbers:
+    """Return the ways of the numbers of a module, which the facts can hold."""
+    return Numbers(proxy(facts), zero=True)
+
+
+# -- where it comes from --------------------------------------------------------------------------------
+
+
+def becomes_cpu(values: Forwards, node: ast.Call) -> bool:
+    """Return whether the fix of `torch.cuda.current_device()` is the CPU, as it is only used as a device."""
+    uses = values.of(node).uses
+    if any(counts(values, use) for use in uses):
+        return False
+    moves = any(_is_placed(values, use) or is_move(values.tree.parents.get(use)) for use in uses)
+    return moves or (bool(uses) and all(_is_of_cuda(values.facts, use) for use in uses))
+
+
+def _is_placed(values: Forwards, node: ast.expr) -> bool:
+    """Return whether a value is used as a device, where the CPU can replace it."""
+    call, place = argument_at(values.tree, node) or (None, None)
+    if call is not None and place is not None and takes_device(values.facts, call.func, place):
+        return True
+    held = isinstance(values.tree.parents.get(node), (ast.Dict, ast.keyword))
+    return held and Use.DEVICE in values.use_of(node)
+
+
+def _is_of_cuda(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a value is an argument of a function of torch.cuda."""
+    call, _ = argument_at(facts.tree, node) or (None, None)
+    return call is not None and (facts.resolve(call.func) or "").startswith("torch.cuda.")
+
+
+def is_device(facts: Facts, read: ast.expr) -> bool:
+    """Return whether a use takes a device: `.to(x)`, `device=x`, `{"device": x}`, `torch.device(x)`."""
+    parent = facts.tree.parents.get(read)
+    match parent:
+        case ast.Call(func=ast.Attribute(attr="to"), args=[first, *_]) if first is read:
+            return True
+        case ast.keyword(arg=keyword):
+            return keyword in _KEYWORDS
+        case ast.Dict(keys=keys, values=values) if read in values:
+            key = keys[values.index(read)]
+            return isinstance(key, ast.Constant) and key.value in _KEYWORDS
+        case ast.Call(args=[only], keywords=[]) if only is read:
+            return facts.resolve(parent.func) == "torch.device"
+    return False
+
+
+def is_move(node: ast.AST | None) -> bool:
+    """Return whether a node is a call of `.to(...)` or `.cuda(...)`."""
+    method = node.func if isinstance(node, ast.Call) else None
+    return isinstance(method, ast.Attribute) and method.attr in ("to", "cuda")
+
+
+def counts(values: Forwards, node: ast.expr) -> bool:
+    """Return whether a value is certainly used as a number: counted with, or compared with one."""
+    return is_number(values.facts, node) or Use.COMPARED in need_of(values, node)
+
+
+def is_settled(values: Forwards, value: ast.expr, *, literals: bool = True) -> bool:
+    """Return whether a value is no number of a GPU without CUDA, once what it comes from is fixed.
+
+    All its sources are known, in this file and in others. Each is no number, or `torch.cuda.current_device()`
+    or an argument `device=0`, whose fixes are the CPU.
+
+    Args:
+        values: where the values of the module go.
+        value: the expression.
+        literals: whether literal arguments of the module have fixes.
+    """
+    todo = [value]
+    for node in todo:  # which grows
+        sources = [] if values.facts.is_guarded(node) else _sources(values, node, literals)
+        if sources is None or len(todo) > _BUDGET:
+            return False
+        todo += [each for each in sources if each not in todo]
+    return True
+
+
+def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.expr] | None:
+    """Return what a value comes from in one step: nothing if it is no number, None if that isn't known."""
+    facts, kinds = values.facts, values.facts.kinds.of(node)
+    parent = facts.tree.parents.get(node)
+    match node:
+        case ast.IfExp(body=body, orelse=orelse):
+            return [body, orelse]
+        case ast.Call() if facts.call(node, "torch.cuda.current_device"):
+            return [] if becomes_cpu(values, node) else None
+        case ast.Constant() if literals and integer(node) and isinstance(parent, ast.keyword):
+            fixed = device_name(parent.arg or "") and not facts.serves_others
+            return [] if fixed and moves_number(facts, node) else None
+        case ast.Name() | ast.Attribute() if kinds.seen and facts.resolve(node) is None:
+            parameter, variable = Sources(facts, How.BOUND, 1).parameter(node), values.variable(node)
+            if parameter is not None:
+                return _passed(facts, *parameter)
+            bound = [each.value for each in variable.bindings if each.value is not None]
+            heirs = variable.attribute and facts.others.is_read_elsewhere(f"super.{variable.name}")
+            known = len(bound) == len(variable.bindings) and not heirs and variable.elsewhere[:1] != "."
+            if bound and known:
+                return bound
+    return [] if kinds.are(_DEVICES) else None
+
+
+def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[ast.expr] | None:
+    """Return all that a parameter gets in the module; None if it isn't known, or a number in other files."""
+    assert isinstance(parameter.node, ast.arg)
+    name, place = described(facts.tree, function, parameter.node.arg)
+    decorators = (facts.resolve(without_call(each)) or "" for each in function.decorator_list)
+    if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
+        return None
+    given = arguments(_calls(facts, name, *(_OWN if function.name == "__init__" else ())), *place)
+    known = given is not None and facts.others.gives(name, *place)
+    return [*given, *filter(None, [parameter.default])] if known and given is not None else None
+
+
+def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[ast.expr] | None:
+    """Return what calls pass for a parameter, None if one is no call, or may hide what it passes."""
+    given = (argument_of(each, parameter, position) for each in calls if isinstance(each, ast.Call))
+    plain = all(isinstance(each, ast.Call) and not unpacks(each) for each in calls)
+    return [each for each in given if each is not None] if plain else None
+
+
+def _calls(facts: Facts, name: str, *made: str) -> list[ast.expr]:
+    """Return the calls of a function or class, and where its name is read but for that.
+
+    Args:
+        facts: the facts of the module.
+        name: the name.
+        made: other names, that only count where they are called.
+    """
+    tree = facts.tree
+    nodes = [(each, read) for read in (name, *made) for each in tree.nodes_with_name(read)]
+    reads = [each for each, read in nodes if isinstance(each, ast.expr) and last_name(each) == read]
+    return [tree.call_of(each) or each for each in reads if last_name(each) == name or tree.call_of(each)]
+
+
+# -- where it is bound ----------------------------------------------------------------------------------
+
+
+def bound_as_device(values: Forwards, node: ast.Name | ast.Attribute) -> ast.expr | None:
+    """Return the number that a variable is bound to, if all its uses take a device as well, else None.
+
+    Where it is also bound to the name of a device, that has a fix of its own, or needs none. An attribute is
+    taken by several moves of its class, and all that is done with the objects is known.
+
+    Args:
+        values: where the values of the module go.
+        node: a use of the variable, or the target of its assignment.
+    """
+    facts, bindings = values.facts, values.variable(node).bindings
+    match [each.node for each in bindings if not _names_device(each.value)]:
+        case [
+            ast.Assign(targets=[ast.Name() | ast.Attribute(value=ast.Name("self")) as target], value=number)
+        ]:
+            known = facts.once(_only_moves, facts.tree.root, target, number)
+            return number if known and not facts.is_guarded(number) else None
+    return None
+
+
+def _only_moves(facts: Facts, _module: Scope, target: ast.Name | ast.Attribute, number: ast.expr) -> bool:
+    """Return whether a variable holds a number, and only moves and calls of CUDA use it."""
+    kinds, values = facts.kinds.of(number), Forwards(facts)
+    if NUMBERS.isdisjoint(kinds.seen) or not kinds.shown(NUMBERS | {Kind.NONE, Kind.CUDA}):
+        return False
+    variable = values.variable(target)
+    devices = [read for read in variable.reads if is_device(facts, read)]
+    others = (read for read in variable.reads if read not in devices)
+    if not devices or has_effects(facts, number) or not all(_takes_either(facts, read) for read in others):
+        return False
+    if not variable.attribute:
+        return kinds.are(NUMBERS) and "." not in variable.elsewhere and not values.is_shared(variable)
+    several = sum(dotted(read) == dotted(target) for read in devices) > 1 == len(variable.bindings)
+    needed = several and not facts.serves_others and not is_settled(values, number, literals=False)
+    return needed and _is_private(values, target, variable.name)
+
+
+def _names_device(value: ast.expr | None) -> bool:
+    """Return whether a value is the name of a device, or one of two."""
+    match value:
+        case ast.IfExp(body=body, orelse=orelse):
+            return _names_device(body) and _names_device(orelse)
+    return isinstance(value, ast.Constant) and (value.value == "cpu" or cuda_string(value))
+
+
+def _takes_either(facts: Facts, read: ast.expr) -> bool:
+    """Return whether a use needs CUDA, so that it gets a condition of its own, or only prints."""
+    parent = facts.tree.parents.get(read)
+    match parent:
+        case ast.FormattedValue() | ast.keyword(arg="output_device"):
+            return True
+        case ast.Call(func=ast.Attribute(attr="cuda"), args=[first, *_]) if first is read:
+            return True
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _PRINTS:
+            return True
+        case ast.Call():
+            return (facts.resolve(parent.func) or "").startswith("torch.cuda.")
+        case ast.List(elts=[_]):
+            outer = facts.tree.parents.get(parent)
+            return isinstance(outer, ast.keyword) and outer.arg == "device_ids"
+    return False
+
+
+def _is_private(values: Forwards, target: ast.expr, name: str) -> bool:
+    """Return whether only the class, and its heirs, use an attribute of their objects."""
+    facts, tree = values.facts, values.tree
+    owner = next(tree.around(target, ast.ClassDef))
+    classes = [each for each in tree.scopes if isinstance(each, ast.ClassDef) and related(facts, owner, each)]
+    imported = (facts.resolve(base) or "torch." for each in classes for base in each.bases)
+    heirs = [each.name for each in classes if owner.name in family(facts, each)]
+    leaks = (each for each in tree.reads("self") if not _is_asked(tree.parents[each], ""))
+    made = (each for heir in heirs for each in _calls(facts, heir, *_OWN))
+    return (
+        all(each.startswith(("torch.", "abc.")) for each in imported)
+        and not any(related(facts, owner, next(tree.around(each, ast.ClassDef), None)) for each in leaks)
+        and all(isinstance(tree.parents[each], ast.ClassDef) or is_kept(values, each, name) for each in made)
+        and all(facts.others.gives(heir, f".{name}") for heir in heirs)
+    )
+
+
+def is_kept(values: Forwards, made: ast.expr, name: str) -> bool:
+    """Return whether an object that a call makes is only called, or asked for its attributes but one."""
+    found, tree = values.of(made), values.tree
+    uses = (use for use in found.uses if use not in found.passed and tree.call_of(use) is None)
+    kept = isinstance(made, ast.Call) and all(_is_asked(tree.parents[use], name) for use in uses)
+    return kept and not any(map(values.is_shared, found.variables))
+
+
+def _is_asked(node: ast.AST, name: str) -> bool:
+    """Return whether a node asks an object for an attribute, but one of a name."""
+    return isinstance(node, ast.Attribute) and node.attr not in (name, "__dict__")
