@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -103,6 +102,7 @@ def check_module(
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
     from devicefix.devices.context import Context
+    from devicefix.engine.stops import Stops
     from devicefix.rules.registry import ORDER, RULES, by_position
 
     facts = facts.informed(project.view(path))
@@ -113,7 +113,8 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
         for code in ORDER
         if code in options.enabled and (options.seen or not RULES[code].needs_run)
     ]
-    found = [_unless_impossible(facts.source, finding) for finding in _visit(context, settings, on)]
+    stops = Stops(context, list(_visit(context, settings, on)))
+    found = [_unless_impossible(facts.source, finding) for finding in stops.fold()]
     return _unless_around_stays(facts.source, sorted(found, key=by_position)), context.devices
 
 
@@ -134,10 +135,9 @@ def rule_options(settings: Settings) -> RuleOptions:
 _FAILING = "123456"
 
 
-def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[Finding]:
-    """Yield the findings of the rules, without the fixes that are not possible at their place."""
+def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[tuple[ast.AST, Finding]]:
+    """Yield the findings of the rules, each with its node, without the fixes that are not possible there."""
     from devicefix.engine.guarded_uses import GuardedUses
-    from devicefix.engine.stops import Stops
     from devicefix.facts.exports import patching
     from devicefix.rules.base import attributes_of
     from devicefix.rules.dispatch import tables, visit
@@ -152,8 +152,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     idle = IdleLoops(context.facts)
     patched = patching(context.facts, "is_available")
     replaced = context.project.replaces_question(context.devices.path)
-    guarded = GuardedUses(context)
-    stops = Stops(tree)
+    guarded = GuardedUses(context, context.facts.is_guarded)
     seen = {each.line for each in context.options.seen}
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines, *seen}))  # 0: the module
     attributes = attributes_of(tuple(map(type, rules)))
@@ -164,10 +163,6 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
             sound = sound.unfixed("because TorchScript compiles this code: choose the device in the caller")
-        stops.note(node, sound)
-        line = stops.before(node) if sound.fix else None
-        if line is not None and any(starmap(_asks_more, _changes(context, sound.fix))):
-            sound = sound.unfixed(f"because line {line} stops the program without CUDA")
         more = ["TypeError"] if finding.code[2] == "3" else []  # of torch's types, in builds without CUDA
         fallback = fallbacks.of(node, None, *more) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
@@ -179,7 +174,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
             sound = sound.unsafe(f"the project replaces `{bypassed}` and may expect this call")
         elif sound.safety is Safety.SAFE and (replaced or _is_answered(node, context.facts, patched)):
             sound = sound.unsafe("the fix calls `torch.cuda.is_available`, which is replaced")
-        yield sound if string is None else _in_string(context, string, sound)
+        yield node, sound if string is None else _in_string(context, string, sound)
 
 
 def _is_answered(node: ast.AST, facts: Facts, patched: frozenset[ast.AST]) -> bool:

@@ -1,48 +1,88 @@
-"""Find the code that a program does not reach without CUDA, because an earlier check stays that stops it."""
+"""Fold the findings in code that never runs without CUDA into the finding of what keeps it from that."""
 
 from __future__ import annotations
 
 import ast
-from itertools import takewhile
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from devicefix.engine.guarded_uses import GuardedUses
 from devicefix.facts.scopes import FUNCTIONS
-from devicefix.facts.tree import Tree
 from devicefix.model import Finding, Safety
 
-_REFUSAL = "DF701"
+if TYPE_CHECKING:
+    from devicefix.devices.context import Context
+
+_LIBRARY, _REFUSAL = "DF902", "DF701"
+_REJECTS = ("rejects CPU", "does not allow")  # messages of DF704: no value for a CPU passes the check
+_GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph")
+_SHOWN = 5  # lines
 
 
 class Stops:
-    """The checks in one module that stop the program without CUDA, and that no safe fix removes.
+    """What stops one module without CUDA, and no safe fix removes: an import, a check, or a CUDA graph.
 
-    What such a check leads to runs only with CUDA: a fix that asks for CUDA would be another guard below it.
+    What it leads to runs only with CUDA, so a fix there would only be another guard.
 
     Args:
-        tree: the tree of the module.
+        context: the context of the module.
+        found: the findings, each with the node at which it was found.
     """
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._blocks: dict[int, ast.stmt] = {}
+    def __init__(self, context: Context, found: Sequence[tuple[ast.AST, Finding]]) -> None:
+        self._context = context
+        self._tree = context.facts.tree
+        self._found = found
+        self._blocks: dict[int, tuple[ast.stmt, Finding]] = {}
+        for node, finding in found:
+            if self._stops(node, finding):
+                statement = self._tree.statement(node)
+                self._blocks.setdefault(id(self._tree.block(statement)), (statement, finding))
+        self._uses = GuardedUses(context, lambda use: self._above(use) is not None)
 
-    def note(self, node: ast.AST, finding: Finding) -> None:
-        """Note a finding if it is that of a check which stays.
+    def fold(self) -> list[Finding]:
+        """Return the findings: each that stops the code of others with their lines, in the place of these."""
+        kept, lines = list[Finding](), dict[Finding, list[int]]()
+        for node, finding in self._found:
+            stop = self._of(node) if finding.code != _LIBRARY else None
+            if stop is None or stop is finding:
+                kept.append(finding)
+            else:
+                lines.setdefault(stop, []).append(finding.line)
+        kept += lines.keys() - {*kept}  # that of an import in another file
+        return [_with_lines(each, sorted({*lines[each]})) if each in lines else each for each in kept]
 
-        Args:
-            node: the node that the rule visited.
-            finding: the finding.
-        """
-        if finding.code == _REFUSAL and finding.safety is not Safety.SAFE:
-            statement = self._tree.statement(node)
-            self._blocks.setdefault(id(self._tree.block(statement)), statement)
+    def _stops(self, node: ast.AST, finding: Finding) -> bool:
+        """Return whether a finding is of a statement that ends the program without CUDA, and stays."""
+        if finding.code == _REFUSAL:
+            return finding.safety is not Safety.SAFE
+        is_graph = finding.fix is None and self._context.facts.call(node, *_GRAPHS)
+        return is_graph or finding.message.startswith(_REJECTS)
 
-    def before(self, node: ast.AST) -> int | None:
-        """Return the line of the check that keeps the program from a node, None if there is none."""
-        if not self._blocks:
-            return None
-        around = takewhile(lambda pair: not isinstance(pair[1], FUNCTIONS), self._tree.ancestors(node))
-        for child in (child for child, _ in around if isinstance(child, ast.stmt)):
-            check = self._blocks.get(id(self._tree.block(child)))
-            if check is not None and (check.lineno < child.lineno or (check is child and check is not node)):
-                return check.lineno
-        return None
+    def _of(self, node: ast.AST) -> Finding | None:
+        """Return the finding that stops the code of a node, None if it may run."""
+        stop = self._context.needs_cuda or self._above(node)
+        ends = (finding for _, finding in self._blocks.values())
+        return stop or (next(ends) if self._blocks and self._uses.hold(node) else None)
+
+    def _above(self, node: ast.AST) -> Finding | None:
+        """Return the first finding that stops a function, or the module, before it gets to a node."""
+        stop: Finding | None = None
+        for child, parent in self._tree.ancestors(node):
+            if isinstance(child, ast.stmt):
+                check, finding = self._blocks.get(id(self._tree.block(child)), (child, None))
+                is_behind = check.lineno < child.lineno or (check is child and check is not node)
+                stop = finding if finding is not None and is_behind else stop
+            if isinstance(parent, FUNCTIONS):
+                break
+        return stop
+
+
+def _with_lines(finding: Finding, lines: list[int]) -> Finding:
+    """Return a finding that names the lines it stands for."""
+    shown = ", ".join(map(str, lines[:_SHOWN])) + f" and {len(lines) - _SHOWN} more" * (len(lines) > _SHOWN)
+    return replace(
+        finding,
+        message=f"{finding.message}; until then, what runs only with CUDA stays as it is: line {shown}",
+    )

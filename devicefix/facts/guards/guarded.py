@@ -16,12 +16,15 @@ from devicefix.facts.names import Names
 from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import returns
 from devicefix.facts.scopes import FUNCTIONS, captured, dotted
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, without_call
 
 _SKIPS = re.compile(
     r"(?i)(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)"
     r"|\bmark\.(multi_?)?(cuda|gpu)s?$",  # a mark by which the project says which tests need a GPU
 )
+_KERNELS = re.compile(
+    r"(?i)(?<![a-z])(fa[23]|flash_?attn|flash_attention|triton|tensorrt)(?![a-z])"
+)  # of a GPU
 _LONGEST = 200  # characters of a name
 _NEVER = 1 << 30  # beyond the last line
 _QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda", "cudnn.version", "get_device")
@@ -167,6 +170,8 @@ class Guards(Conditions):
         if isinstance(parent, ast.FunctionDef) and child in parent.body:
             if any(map(self._used_with_cuda, (parent, self.facts.tree.parents[parent]))):
                 return True
+        if child not in self.refusals.leaving and id(self.facts.tree.block(child)) in self._launching:
+            return True
         if isinstance(parent, (ast.If, ast.While)):
             if self._arm(parent, child.lineno <= parent.body[-1].lineno):
                 return True
@@ -176,6 +181,20 @@ class Guards(Conditions):
             return True
         # An earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA.
         return child.lineno > self._left_in(self.facts.tree.block(child))
+
+    @cached_property
+    def _launching(self) -> set[int]:
+        """The blocks that always launch a kernel of Triton, which nothing but a GPU runs."""
+        tree, found = self.facts.tree, set[int]()
+        for node in tree.nodes_with("](") if "triton" in tree.text else ():
+            match node:
+                case ast.Expr(value=ast.Call(func=ast.Subscript(value=kernel))):
+                    own = self.refusals.own_function(kernel)
+                    if own and any(ast.unparse(each).startswith("triton.") for each in own.decorator_list):
+                        parents = (parent for _, parent in tree.ancestors(node))
+                        around = takewhile(lambda each: isinstance(each, ast.With), parents)
+                        found |= {id(tree.block(each)) for each in (node, *around)}  # type: ignore[arg-type]
+        return found
 
     def _used_with_cuda(self, own: ast.AST) -> bool:
         """Return whether this is a private function or class that is used, and only where CUDA is available.
@@ -219,7 +238,11 @@ class Guards(Conditions):
             function, arguments = decorator.func, decorator.args
         short = last_name(function).lower()
         if short in ("skipif", "skipunless") and arguments:
-            return self.implies(arguments[0], short == "skipunless")
+            test, wanted = arguments[0], short == "skipunless"
+            if isinstance(test, ast.UnaryOp):
+                test, wanted = test.operand, not wanted
+            kernel = _KERNELS.search((dotted(without_call(test)) or "")[:_LONGEST])
+            return self.implies(test, wanted) or (wanted and bool(kernel))
         own = self.refusals.own_function(function)
         if own is not None:  # its code decides, not its name
             return self._needs_cuda_for_function(own, is_factory=isinstance(decorator, ast.Call))

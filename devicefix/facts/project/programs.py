@@ -1,4 +1,4 @@
-"""Find what a file may run with: forks, variables that are set late, replaced functions and low precision."""
+"""Find what a file runs with: CUDA, forks, variables that are set late, replaced functions, low precision."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os.path
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
 from devicefix.facts.exports.forks import UNKNOWN, Named, forked
-from devicefix.facts.exports.imports import guarded_imports
+from devicefix.facts.exports.imports import guarded_imports, needed_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
@@ -21,6 +22,8 @@ Value = TypeVar("Value")
 
 _CALL = rb"%b(?<!def %b)\s*\("  # it begins with the name, which is found fast
 _RUNNERS = 100  # files that may run a file
+# What kernels are written in, and what runs models compiled for CUDA: the importing files have no other path.
+_KERNELS = re.compile(r"(triton|tensorrt|tensorrt_llm|pycuda|cupy|xfuser|vllm\.worker\.worker)(?![^.])")
 
 
 class Programs(Files):
@@ -56,6 +59,48 @@ class Programs(Files):
                 if self._is_run(each, seen, guards):
                     return True
         return False
+
+    @remembered
+    def needs_cuda(self, path: str) -> list[str]:
+        """Return an import that a file can't be imported without, and the library behind it that needs CUDA.
+
+        The import is empty for a part of a package that needs one. Other files need nothing.
+        """
+        return self._needing.get(os.path.normpath(path), [])
+
+    @cached_property
+    def _needing(self) -> dict[str, list[str]]:
+        found = {path: need for path, file in self.files.items() if (need := self._kernel_of(file))}
+        todo = list(found)
+        while todo:
+            path = todo.pop()
+            users = self._in_need_of(self.files[path])
+            more = {each: [name, found[path][1]] for each, name in users if each not in found}
+            found |= more
+            todo += more
+        return found
+
+    def _kernel_of(self, file: ProjectFile) -> list[str]:
+        """Return what a file needs by itself: a library, or a compiled extension of the project."""
+        libraries = {name: match[1] for name in file.imports if (match := _KERNELS.match(name))}
+        libraries |= self.imported_extensions(file.path)
+        names = self._needed_by(file) if libraries else []
+        own = ([name, libraries[name]] for name in names if name in libraries)
+        return next((each for each in own if not self.replaces_library(file.path, each[1])), [])
+
+    def _in_need_of(self, file: ProjectFile) -> Iterator[tuple[str, str]]:
+        """Yield the files that need a file, each with the import, which is empty for parts of its package."""
+        for path in sorted(self._importers.get(file.normal, ())):
+            names = (name for name in self._needed_by(self.files[path]) if self.find(path, name) is file)
+            yield from ((path, name) for name in islice(names, 1))
+        folder = file.normal.removesuffix("__init__.py")
+        for path, part in self.files.items() if folder != file.normal else ():
+            if path.startswith(folder) and self._importers.get(path) and not part.holds(b"__main__"):
+                yield path, ""
+
+    def _needed_by(self, file: ProjectFile) -> list[str]:
+        names: frozenset[str] = file.export(needed_imports)
+        return sorted(names)
 
     @remembered
     def is_late(self, path: str) -> bool:
