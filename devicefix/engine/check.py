@@ -113,8 +113,8 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
         for code in ORDER
         if code in options.enabled and (options.seen or not RULES[code].needs_run)
     ]
-    stops = Stops(context, list(_visit(context, settings, on)))
-    found = [_unless_impossible(facts.source, finding) for finding in stops.fold()]
+    folded = Stops(context, [*_visit(context, settings, on)]).fold()
+    found = [_unless_impossible(facts.source, finding) for finding in folded]
     return _unless_around_stays(facts.source, sorted(found, key=by_position)), context.devices
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _LIBRARY, _REFUSAL = "DF902", "DF701"
 _REJECTS = ("rejects CPU", "does not allow")  # messages of DF704: no value for a CPU passes the check
 _GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph")
-_SHOWN = 5  # lines
 
 
 class Stops:
@@ -69,11 +68,13 @@ class Stops:
     def _above(self, node: ast.AST) -> Finding | None:
         """Return the first finding that stops a function, or the module, before it gets to a node."""
         stop: Finding | None = None
+        inner: ast.AST | None = None
         for child, parent in self._tree.ancestors(node):
             if isinstance(child, ast.stmt):
                 check, finding = self._blocks.get(id(self._tree.block(child)), (child, None))
-                is_behind = check.lineno < child.lineno or (check is child and check is not node)
-                stop = finding if finding is not None and is_behind else stop
+                is_inside = check is child and isinstance(inner, ast.stmt)  # its test is evaluated
+                stop = finding if finding and (is_inside or check.lineno < child.lineno) else stop
+            inner = child
             if isinstance(parent, FUNCTIONS):
                 break
         return stop
@@ -81,8 +82,5 @@ class Stops:
 
 def _with_lines(finding: Finding, lines: list[int]) -> Finding:
     """Return a finding that names the lines it stands for."""
-    shown = ", ".join(map(str, lines[:_SHOWN])) + f" and {len(lines) - _SHOWN} more" * (len(lines) > _SHOWN)
-    return replace(
-        finding,
-        message=f"{finding.message}; until then, what runs only with CUDA stays as it is: line {shown}",
-    )
+    shown = ", ".join(map(str, lines[:5])) + f" and {len(lines) - 5} more" * (len(lines) > 5)
+    return replace(finding, message=f"{finding.message}; until then, nothing is fixed on line {shown}")

@@ -62,7 +62,7 @@ class Refusals:
                 case ast.If(body=body, orelse=[_, *_] as orelse):
                     if self.refuses(body, calls) and self.refuses(orelse, calls):
                         return statement
-            if statement in self.leaving:
+            if statement in self._leaving:
                 return None
         return None
 
@@ -76,7 +76,7 @@ class Refusals:
         return {node for own in map(self.own_function, given) if own for node in ast.walk(own)}
 
     @cached_property
-    def leaving(self) -> set[ast.AST]:
+    def _leaving(self) -> set[ast.AST]:
         """The nodes that hold a `return`, `yield`, `break` or `continue`."""
         found: set[ast.AST] = set()
         yields = (node for node in self.facts.tree.nodes_with("yield") if isinstance(node, _YIELDS))

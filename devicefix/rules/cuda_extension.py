@@ -237,10 +237,8 @@ class CudaExtension(Rule):
         fix, unless = None, "because it is not written in a list of such extensions in a call of `setup`"
         extensions = self.facts.tree.parents.get(node)
         if isinstance(extensions, ast.List) and (setup := self._setup(extensions)) is not None:
-            if not any(keyword.arg in _CODE for keyword in setup.keywords):
+            if self._is_all(node) or not any(keyword.arg in _CODE for keyword in setup.keywords):
                 advice, unless = "without CUDA, leave this package out", ""
-            elif self._is_all(node):
-                advice, unless = "without CUDA, leave this package out: importing it needs the extension", ""
             elif all(map(self._is_extension, extensions.elts)):
                 fix = self._only_with_toolkit(extensions)
         yield self.finding(node, f"`CUDAExtension(...)` needs the CUDA toolkit; {advice}", fix, unless)

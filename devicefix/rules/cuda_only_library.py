@@ -556,7 +556,7 @@ class CudaOnlyLibrary(Rule):
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         reported = self._reported
-        needed = (*_ATTENTION, *(each.partition(".")[0] for each in self._needed[1:]))
+        needed = {*_ATTENTION, *self._needed}
         optional: list[tuple[ast.Import | ast.ImportFrom, str, str]] = []
         for statement in self.facts.tree.imports:
             if statement in self.context.handled:
@@ -567,8 +567,8 @@ class CudaOnlyLibrary(Rule):
                 elif (package := library.partition(".")[0]) not in reported:
                     reported.add(package)
                     missing = self._missing(statement, library, "", advice)
-                    if self.context.needs_cuda is None and statement in node.body and package in needed:
-                        self.context.needs_cuda = missing
+                    if statement in node.body and not needed.isdisjoint((library, package)):
+                        self.context.needs_cuda = self.context.needs_cuda or missing
                     yield missing
         for statement, library, advice in optional:
             package = library.partition(".")[0]

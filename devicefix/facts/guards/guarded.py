@@ -170,8 +170,6 @@ class Guards(Conditions):
         if isinstance(parent, ast.FunctionDef) and child in parent.body:
             if any(map(self._used_with_cuda, (parent, self.facts.tree.parents[parent]))):
                 return True
-        if child not in self.refusals.leaving and id(self.facts.tree.block(child)) in self._launching:
-            return True
         if isinstance(parent, (ast.If, ast.While)):
             if self._arm(parent, child.lineno <= parent.body[-1].lineno):
                 return True
@@ -181,20 +179,6 @@ class Guards(Conditions):
             return True
         # An earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA.
         return child.lineno > self._left_in(self.facts.tree.block(child))
-
-    @cached_property
-    def _launching(self) -> set[int]:
-        """The blocks that always launch a kernel of Triton, which nothing but a GPU runs."""
-        tree, found = self.facts.tree, set[int]()
-        for node in tree.nodes_with("](") if "triton" in tree.text else ():
-            match node:
-                case ast.Expr(value=ast.Call(func=ast.Subscript(value=kernel))):
-                    own = self.refusals.own_function(kernel)
-                    if own and any(ast.unparse(each).startswith("triton.") for each in own.decorator_list):
-                        parents = (parent for _, parent in tree.ancestors(node))
-                        around = takewhile(lambda each: isinstance(each, ast.With), parents)
-                        found |= {id(tree.block(each)) for each in (node, *around)}  # type: ignore[arg-type]
-        return found
 
     def _used_with_cuda(self, own: ast.AST) -> bool:
         """Return whether this is a private function or class that is used, and only where CUDA is available.

@@ -6,7 +6,6 @@ import os.path
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import islice
 from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
@@ -72,35 +71,30 @@ class Programs(Files):
     def _needing(self) -> dict[str, list[str]]:
         found = {path: need for path, file in self.files.items() if (need := self._kernel_of(file))}
         todo = list(found)
-        while todo:
-            path = todo.pop()
-            users = self._in_need_of(self.files[path])
-            more = {each: [name, found[path][1]] for each, name in users if each not in found}
-            found |= more
-            todo += more
+        for path in todo:  # it grows meanwhile
+            for each, name in self._in_need_of(self.files[path]):
+                if each not in found:
+                    found[each] = [name, found[path][1]]
+                    todo.append(each)
         return found
 
     def _kernel_of(self, file: ProjectFile) -> list[str]:
         """Return what a file needs by itself: a library, or a compiled extension of the project."""
         libraries = {name: match[1] for name in file.imports if (match := _KERNELS.match(name))}
         libraries |= self.imported_extensions(file.path)
-        names = self._needed_by(file) if libraries else []
+        names = file.export(needed_imports) if libraries else []
         own = ([name, libraries[name]] for name in names if name in libraries)
         return next((each for each in own if not self.replaces_library(file.path, each[1])), [])
 
     def _in_need_of(self, file: ProjectFile) -> Iterator[tuple[str, str]]:
         """Yield the files that need a file, each with the import, which is empty for parts of its package."""
         for path in sorted(self._importers.get(file.normal, ())):
-            names = (name for name in self._needed_by(self.files[path]) if self.find(path, name) is file)
-            yield from ((path, name) for name in islice(names, 1))
+            names = self.files[path].export(needed_imports)
+            yield from ((path, name) for name in names if self.find(path, name) is file)
         folder = file.normal.removesuffix("__init__.py")
         for path, part in self.files.items() if folder != file.normal else ():
             if path.startswith(folder) and self._importers.get(path) and not part.holds(b"__main__"):
                 yield path, ""
-
-    def _needed_by(self, file: ProjectFile) -> list[str]:
-        names: frozenset[str] = file.export(needed_imports)
-        return sorted(names)
 
     @remembered
     def is_late(self, path: str) -> bool:
