@@ -43,7 +43,7 @@ class Devices:
         self.accelerator = accelerator
         self.facts = facts
         self.path = path
-        self._layout = Layout(facts)
+        self._layout = Layout(facts, partial(project.has_module, path))
         self._project = project
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
@@ -306,6 +306,7 @@ class Devices:
         new = add(Definition(name, value, place.after, place.function, text=text))
         if new is None or new.value != value:  # a constant of another rule may have the name
             return None
+        self._definitions.use(new, site)
         doubts = self._doubts(site) if place.function is not None else set()
         return DeviceExpr(name, torch.needs | doubts | {new})
 

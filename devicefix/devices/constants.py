@@ -84,6 +84,7 @@ class Constants:
         value = self._facts.source.quoted(value.replace("'", '"'))
         new = Definition(name, value, place.after, function, least=_SHARED, others=of_module)
         new = self._definitions.add(new)
+        self._definitions.use(new, site)
         return new if new.value == value else None
 
     def _is_default_on_import(self, site: ast.AST) -> bool:

@@ -141,6 +141,21 @@ class Context:
         fix = self.edit(test, lambda text: f"{guard} {text}" if bare else f"({guard} {text})", question)
         return replace(fix, why=SKIPS) if has_effects(self.facts, test) else fix
 
+    def chosen_with_cuda(self, node: ast.expr) -> Fix | None:
+        """Return the fix that adds CUDA to the condition for an expression, None if it is no arm of one."""
+        choice = self.facts.tree.parents.get(node)
+        if not isinstance(choice, ast.IfExp) or node is choice.test or self.accelerator is not None:
+            return None
+        chosen, available = node is choice.body, self.devices.available(choice.test)
+        code = f"and {available.text}" if chosen else f"or not {available.text}"
+        either = isinstance(choice.test, ast.BoolOp) and isinstance(choice.test.op, ast.Or)
+        weaker = isinstance(choice.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (either and chosen)
+
+        def test(text: str) -> str:
+            return f"({text}) {code}" if weaker else f"{text} {code}"
+
+        return self.edit(choice.test, test, available)
+
     def unless_others(self, node: ast.expr, fix: Fix) -> Fix:
         """Return a fix that makes a device the CPU without CUDA: unsafe if it may be another accelerator.
 

@@ -39,6 +39,7 @@ class Definitions:
         self._definitions: dict[Definition, None] = {}  # in the order in which fixes first needed them
         self._shared: set[Definition] = set()
         self._texts: set[Definition] = set()
+        self._sites: dict[Definition, list[ast.AST]] = {}
         self._used_names: dict[Function, set[str]] = {}
         self._free_names: dict[str, bool] = {}
 
@@ -55,6 +56,10 @@ class Definitions:
             if (old.function, old.after, old.flag) == (new.function, new.after, new.flag):
                 return old
         return None
+
+    def use(self, definition: Definition, site: ast.AST) -> None:
+        """Note that the fix of a site may need a definition."""
+        self._sites.setdefault(definition, []).append(site)
 
     def of_name(self, name: str | None) -> list[Definition]:
         """Return the definitions of a name."""
@@ -207,7 +212,21 @@ class Definitions:
         after = definition.after
         line = f"{definition.name} = {definition.text}" if self.is_text(definition) else definition.line
         if definition.function is not None:
-            return self._layout.line_in(definition.function, after, line)
+            first = self._first_user(definition)
+            return self._layout.line_in(definition.function, after, line, above=first)
         if after is not None and self._facts.tree.parents.get(after) is not self._facts.tree.module:
             return self._layout.line_below(after, line)
         return self._layout.line_after(after, line, group=group)
+
+    def _first_user(self, definition: Definition) -> ast.stmt | None:
+        """Return the first statement of a function's body that may need a definition, below its place."""
+        assert definition.function is not None
+        users = {
+            child
+            for site in self._sites.get(definition, ())
+            for child, parent in self._facts.tree.ancestors(site)
+            if parent is definition.function
+        }
+        first = next((each for each in definition.function.body if each in users), None)
+        below = definition.after is None or (first and first.lineno > (definition.after.end_lineno or 0))
+        return first if below else None

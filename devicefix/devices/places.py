@@ -104,8 +104,7 @@ class Places:
         binding = (each for each in below if any(self._bound.name_after(name, each) for name in names))
         statement = next(binding, None)
         if statement is not None:
-            group = takewhile(imports_something, below[below.index(statement) + 1 :])
-            yield InsertionPoint([statement, *group][-1])
+            yield InsertionPoint(self._with_imports(statement))
 
     def of_function(self, site: ast.AST) -> Iterator[InsertionPoint]:
         """Return the lines of the function around a site, in front of the site, at which one can be defined.
@@ -444,7 +443,13 @@ class Places:
         for statement in others:
             if last is None or statement.lineno > last.lineno:
                 last = statement
-        return last
+        return last and self._with_imports(last)
+
+    def _with_imports(self, statement: ast.stmt) -> ast.stmt:
+        """Return the last of the imports that follow a statement of the module, itself if none does."""
+        body = self._facts.tree.module.body
+        below = body[body.index(statement) + 1 :]
+        return [statement, *takewhile(imports_something, below)][-1]
 
     def _at_top_level(self, node: ast.AST) -> ast.stmt:
         """Return the statement of the module's body that a node is part of."""

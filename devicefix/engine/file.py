@@ -203,13 +203,14 @@ class Module:
     def is_reached(self, project: Project) -> bool:
         """Return whether the module, without a word of CUDA, needs it because of other files.
 
-        It imports a CUDA extension that they build, or moves something to the number of a GPU that they pass
-        or define.
+        It imports a CUDA extension that they build, moves something to the number of a GPU that they pass
+        or define, or may read a device from a configuration file.
         """
         reached = (
             bool(project.imported_extensions(self.path))
             or project.receives_number(self.path)
             or project.brings_number(self.path)
+            or bool(project.selected(self.path))
         )
         return reached and not skipped(self.data)
 

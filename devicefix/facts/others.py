@@ -69,6 +69,10 @@ class Others:
         """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
         return self._ask(False, "is_device_place", name)
 
+    def is_of_library(self, name: str) -> bool:
+        """Return whether a class of the project, or that of a method, is based on one of Hugging Face's."""
+        return self._ask(False, "is_of_library", self.path, name)
+
     def is_imported(self) -> bool:
         """Return whether another file imports the module."""
         return self._ask(False, "is_imported", self.path)
@@ -80,3 +84,11 @@ class Others:
     def use_of_result(self, function: str) -> int:
         """Return the value of the `Use` that other files make of what a function of the module returns."""
         return self._ask(0, "use_of_result", self.path, function)
+
+    def configuration_of(self, name: str) -> Sequence[str]:
+        """Return which parts of configurations an import is, or makes, by its full name: the keys."""
+        return self._ask(["="], "configuration_of", self.path, name)
+
+    def configuration_passed(self, function: str, parameter: str, position: int) -> Sequence[str]:
+        """Return which parts of configurations other files pass to functions of a name for a parameter."""
+        return self._ask([], "configuration_passed", self.path, function, parameter, position)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import takewhile
 
@@ -14,7 +15,7 @@ from devicefix.facts.scopes import DEFINITIONS
 from devicefix.files.notebook.markers import CELL_END, INSTALLS, MAGIC
 from devicefix.files.text import Source
 from devicefix.model import Import
-from devicefix.rewrite.lines import alone, end_of
+from devicefix.rewrite.lines import alone, begins_line, end_of
 
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
 # Comments right below a line that an empty line sets off from what follows, such as imports in comments.
@@ -27,6 +28,7 @@ _HEADER = re.compile(
     r"(?:#[^\r\n]*(?:\r\n|\r|\n|\Z))*"
 )
 _LINES_ABOVE_CELLS = 2
+_NO_PACKAGES = {"", *sys.stdlib_module_names}
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))*")
 _LICENCE = re.compile(r"copyright|licen[cs]e|SPDX", re.I)
 _INSTALLS = re.compile(
@@ -36,10 +38,16 @@ _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
 
 class Layout:
-    """The places in a module at which lines can be inserted."""
+    """The places in a module at which lines can be inserted.
 
-    def __init__(self, facts: Facts) -> None:
+    Args:
+        facts: The module's facts.
+        is_own: Whether a module is one of the project.
+    """
+
+    def __init__(self, facts: Facts, is_own: Callable[[str], bool] = lambda _: False) -> None:
         self.facts = facts
+        self._is_own = is_own
         self._last_on_line: dict[ast.stmt, ast.stmt] = {}
         self._above_imports: dict[Import, ast.stmt | None] = {}
 
@@ -187,7 +195,34 @@ class Layout:
                 break  # a definition below the first imports would come before it
             if name.startswith(package) and alone(self.facts.source, statement):
                 return self._above(statement), f"{needed.line}{self.facts.source.newline}"
-        return self.line_after(self.leading_imports, needed.line, group=False)
+        return self._among_others(needed) or self.line_after(self.leading_imports, needed.line, group=False)
+
+    def _among_others(self, needed: Import) -> tuple[int, str] | None:
+        """Return the offset and the text of a new import among those of other packages, as isort places it.
+
+        They are the last imports on lines of their own that no other statement interrupts. Imports of the
+        standard library, and of the project's own modules, are other groups.
+        """
+        body, last = self.facts.tree.module.body, self.leading_imports
+        block = body[: body.index(last) + 1] if last is not None else []
+        others: list[ast.Import | ast.ImportFrom] = []
+        for statement in block:
+            if not isinstance(statement, (ast.Import, ast.ImportFrom)):
+                others = []
+            elif alone(self.facts.source, statement) and self._is_package(statement):
+                others.append(statement)
+        plain = [each for each in others if isinstance(each, ast.Import)]
+        after = [each for each in plain if each.names[0].name > needed.module]
+        if below := after or ([] if plain else others):
+            return self._above(below[0]), f"{needed.line}{self.facts.source.newline}"
+        return self.line_after(plain[-1], needed.line, group=False) if plain else None
+
+    def _is_package(self, statement: ast.Import | ast.ImportFrom) -> bool:
+        """Return whether an import is of a package, not of the standard library or the project."""
+        names = [each.name for each in statement.names]
+        if isinstance(statement, ast.ImportFrom):
+            names = [statement.module or ""] if not statement.level else [""]
+        return not any(name.partition(".")[0] in _NO_PACKAGES or self._is_own(name) for name in names)
 
     def above_import(self, needed: Import) -> ast.stmt | None:
         """Return the last statement of the module above a new import; None at the beginning."""
@@ -268,11 +303,22 @@ class Layout:
         indentation = source.indentation(source.span(statement)[0])
         return self._line_end(statement), f"{source.newline}{indentation}{line}"
 
-    def line_in(self, function: Function, after: ast.stmt | None, line: str) -> tuple[int, str]:
-        """Return the offset and the text of a new line in a function: at its start, or below a statement."""
+    def line_in(
+        self, function: Function, after: ast.stmt | None, line: str, above: ast.stmt | None = None
+    ) -> tuple[int, str]:
+        """Return the offset and the text of a new line in a function.
+
+        Args:
+            function: The function.
+            after: The statement that the line follows; None for the beginning.
+            line: The line.
+            above: The statement of the function's body that the line precedes, if it has lines of its own.
+        """
         source, newline = self.facts.source, self.facts.source.newline
         first = function.body[0]
         indentation = source.indentation(source.span(first)[0])
+        if above is not None and begins_line(source, above) and not docstring(above):
+            return self._above(above), f"{indentation}{line}{newline}"
         after = after or (first if docstring(first) else None)
         if after is not None:
             return self._line_end(after), f"{newline}{indentation}{line}"

@@ -32,7 +32,7 @@ def wrapped(
 ) -> list[Change]:
     """Return changes, with line breaks in the lines that they make too long.
 
-    Only lines that were short enough before are broken.
+    A line that was too long before is broken only in brackets that it shares with other lines.
 
     Args:
         source: The text that the changes are for.
@@ -53,8 +53,8 @@ def wrapped(
         within = found[-1][1] <= end and not any("\n" in new or "\r" in new for *_, new in found)
         if within and not magic and end - start + more > (line_length or _AT_LEAST):
             limit = limit or _limit(source)
-            if end - start <= limit < end - start + more:
-                found = _Line(source, tree, number, found).broken(limit)
+            if limit < end - start + more:
+                found = _Line(source, tree, number, found).broken(limit, was_long=end - start > limit)
         result += found
     return result
 
@@ -107,20 +107,17 @@ class _Line:
         nodes = (node for node in tree.nodes_at([number]) if isinstance(node, ast.stmt))
         self._statement = next((n for n in nodes if n.lineno <= number <= (n.end_lineno or 0)), None)
 
-    def broken(self, limit: int) -> list[Change]:
+    def broken(self, limit: int, *, was_long: bool = False) -> list[Change]:
         """Return the changes of the line with those that break it, or as they are if none makes it short.
 
         Args:
             limit: How long a line may be.
+            was_long: Whether the line was too long before.
         """
         if self._statement is not None and not {"'", '"'} & {*self._code, *self._above}:
             outer, inner = self._pairs
-            ways = (
-                self._between_elements,
-                self._in_parentheses,
-                partial(self._in_brackets, outer),
-                partial(self._in_brackets, inner),
-            )
+            brackets = (partial(self._in_brackets, outer), partial(self._in_brackets, inner))
+            ways = (self._between_elements, *(() if was_long else (self._in_parentheses, *brackets)))
             limits = dict.fromkeys((limit, max(limit, _AT_MOST)))
             for breaks, longest in (
                 (breaks, each) for way in ways for each in limits for breaks in way(each)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 from collections.abc import Iterator
 
 from devicefix.devices.expression import DeviceExpr
-from devicefix.facts.configurations import device_reads
+from devicefix.facts.configurations import Configurations
 from devicefix.facts.flow.sinks import key_read
 from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.refusals import prints
@@ -14,15 +16,17 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
 from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
 
-_MIXED = "the user may set this value, and should then still get an error without CUDA"
-
 
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds code that reads a device from one of the project's configuration files, if that file selects CUDA. The file
-    must be in YAML, JSON or TOML format, and its path or name must appear in the code, for example as an argument, as
-    an option's default, or in Hydra's `config_name`.
+    Finds code that reads a device, or the backend of a process group, from one of the project's configuration files, if
+    that file selects CUDA or NCCL. The file must be in YAML, JSON or TOML format, and its path or name must appear in the
+    code, for example as an argument, as an option's default, or in Hydra's `config_name`, or in a command of a script or
+    README that starts the program. With Hydra, all files in the folders of its configurations count.
+
+    The configuration may go through other files, and through objects that take their attributes from it. If a call
+    unpacks it, as in `build(**config)`, and the function moves to its parameter `device`, the call is reported.
 
     Also finds texts in the code that the program parses, if a value in them is a CUDA device, such as
     `json.loads('{"device": "cuda"}')`, `OmegaConf.from_dotlist(["train.device=cuda"])` and
@@ -51,10 +55,11 @@ class ConfiguredDevice(Rule):
     where the program would have failed. Any other value stays the same: if the user chooses a device that does not
     exist, such as `cuda:1` or `mps`, the program still raises an error.
 
-    The fix is unsafe if command-line options can override the value, as with Hydra, or if the program merges or changes
-    the configuration. In these cases, the user may have chosen the device, and should still get an error if it does not
-    exist. The fix is also unsafe if the program reads the device index from the value, or stops if the device is the
-    CPU. There is no fix with `--target accelerator`.
+    Options of the command line may override the value, as with Hydra. Then the program uses the CPU without CUDA as well
+    if the user asks for the same device as the file.
+
+    The fix is unsafe if the program reads the device index from the value, or stops if the device is the CPU. There is no
+    fix with `--target accelerator`, and for a configuration that a call unpacks.
 
     A text itself is never changed. It is reported unless every place that reads the device from it is fixed or checks
     for CUDA. There is no fix for lists of settings and for the arguments of `parse_args`, because an option may convert
@@ -134,7 +139,6 @@ class ConfiguredDevice(Rule):
                 config = OmegaConf.merge(OmegaConf.create("device: cuda"), OmegaConf.from_cli())
                 x = torch.ones(1).to(config.device if torch.cuda.is_available() or config.device != "cuda" else "cpu")
             """,
-            unsafe=True,
         ),
         Example(
             "texts that may be others",
@@ -292,19 +296,23 @@ class ConfiguredDevice(Rule):
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         texts, fixed = parsed_texts(self.facts), set[ast.expr]()
-        for value, key, loader, is_mixed in device_reads(self.facts, texts):
-            same = (each for each in texts.get(loader, ()) if each[2] == key and each[3])
-            found = [["this file", str(text.lineno), device] for text, _, _, device in same]
-            found = found or self.context.project.configured(self.devices.path, key)
-            if found and not self.facts.is_guarded(value):
-                fixed.add(value)
-                finding = self._found(value, found)
-                yield finding.unsafe(_MIXED) if is_mixed and finding.fix is not None else finding
+        configurations = Configurations(self.facts, texts)
+        placed = self.context.project.selected(self.devices.path)
+        keys = {path.rpartition(".")[2] for *_, path in placed}
+        for key in sorted(keys.union(each[2] for parsed in texts.values() for each in parsed) - {""}):
+            for read, ways in configurations.reads(key):
+                own = [each for loader, _ in ways for each in texts.get(loader, ()) if each[2] == key]
+                found = [["this file", str(text.lineno), device] for text, _, _, device in own if device]
+                for before in (before for loader, before in ways if loader not in texts):
+                    found += _at(placed, [*before.split("."), key])
+                if found and not self._asks(read):
+                    fixed.add(read)
+                    yield self._found(read, found)
         for call, parsed in texts.items():
             reads = list(self._reads(call, set()))
             for text, why, key, device in parsed:
-                own = [read for name, read in reads if name in ("", key)] if key else []
-                if not own or not all((device and read in fixed) or self._asks(read) for read in own):
+                taking = [read for name, read in reads if name in ("", key)] if key else []
+                if not taking or not all((device and read in fixed) or self._asks(read) for read in taking):
                     yield self.finding(text, why, unless="because a text is not rewritten")
         taken = taken_texts(self.facts, {tie[0] for parsed in texts.values() for tie in parsed})
         for text, why in {text: why for value, text, why in taken if not self._asks(value)}.items():
@@ -333,15 +341,18 @@ class ConfiguredDevice(Rule):
 
     def _found(self, value: ast.expr, found: list[list[str]]) -> Finding:
         code = self.context.source.code(value)
-        places = ", ".join(f"{file}, line {line}" for file, line, _ in found)
+        places = ", ".join(dict.fromkeys(f"{file}, line {line}" for file, line, _ in found))
         texts = sorted({text for _, _, text in found})
-        message = f"`{code}` is `{texts[0]}` ({places}), which may not exist; without CUDA, use the CPU"
-        if self.context.accelerator is not None:
-            return self.finding(value, message)
+        other, shown = ("gloo", "`gloo`") if texts == ["nccl"] else ("cpu", "the CPU")
+        is_whole = isinstance(parent := self.facts.tree.parents[value], ast.keyword) and parent.arg is None
+        what = f"`**{code}` passes" if is_whole else f"`{code}` is"
+        message = f"{what} `{texts[0]}` ({places}), which may not exist; without CUDA, use {shown}"
+        if self.context.accelerator is not None or is_whole:
+            return self.finding(value, message, unless="because it passes all values" if is_whole else "")
         available = self.devices.available(value)
         quoted = [_quoted(text, code) for text in texts]
         same = f"!= {quoted[0]}" if len(quoted) == 1 else f"not in ({', '.join(quoted)})"
-        new = f"{code} if {available.text} or {code} {same} else {_quoted('cpu', code)}"
+        new = f"{code} if {available.text} or {code} {same} else {_quoted(other, code)}"
         fix = self.context.replace(value, DeviceExpr(new, available.needs))
         return checked_for_uses(self.context, value, self.finding(value, message, fix))
 
@@ -349,3 +360,11 @@ class ConfiguredDevice(Rule):
 def _quoted(text: str, code: str) -> str:
     """Return a string in the quotes that some code has."""
     return f"'{text}'" if "'" in code else f'"{text}"'
+
+
+def _at(configured: list[list[str]], keys: list[str]) -> list[list[str]]:
+    """Return where files set what is read by some keys, or by the last ones; in Hydra, a folder is a key, too."""
+    keys = list(filter(None, keys))
+    pattern = re.compile(r"(.*\W)?" + r"\W".join(r"\w+" if key == "*" else re.escape(key) for key in keys))
+    found = [each for each in configured if pattern.fullmatch(f"{os.path.dirname(each[0])}/{each[3]}")]
+    return [each[:3] for each in found if each[3].count(".") < len(keys)] or [each[:3] for each in found]

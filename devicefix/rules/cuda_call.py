@@ -11,13 +11,13 @@ from devicefix.facts import Facts, Function, dotted
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.parameters import unpacks
-from devicefix.facts.tree import TRIES, walk
+from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix
-from devicefix.rewrite.blocks import guarded_below
 from devicefix.rewrite.lines import alone
 from devicefix.rewrite.operations import KeepReceiver, Move
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.called_below import called_below
 
 _SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
@@ -741,39 +741,12 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     if _super(receiver):
         instance = _instance(context, node, receiver)
         return context.when_cuda(node, instance) if instance is not None else None
-    if isinstance(parent, ast.Assign) and (below := _moved_below(context, node, parent)) is not None:
+    if (below := called_below(context, node)) is not None:
         return below
     code = context.source.code(receiver)
     if len(code) > _LONGEST_RECEIVER or "\n" in code or "\r" in code:
         return None
     return context.when_cuda(node, KeepReceiver(), of_cuda=True)
-
-
-def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix | None:
-    """Return the fix that makes `x = f().cuda()` two statements, the move under a guard, or None.
-
-    In a `try` statement, where the call may fail, the variable keeps its value until it has succeeded.
-    """
-    source, tree = context.source, context.facts.tree
-    assert isinstance(node.func, ast.Attribute)
-    match statement.targets:
-        case [ast.Name(id=name)] if dotted(node.func.value) is None and alone(source, statement):
-            pass
-        case _:
-            return None
-    if name in tree.declared_elsewhere or any(tree.around(statement, *TRIES)):
-        return None
-    arguments = source.text[source.span(node.func)[1] : source.span(node)[1]]
-    values = (*node.args, *(keyword.value for keyword in node.keywords))
-    names = [each for value in values for each in ast.walk(value) if isinstance(each, ast.Name)]
-    if "\n" in arguments or "\r" in arguments or any(each.id == name for each in names):
-        return None
-    if not context.devices.are_bound(names):
-        return None
-    question = context.devices.available(node, of_cuda=True)
-    below = guarded_below(context.facts, statement, question.text, f"{name} = {name}.cuda{arguments}")
-    shortened = context.edit(node, KeepReceiver(), question)
-    return replace(shortened, edits=(*shortened.edits, below))
 
 
 def _only_moves(statement: ast.AST | None, receiver: ast.expr) -> bool:

@@ -47,7 +47,7 @@ class CudaFunction(Rule):
 
     Calls that return other values, such as GPU properties, are reported without a fix: you have to decide what to use
     on a CPU. The same is true of the current device if devicefix doesn't know whether it is used as a device or as a
-    number.
+    number, unless only functions of `torch.cuda` take it, such as `torch.cuda.memory_reserved`.
     """
 
     code = "DF401"
@@ -68,6 +68,37 @@ class CudaFunction(Rule):
                         model(batch).sum().backward()
                         if torch.cuda.memory_reserved(current) > 30 * 1e9:
                             torch.cuda.empty_cache()
+            """,
+            after="""
+                import torch
+
+
+                def train(model, batches):
+                    current = torch.cuda.current_device() if torch.cuda.is_available() else "cpu"
+                    for batch in batches:
+                        model(batch).sum().backward()
+                        if torch.cuda.memory_reserved(current) > 30 * 1e9:
+                            torch.cuda.empty_cache()
+            """,
+        ),
+        Example(
+            "an index in a dictionary of arguments, and one that is asked about at once",
+            before="""
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+                options = {"device_id": torch.cuda.current_device(), "use_orig_params": True}
+                net = FSDP(net, **options)
+                used = torch.cuda.memory_allocated(torch.cuda.current_device())
+            """,
+            after="""
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+                options = {"device_id": torch.cuda.current_device() if torch.cuda.is_available() else "cpu",
+                           "use_orig_params": True}
+                net = FSDP(net, **options)
+                used = torch.cuda.memory_allocated(torch.cuda.current_device() if torch.cuda.is_available() else "cpu")
             """,
         ),
         Example(

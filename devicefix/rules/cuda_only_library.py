@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.facts.exports.imports import full_names, modules_of
 from devicefix.facts.values import last_name
-from devicefix.model import Finding
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries
 from devicefix.rules.shared.library_facts import LIBRARIES
@@ -60,8 +60,9 @@ class CudaOnlyLibrary(Rule):
 
     ## Fix safety
     Usually, there is no fix: the replacement depends on the program. If a flag records whether xformers is installed,
-    the fix sets the flag to `True` only if CUDA is available. This fix is unsafe, because the path without the library
-    may compute different results.
+    the fix sets the flag to `True` only if CUDA is available. The same is true of a parameter or option of the program
+    that is `True` by default and turns the library on, if the program has another path. These fixes are unsafe, because
+    the path without the library may compute different results.
     """
 
     code = "DF902"
@@ -70,6 +71,76 @@ class CudaOnlyLibrary(Rule):
     words = (b"nvidia-smi", b"get_kernel")
     common_words = (b"cuda", b"load", b"backend", *_words())
     INVALID = (
+        Example(
+            "an extension that is built behind a switch of the program",
+            before="""
+                import torch
+                from torch.utils.cpp_extension import load
+
+
+                class Net:
+                    def __init__(self, kernel=True):
+                        self.kernel = kernel
+                        if kernel:
+                            self.ops = load(name="ops", sources=["ops.cpp", "ops.cu"])
+
+                    def run(self, x):
+                        return self.ops.run(x) if self.kernel else x.cumsum(0)
+            """,
+            after="""
+                import torch
+                from torch.utils.cpp_extension import load
+
+
+                class Net:
+                    def __init__(self, kernel=torch.cuda.is_available()):
+                        self.kernel = kernel
+                        if kernel:
+                            self.ops = load(name="ops", sources=["ops.cpp", "ops.cu"])
+
+                    def run(self, x):
+                        return self.ops.run(x) if self.kernel else x.cumsum(0)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an import behind an option that is on by default",
+            before="""
+                import argparse
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--fused", action="store_true", default=True)
+                args = parser.parse_args()
+                if args.fused:
+                    from apex.normalization import FusedLayerNorm as Norm
+                else:
+                    from torch.nn import LayerNorm as Norm
+            """,
+            after="""
+                import argparse
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--fused", action="store_true", default=torch.cuda.is_available())
+                args = parser.parse_args()
+                if args.fused:
+                    from apex.normalization import FusedLayerNorm as Norm
+                else:
+                    from torch.nn import LayerNorm as Norm
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an extension behind a switch without which there is nothing",
+            before="""
+                from torch.utils.cpp_extension import load
+
+                BUILD = True
+                if BUILD:
+                    ops = load(name="ops", sources=["ops.cpp", "ops.cu"])
+            """,
+        ),
         Example(
             "a flag that says that a library is installed, which it can be without CUDA",
             before="""
@@ -601,13 +672,24 @@ class CudaOnlyLibrary(Rule):
         flag = self._libraries.optional.flag(statement)
         if flag is None:
             return self.finding(call, message, unless="because the program has no flag for the library")
+        return self.finding(call, message, self._switched(flag))
+
+    def _switched(self, flag: ast.expr) -> Fix:
+        """Return the fix that turns on a flag only with CUDA."""
         why = "the path without the library may compute different results"
-        fix = self.context.replace(flag, self.devices.available(flag, of_cuda=True), why)
-        return self.finding(call, message, fix)
+        return self.context.replace(flag, self.devices.available(flag, of_cuda=True), why)
 
     def _missing(self, node: ast.expr | ast.stmt, library: str, how: str, advice: str) -> Finding:
         """Return the finding for a library."""
-        return self.finding(node, f"`{library}` needs CUDA{how}; {advice}")
+        return self._behind_switch(node, f"`{library}` needs CUDA{how}", advice)
+
+    def _behind_switch(self, node: ast.expr | ast.stmt, problem: str, advice: str) -> Finding:
+        """Return a finding that names the program's own switch, if it has one with another path."""
+        switch = self._libraries.switch(node)
+        if switch is None:
+            return self.finding(node, f"{problem}; {advice}")
+        message = f"{problem}; without CUDA, set `{switch[0]}` to `False`"
+        return self.finding(node, message, self._switched(switch[1]))
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
@@ -619,11 +701,9 @@ class CudaOnlyLibrary(Rule):
             return
         kind = name.removeprefix(_BUILT)
         if kind in ("load", "load_inline") and self._of_cuda(node):
-            yield self.finding(
-                node,
-                f"`{kind}(...)` needs the CUDA toolkit to compile CUDA code; build it only if CUDA is"
-                " available, and add a CPU path in plain torch",
-            )
+            problem = f"`{kind}(...)` needs the CUDA toolkit to compile CUDA code"
+            advice = "build it only if CUDA is available, and add a CPU path in plain torch"
+            yield self._behind_switch(node, problem, advice)
 
     def _check_import(self, node: ast.Call, name: str) -> Iterator[Finding]:
         """Check `importlib.import_module("library")` and `__import__("library")`."""

@@ -8,15 +8,27 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from devicefix.devices.arguments import name_fix
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
-from devicefix.facts.flow.kinds import NUMBERS, Kind
+from devicefix.facts.flow.forwards import Use
+from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.flow.reaching import BINDINGS, reaching
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.path_conditions import conditions_around
-from devicefix.facts.values import declared_names, integer, is_constant, last_name, literal_index, target_name
+from devicefix.facts.values import (
+    cuda_string,
+    declared_names,
+    integer,
+    is_constant,
+    last_name,
+    literal_index,
+    target_name,
+)
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import is_fixed_where_bound
+from devicefix.rules.shared.holders import names_of_holders, only_with_cuda, shared_names
 from devicefix.rules.shared.libraries import CudaLibraries
 from devicefix.rules.shared.library_facts import (
     ARGUMENTS,
@@ -37,7 +49,6 @@ _LOADS = "loads onto a CUDA device, which may not exist; use it only if CUDA is 
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
-_CUDA = frozenset({Kind.CUDA, *NUMBERS})
 _GPU = ("gpu", "cuda")  # accelerators of Lightning
 _PROCESS = ("process_index", "local_process_index")  # ints of accelerate's Accelerator and PartialState
 # The arguments that a CPU can't take, by their names.
@@ -63,9 +74,9 @@ def _length(devices: ast.expr) -> int | None:
 
 _FOLLOWED = How.BOUND | How.PASSED | How.DEFAULT | How.OPTION | How.CHOICE
 _STEPS = 4  # from an argument to a literal
-_SETTINGS = (
-    "device_map", "accelerator", "max_memory", "attn_implementation",
-)  # fmt: skip
+_SETTINGS = ("device_map", "accelerator", "max_memory")
+_ATTENTION = "attn_implementation"
+_UNSEEN = "this value may not reach a library"
 
 
 class HardWiredFlag(Rule):
@@ -100,10 +111,16 @@ class HardWiredFlag(Rule):
     `TypeError`.
 
     ## Fix safety
-    The fix is safe if the library documents that the option selects the GPU or the CPU, as with the `cuda` argument of
-    `torch_fidelity.calculate_metrics`: with CUDA, the option is still `True`. The same is true of `accelerator` in
-    Lightning's `Trainer` and `Fabric`. However, the fix is unsafe if `devices` is a variable, because the program then
-    uses a single process without CUDA. There is no fix for other options, because their effect depends on the library.
+    The fix is safe if the library documents what the option needs and which value works on a CPU, because the program
+    would fail there and is unchanged with CUDA. This is true of the `cuda` argument of
+    `torch_fidelity.calculate_metrics`, of `accelerator` in Lightning's `Trainer` and `Fabric`, of `bf16` in
+    `TrainingArguments`, and of `device_map` and `attn_implementation` if the value reaches a function or class of a
+    Hugging Face library, such as transformers, diffusers, peft or accelerate, or a class that inherits from one. Without
+    CUDA, the implementation of attention is `"sdpa"`.
+
+    The fix is unsafe if only the name of a setting suggests that it selects CUDA, or if `devices` is a variable, because
+    the program then uses a single process without CUDA. There is no fix for other options, because their effect depends
+    on the library.
     """
 
     code = "DF904"
@@ -113,7 +130,7 @@ class HardWiredFlag(Rule):
         b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpu=True", b"gpus=", b"num_gpus", b"gpu_id=",
         b"device_id=", b"gpu_index=", b"device_index=", b"device_map", b"max_memory",
         b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
-        b"set_attention_backend", b"bf16=True", b"full_eval=True", b"tf32=True", b"use_liger_kernel", b"BitsAndBytesConfig",
+        b"set_attention_backend", b"bf16=True", b"full_eval=True", b"tf32=True", b"flash_attention_2=True", b"use_liger_kernel", b"BitsAndBytesConfig",
         b"FP8Config", b"Fp8Config", b"EetqConfig", b"HiggsConfig", b"SpQRConfig", b"VptqConfig", b"Int4WeightOnly", b"Float8DynamicActivation",
         b"CPUOffloadOptimizer", b"PinMemory", b"PyNcclCommunicator", b"CUDAExec", b"TensorrtExec", b"16-mixed", b"precision=16", b"precision=\"transformer-engine", b"precision='transformer-engine", b"strategy=\"fsdp", b"strategy='fsdp", b"strategy=\"deepspeed", b"strategy='deepspeed", b"devices=[",
     )  # fmt: skip
@@ -127,8 +144,8 @@ class HardWiredFlag(Rule):
                 Config.cuda = True
             """,
             after="""
-                from library import Config
                 import torch
+                from library import Config
 
                 Config.cuda = torch.cuda.is_available()
             """,
@@ -207,8 +224,8 @@ class HardWiredFlag(Rule):
                 fabric = Fabric(accelerator="cuda", devices=[0, 1])
             """,
             after="""
-                from lightning.fabric import Fabric
                 import torch
+                from lightning.fabric import Fabric
 
                 fabric = Fabric(accelerator="cuda" if torch.cuda.is_available() else "auto",
                                 devices=[0, 1] if torch.cuda.is_available() else 2)
@@ -222,8 +239,8 @@ class HardWiredFlag(Rule):
                 trainer = Trainer(accelerator="gpu", devices=options.devices)
             """,
             after="""
-                from lightning import Trainer  # torch
                 import torch
+                from lightning import Trainer  # torch
 
                 trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
                                   devices=options.devices if torch.cuda.is_available() else 1)
@@ -267,6 +284,12 @@ class HardWiredFlag(Rule):
 
                 model = AutoModel.from_pretrained(name, device_map={"": 0})
             """,
+            after="""
+                import torch
+                from transformers import AutoModel  # with torch
+
+                model = AutoModel.from_pretrained(name, device_map={"": 0 if torch.cuda.is_available() else "cpu"})
+            """,
         ),
         Example(
             "a device for everything, as a default",
@@ -275,6 +298,14 @@ class HardWiredFlag(Rule):
 
 
                 def load(name, device_map="cuda"):
+                    return AutoModel.from_pretrained(name, device_map=device_map)
+            """,
+            after="""
+                import torch
+                from transformers import AutoModel  # with torch
+
+
+                def load(name, device_map="cuda" if torch.cuda.is_available() else "cpu"):
                     return AutoModel.from_pretrained(name, device_map=device_map)
             """,
         ),
@@ -286,6 +317,15 @@ class HardWiredFlag(Rule):
 
                 rank = int(os.environ.get("LOCAL_RANK", 0))
                 where = {"": rank}
+                model = AutoModel.from_pretrained(name, device_map=where if distributed else None)
+            """,
+            after="""
+                import os
+                import torch
+                from transformers import AutoModel  # with torch
+
+                rank = int(os.environ.get("LOCAL_RANK", 0))
+                where = {"": rank if torch.cuda.is_available() else "cpu"}
                 model = AutoModel.from_pretrained(name, device_map=where if distributed else None)
             """,
         ),
@@ -305,6 +345,13 @@ class HardWiredFlag(Rule):
                 options = {"attn_implementation": "flash_attention_2"}
                 model = AutoModel.from_pretrained(name, **options)
             """,
+            after="""
+                import torch
+                from transformers import AutoModel  # with torch
+
+                options = {"attn_implementation": "flash_attention_2" if torch.cuda.is_available() else "sdpa"}
+                model = AutoModel.from_pretrained(name, **options)
+            """,
         ),
         Example(
             "an implementation of attention in a variable with two values",
@@ -317,6 +364,116 @@ class HardWiredFlag(Rule):
                     else:
                         kind = "sdpa"
                     return AutoModel.from_pretrained(path, attn_implementation=kind)
+            """,
+            after="""
+                import torch
+                from transformers import AutoModel  # with torch
+
+                def load(path, fast):
+                    if fast:
+                        kind = "flash_attention_2" if torch.cuda.is_available() else "sdpa"
+                    else:
+                        kind = "sdpa"
+                    return AutoModel.from_pretrained(path, attn_implementation=kind)
+            """,
+        ),
+        Example(
+            "an implementation of attention: a default, an option, an arm, a setting of a configuration, of a subclass",
+            before="""
+                import argparse
+                import torch
+                from transformers import AutoConfig, AutoModel, LlamaModel
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--kind", default="flash_attention_2")
+                args = parser.parse_args()
+                config = AutoConfig.from_pretrained("x")
+                config._attn_implementation = "flash_attention_2"
+                a = AutoModel.from_pretrained("x", attn_implementation=args.kind)
+                b = AutoModel.from_pretrained("x", attn_implementation="flash_attention_2" if args.fast else "eager")
+
+
+                class Net(LlamaModel):
+                    @classmethod
+                    def load(cls, kind="flash_attention_3"):
+                        options = {}
+                        options["attn_implementation"] = kind
+                        return cls.from_pretrained("x", **options)
+            """,
+            after="""
+                import argparse
+                import torch
+                from transformers import AutoConfig, AutoModel, LlamaModel
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--kind", default="flash_attention_2" if torch.cuda.is_available() else "sdpa")
+                args = parser.parse_args()
+                config = AutoConfig.from_pretrained("x")
+                config._attn_implementation = "flash_attention_2" if torch.cuda.is_available() else "sdpa"
+                a = AutoModel.from_pretrained("x", attn_implementation=args.kind)
+                b = AutoModel.from_pretrained(
+                    "x", attn_implementation="flash_attention_2" if args.fast and torch.cuda.is_available() else "eager"
+                )
+
+
+                class Net(LlamaModel):
+                    @classmethod
+                    def load(cls, kind="flash_attention_3" if torch.cuda.is_available() else "sdpa"):
+                        options = {}
+                        options["attn_implementation"] = kind
+                        return cls.from_pretrained("x", **options)
+            """,
+        ),
+        Example(
+            "an implementation of attention for what may be of no library",
+            before="""
+                import torch
+
+                model = loader.from_pretrained(name, attn_implementation="flash_attention_2", device_map="cuda")
+            """,
+            after="""
+                import torch
+
+                model = loader.from_pretrained(
+                    name,
+                    attn_implementation="flash_attention_2" if torch.cuda.is_available() else "sdpa",
+                    device_map="cuda" if torch.cuda.is_available() else "cpu",
+                )
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a map of several devices, and arguments of a model for a pipeline",
+            before="""
+                from accelerate import dispatch_model  # with torch
+                from transformers import pipeline
+
+                dispatch_model(model, device_map={"encoder": 0, "decoder": 1})
+                pipeline("text-generation", model_kwargs={"attn_implementation": "flash_attention_2"})
+            """,
+            after="""
+                import torch
+                from accelerate import dispatch_model  # with torch
+                from transformers import pipeline
+
+                dispatch_model(model, device_map={"encoder": 0, "decoder": 1} if torch.cuda.is_available() else {"": "cpu"})
+                pipeline("text-generation",
+                         model_kwargs={"attn_implementation": "flash_attention_2" if torch.cuda.is_available() else "sdpa"})
+            """,
+        ),
+        Example(
+            "the old option for the implementation of attention",
+            before="""
+                import torch
+                from transformers import AutoModel
+
+                model = AutoModel.from_pretrained(name, use_flash_attention_2=True)
+            """,
+            after="""
+                import torch
+                from transformers import AutoModel
+
+                model = AutoModel.from_pretrained(name, use_flash_attention_2=torch.cuda.is_available())
             """,
         ),
         Example(
@@ -339,6 +496,12 @@ class HardWiredFlag(Rule):
                 from faster_whisper import WhisperModel  # with torch
 
                 model = WhisperModel(size, device=place, compute_type="float16")
+            """,
+            after="""
+                import torch
+                from faster_whisper import WhisperModel  # with torch
+
+                model = WhisperModel(size, device=place, compute_type="float16" if torch.cuda.is_available() else "default")
             """,
         ),
         Example(
@@ -365,6 +528,12 @@ class HardWiredFlag(Rule):
 
                 options = TrainingArguments("out", bf16=True)
             """,
+            after="""
+                import torch
+                from transformers import TrainingArguments  # with torch
+
+                options = TrainingArguments("out", bf16=torch.cuda.is_available())
+            """,
         ),
         Example(
             "low precision in evaluation, with the CPU switched off",
@@ -372,6 +541,12 @@ class HardWiredFlag(Rule):
                 from transformers import TrainingArguments  # with torch
 
                 options = TrainingArguments("out", bf16_full_eval=True, use_cpu=False)
+            """,
+            after="""
+                import torch
+                from transformers import TrainingArguments  # with torch
+
+                options = TrainingArguments("out", bf16_full_eval=torch.cuda.is_available(), use_cpu=False)
             """,
         ),
         Example(
@@ -381,6 +556,12 @@ class HardWiredFlag(Rule):
 
                 options = TrainingArguments("out", tf32=True, use_cpu=True)
             """,
+            after="""
+                import torch
+                from transformers import TrainingArguments  # with torch
+
+                options = TrainingArguments("out", tf32=torch.cuda.is_available(), use_cpu=True)
+            """,
         ),
         Example(
             "the kernels of Liger",
@@ -388,6 +569,12 @@ class HardWiredFlag(Rule):
                 from trl import SFTConfig  # with torch
 
                 options = SFTConfig("out", use_liger_kernel=True)
+            """,
+            after="""
+                import torch
+                from trl import SFTConfig  # with torch
+
+                options = SFTConfig("out", use_liger_kernel=torch.cuda.is_available())
             """,
         ),
         Example(
@@ -422,8 +609,8 @@ class HardWiredFlag(Rule):
                 trainer = Trainer(accelerator="gpu", devices=-1)
             """,
             after="""
-                from lightning import Trainer  # torch
                 import torch
+                from lightning import Trainer  # torch
 
                 trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
                                   devices=-1 if torch.cuda.is_available() else 1)
@@ -435,6 +622,14 @@ class HardWiredFlag(Rule):
                 from transformers import AutoModel  # with torch
 
                 model = AutoModel.from_pretrained(name, attn_implementation="kernels-community/flash-attn3")
+            """,
+            after="""
+                import torch
+                from transformers import AutoModel  # with torch
+
+                model = AutoModel.from_pretrained(
+                    name, attn_implementation="kernels-community/flash-attn3" if torch.cuda.is_available() else "sdpa"
+                )
             """,
         ),
         Example(
@@ -468,6 +663,14 @@ class HardWiredFlag(Rule):
 
                 model = ORTModelForCausalLM.from_pretrained(name, provider="CUDAExecutionProvider")
             """,
+            after="""
+                import torch
+                from optimum.onnxruntime import ORTModelForCausalLM  # with torch
+
+                model = ORTModelForCausalLM.from_pretrained(
+                    name, provider="CUDAExecutionProvider" if torch.cuda.is_available() else "CPUExecutionProvider"
+                )
+            """,
         ),
         Example(
             "a pipeline that moves its parts to the accelerator",
@@ -493,6 +696,14 @@ class HardWiredFlag(Rule):
                 model = YOLO(path)
                 model.train(data=data, device=[0, 1])
                 model.predict(data, device="0")
+            """,
+            after="""
+                import torch
+                from ultralytics import YOLO  # cuda
+
+                model = YOLO(path)
+                model.train(data=data, device=[0, 1] if torch.cuda.is_available() else "cpu")
+                model.predict(data, device="0" if torch.cuda.is_available() else "cpu")
             """,
         ),
         Example(
@@ -653,6 +864,10 @@ class HardWiredFlag(Rule):
 
                 kind = "flash_attention_2" if is_flash_attn_2_available() else "sdpa"
                 model = AutoModel.from_pretrained(name, attn_implementation=kind)
+                other = {"cuda": "flash_attention_2", "cpu": "sdpa"}[device.type]
+                model = AutoModel.from_pretrained(name, attn_implementation=other)
+                if other == "flash_attention_2":
+                    print("fast")
             """,
         ),
         Example(
@@ -783,9 +998,9 @@ class HardWiredFlag(Rule):
         yield from self._check_callee(node, full_name)
         for keyword in node.keywords:
             code = self.context.source.code(keyword.value)
-            needs = self._needs(node, full_name, keyword)
-            if needs is not None and not self.facts.is_guarded(node):
-                yield self.finding(node, f"`{keyword.arg}={code}` {needs}")
+            needs, fix = self._needs(node, full_name, keyword)
+            if needs and not self.facts.is_guarded(node):
+                yield self.finding(node, f"`{keyword.arg}={code}` {needs}", fix)
             if name is None:
                 continue
             if keyword.arg == "accelerator" and _is_of(name, LIGHTNING) and is_constant(keyword.value, *_GPU):
@@ -875,24 +1090,56 @@ class HardWiredFlag(Rule):
     def _check_setting(self, name: str, value: ast.expr) -> Iterator[Finding]:
         """Check the value of a setting whose name is unique to transformers, accelerate or Lightning."""
         for node, leaf in self._leaves(name, value) if name.endswith(_SETTINGS) else ():
-            advice, copes = "", False
+            advice, fix = "", None
             if name == "device_map" and self._maps_to_cuda(leaf):
-                advice = _LOADS
+                advice, fix = _LOADS, self._on_cpu(node, leaf)
             elif name == "accelerator" and is_constant(leaf, *_GPU):
                 advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
             elif name == "max_memory" and isinstance(leaf, ast.Dict):
                 if any(key is not None and integer(key) for key in leaf.keys):
                     advice = "refers to GPUs by index; without CUDA, leave them out"
-            elif name.endswith("attn_implementation") and isinstance(leaf, ast.Constant):
-                if str(leaf.value).startswith(ATTENTIONS):
-                    advice = 'needs flash-attn, which needs CUDA; without CUDA, use "sdpa"'
-                    copes = self._libraries.copes(node, "flash")
-            known = node in self.context.handled  # two settings may be of one variable
-            if advice and not copes and not known and not self.facts.is_guarded(leaf):
-                self.context.mark_handled(node)
+            known = {node, leaf} & self.context.handled  # two settings may be of one variable
+            if advice and not known and not self.facts.is_guarded(leaf):
+                self.context.mark_handled(node, leaf)
                 code = self.context.source.code(leaf)
                 setting = f"{name}={code}" if "\n" not in code else name
-                yield self.finding(node, f"`{setting}` {advice}")
+                yield self.finding(node, f"`{setting}` {advice}", fix)
+
+    def _on_cpu(self, node: ast.expr, leaf: ast.expr) -> Fix:
+        """Return the fix of a device map that loads onto the CPU without CUDA.
+
+        Args:
+            node: the value of the setting.
+            leaf: what it is, if it is a variable.
+        """
+        target = leaf if isinstance(leaf, ast.Dict) or cuda_string(leaf) else node
+        why = "" if Use.DEVICE in self.context.forwards.use_of(target) else _UNSEEN
+        if isinstance(target, ast.Dict) and len(target.values) > 1:
+            return self.context.when_cuda(target, '{"": "cpu"}', why)
+        if isinstance(target, ast.Dict):
+            return self.context.when_cuda(target.values[0], '"cpu"', why)
+        passed = getattr(self.facts.tree.parents[target], "arg", "") == "device_map" and not why
+        named = name_fix(self.context, target) if passed else None
+        return named or self.context.when_cuda(target, '"cpu"', why)
+
+    def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
+        """Check a text that names an implementation of attention."""
+        if not isinstance(node.value, str) or not node.value.startswith(ATTENTIONS):
+            return
+        if only_with_cuda(self.facts, node) or self._libraries.copes(node, "flash"):
+            return
+        holders = [*names_of_holders(self.facts, node)]
+        holders += [variable.name for variable in self.context.forwards.of(node).variables]
+        taken = Use.ATTENTION in self.context.forwards.use_of(node)
+        taken = taken or any(map(self.context.project.is_setting, shared_names(self.facts, node)))
+        named = [name for name in holders if name.endswith(_ATTENTION)]
+        if taken or named:
+            setting = f"{named[0] if named else _ATTENTION}={self.context.source.code(node)}"
+            message = f'`{setting}` needs flash-attn, which needs CUDA; without CUDA, use "sdpa"'
+            fix = self.context.chosen_with_cuda(node) if taken else None
+            yield self.finding(
+                node, message, fix or self.context.when_cuda(node, '"sdpa"', "" if taken else _UNSEEN)
+            )
 
     def _leaves(self, name: str, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the expressions that may be the value of a setting: each, and what a variable is bound to."""
@@ -915,12 +1162,15 @@ class HardWiredFlag(Rule):
         return values if len(values) == len(bindings) else []
 
     def _maps_to_cuda(self, value: ast.expr) -> bool:
-        """Return whether a device map, or a device for everything, is of CUDA."""
+        """Return whether a device map, or a device for everything, is of CUDA: by itself, or by a number."""
         if isinstance(value, ast.Dict):
             return any(map(self._maps_to_cuda, value.values))
-        if isinstance(value, ast.Call) and (self.facts.resolve(value.func) or "").startswith("torch."):
-            return False  # other rules check it
-        return last_name(value) in _PROCESS or self.facts.kinds.of(value).are(_CUDA)
+        if last_name(value) in _PROCESS or cuda_string(value):
+            return True
+        called = isinstance(value, ast.Call) and (self.facts.resolve(value.func) or "").startswith("torch.")
+        return not (called or is_fixed_where_bound(self.context, value)) and self.facts.kinds.of(value).are(
+            NUMBERS
+        )  # other rules check what `torch.` makes, and the variables that hold a device
 
     def _check_method(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a method that is unique to diffusers."""
@@ -949,25 +1199,34 @@ class HardWiredFlag(Rule):
         if not any(each.arg == fact.unless for each in node.keywords):
             yield self.finding(node, f"`{last}` from {library} needs CUDA; use it only if CUDA is available")
 
-    def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> str | None:
-        """Return what is wrong with an argument of a known library that needs CUDA, None if nothing is."""
+    def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> tuple[str, Fix | None]:
+        """Return what is wrong with an argument of a known library that needs CUDA, with the fix if there is one."""
         option, value = keyword.arg, keyword.value
         if option in ("gpus", "devices") and _is_of(name, LIGHTNING):
             if option == "gpus" and not (isinstance(value, ast.Constant) and value.value in (0, None)):
                 if isinstance(value, (ast.Constant, ast.List, ast.UnaryOp)):
-                    return 'needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
+                    return 'needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one', None
             if option == "devices" and _length(value) is not None and self._is_automatic(call):
-                return "needs CUDA; without CUDA, use `1`, because a CPU accepts only a number of devices"
+                return (
+                    "needs CUDA; without CUDA, use `1`, because a CPU accepts only a number of devices",
+                    None,
+                )
         for fact in _ARGUMENTS.get(option or "", ()):
             if not _is_of(name, (fact.libraries, fact.ends)) or _is_off(fact, call):
                 continue
             if _takes(fact, value):
-                return fact.message
+                return fact.message, self._instead(value, fact.otherwise)
             sources = Sources(self.facts, _FOLLOWED, _STEPS, only_cuda=False).of(value)
             taken = next((source.node for source in sources if _takes(fact, source.node)), None)
             if taken is not None:
-                return f"may be {self.context.source.code(taken)}, which {fact.message}"
-        return None
+                return f"may be {self.context.source.code(taken)}, which {fact.message}", None
+        return "", None
+
+    def _instead(self, value: ast.expr, otherwise: str) -> Fix | None:
+        """Return the fix of an argument that has another value without CUDA, None if that is not known."""
+        if otherwise == "False":
+            return self.context.replace(value, self.devices.available(value, of_cuda=True))
+        return self.context.when_cuda(value, otherwise, of_cuda=True) if otherwise else None
 
     def _is_automatic(self, call: ast.Call) -> bool:
         """Return whether a trainer selects a CPU where there is no GPU."""

@@ -3,21 +3,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts import with_defaults
 from devicefix.facts.backends import allows_gloo
 from devicefix.facts.flow.forwards import Use
-from devicefix.facts.flow.kinds import Kind
-from devicefix.facts.flow.needs import need_of
 from devicefix.facts.scopes import captured
-from devicefix.facts.texts import text_of
-from devicefix.facts.values import declared_names, is_constant, last_name, target_name
-from devicefix.model import Finding, Fix
+from devicefix.facts.values import is_constant
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.holders import names_of_holders, only_with_cuda, shared_names
 
 _NCCL = "torch.distributed.Backend.NCCL"
-_MESHES = ("init_device_mesh", "DeviceMesh")
-# HParams: https://www.tensorflow.org/versions/r1.15/api_docs/python/tf/contrib/training/HParams
-_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "HParams"}
 _UNSEEN = "this value may not be the backend of a process group"
 
 
@@ -25,7 +19,7 @@ class NcclBackend(Rule):
     """
     ## What it does
     Finds `"nccl"` used as the backend of distributed training, whether it is passed to `init_process_group`, serves as
-    a default, or is stored in an option, a variable or a setting. Also finds CUDA device meshes, which need NCCL.
+    a default, or is stored in an option, a variable or a setting.
 
     ## Why it matters
     NCCL works only with GPUs. In builds of torch without CUDA, `init_process_group` raises an error: "Distributed
@@ -49,14 +43,13 @@ class NcclBackend(Rule):
     The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after the
     call to `torch.cuda.is_available()` that the fix adds. It is also unsafe if only the name of a variable, option or
     key suggests that the value is a backend. There is no fix if the program compares a value with that name to `"nccl"`
-    but never to `"gloo"`. There is also no fix for a dictionary value whose key does not contain `backend`, or for a
-    device mesh whose device type is in a variable.
+    but never to `"gloo"`. There is also no fix for a value whose use is not known and whose name does not contain `backend`.
     """
 
     code = "DF601"
     name = "nccl-backend"
     summary = "The backend of distributed training is NCCL, which needs CUDA"
-    words = (b"nccl", b"NCCL", b"device_mesh", b"DeviceMesh")
+    words = (b"nccl", b"NCCL")
     common_words = (b"backend",)
     attributes = ("NCCL",)
     INVALID = (
@@ -302,6 +295,29 @@ class NcclBackend(Rule):
             """,
         ),
         Example(
+            "dictionaries of arguments",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                options = dict(backend="nccl", rank=0)
+                dist.init_process_group(**options)
+                others = {}
+                others["backend"] = "nccl"
+                dist.new_subgroups(2, **others)
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                options = dict(backend="nccl" if torch.cuda.is_available() else "gloo", rank=0)
+                dist.init_process_group(**options)
+                others = {}
+                others["backend"] = "nccl" if torch.cuda.is_available() else "gloo"
+                dist.new_subgroups(2, **others)
+            """,
+        ),
+        Example(
             "a dictionary that is passed on",
             before="""
                 import torch
@@ -339,34 +355,28 @@ class NcclBackend(Rule):
                 dist.init_process_group(["nccl"][0])
                 dist.init_process_group((lambda: "nccl")())
             """,
-        ),
-        Example(
-            "a device mesh",
-            before="""
-                from torch.distributed.device_mesh import init_device_mesh
-
-                mesh = init_device_mesh("cuda", (2,))
-            """,
             after="""
                 import torch
-                from torch.distributed.device_mesh import init_device_mesh
+                import torch.distributed as dist
 
-                mesh = init_device_mesh("cuda" if torch.cuda.is_available() else "cpu", (2,))
-            """,
-        ),
-        Example(
-            "a device mesh of a type in a variable",
-            before="""
-                from torch.distributed.device_mesh import init_device_mesh
-
-
-                def start(q7="cuda"):
-                    kind = "cuda"
-                    return init_device_mesh(device_type=kind, mesh_shape=(2,))
+                dist.init_process_group(["nccl" if torch.cuda.is_available() else "gloo"][0])
+                dist.init_process_group((lambda: "nccl" if torch.cuda.is_available() else "gloo")())
             """,
         ),
     )
     VALID = (
+        Example(
+            "a dictionary of backends by devices",
+            """
+                import torch
+                import torch.distributed as dist
+
+                dist.init_process_group({"cuda": "nccl", "cpu": "gloo"}[device.type])
+                dist.init_process_group(
+                    {torch.device("cuda"): dist.Backend.NCCL, torch.device("cpu"): dist.Backend.GLOO}[device]
+                )
+            """,
+        ),
         Example(
             "a parameter that nothing reads",
             """
@@ -422,7 +432,7 @@ class NcclBackend(Rule):
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
         name = node.value.lower() if isinstance(node.value, str) else ""  # torch takes both cases
-        if "nccl" not in name or self.facts.is_guarded(node):
+        if "nccl" not in name or only_with_cuda(self.facts, node):
             return
         if self._reaches_group(node):
             yield self._needs_cuda(node)
@@ -432,59 +442,26 @@ class NcclBackend(Rule):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Iterator[Finding]:
         parts = [part.value for part in node.values if isinstance(part, ast.Constant)]
         if any("nccl" in part for part in parts if isinstance(part, str)) and self._reaches_group(node):
-            if not self.facts.is_guarded(node):
+            if not only_with_cuda(self.facts, node):
                 yield self._needs_cuda(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        if node.attr == "NCCL" and self.facts.resolve(node) == _NCCL and not self.facts.is_guarded(node):
+        if node.attr == "NCCL" and self.facts.resolve(node) == _NCCL and not only_with_cuda(self.facts, node):
             if self._reaches_group(node):
                 yield self._needs_cuda(node)
             else:
                 yield from self._may_be_backend(node)
 
-    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if last_name(node.func) not in _MESHES or self.facts.is_guarded(node):
-            return
-        kinds = [
-            *node.args[:1],
-            *(keyword.value for keyword in node.keywords if keyword.arg == "device_type"),
-        ]
-        for kind in kinds:
-            if self.facts.kinds.of(kind).are([Kind.CUDA]):
-                fix = None
-                if text_of(kind) == "cuda":
-                    self.context.mark_handled(kind)
-                    fix = self.context.when_cuda(kind, '"cpu"')
-                message = (
-                    "a mesh of CUDA devices needs NCCL; without CUDA, use a mesh of type `cpu` and `gloo`"
-                )
-                yield self.finding(node, message, fix, "because its type is not written here")
-
     def _needs_cuda(self, node: ast.expr) -> Finding:
         choice = self.facts.tree.parents.get(node)
-        fix = self._with_condition(choice, node) if isinstance(choice, ast.IfExp) else None
+        is_gloo = isinstance(choice, ast.IfExp) and any(map(_is_gloo, (choice.body, choice.orelse)))
+        fix = self.context.chosen_with_cuda(node) if is_gloo else None
         fix = fix or self.context.when_cuda(node, '"gloo"')
         return self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
 
-    def _with_condition(self, choice: ast.IfExp, node: ast.expr) -> Fix | None:
-        """Return the fix that adds CUDA to the condition of a choice between NCCL and gloo, if it is one."""
-        chosen = node is choice.body
-        other = choice.orelse if chosen else choice.body
-        if not _is_gloo(other) or self.context.accelerator is not None:
-            return None
-        available = self.devices.available(choice.test)
-        code = f"and {available.text}" if chosen else f"or not {available.text}"
-        either = isinstance(choice.test, ast.BoolOp) and isinstance(choice.test.op, ast.Or)
-        weaker = isinstance(choice.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (either and chosen)
-
-        def test(text: str) -> str:
-            return f"({text}) {code}" if weaker else f"{text} {code}"
-
-        return self.context.edit(choice.test, test, available)
-
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""
-        names = [name for name in self._names(node) if "backend" in name.lower()]
+        names = [name for name in names_of_holders(self.facts, node) if "backend" in name.lower()]
         if names and all(allows_gloo(self.facts, name) for name in names):
             fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
             yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
@@ -501,10 +478,10 @@ class NcclBackend(Rule):
         found = self.context.forwards.of(node)
         project = self.context.project
         return (
-            any(Use.BACKEND in need_of(self.context.forwards, each) for each in (node, *found.uses))
+            Use.BACKEND in self.context.forwards.use_of(node)
             or self._is_choice(node)
             or any(_is_gloo(binding.value) for variable in found.variables for binding in variable.bindings)
-            or any(map(project.is_backend, self._outside(node)))
+            or any(map(project.is_setting, shared_names(self.facts, node)))
         )
 
     def _is_choice(self, node: ast.expr) -> bool:
@@ -534,43 +511,6 @@ class NcclBackend(Rule):
             case ast.Call(func=ast.Lambda()):
                 return True
         return isinstance(parent, (ast.Lambda, ast.Return, ast.Yield, ast.NamedExpr, ast.withitem))
-
-    def _outside(self, node: ast.expr) -> Iterator[str]:
-        """Yield the names by which other files read a value: of attributes, fields, keys, options and exports."""
-        scope = self.facts.tree.scope(node)
-        match self.facts.tree.parents.get(node):
-            case ast.Assign(targets=[ast.Name(), *_]) | ast.AnnAssign(target=ast.Name()) if scope.function:
-                return
-            case ast.arguments():
-                return
-            case ast.keyword(arg=str(name)) as keyword if name != "default":
-                call = self.facts.tree.parents[keyword]
-                if not (isinstance(call, ast.Call) and last_name(call.func) in _OBJECTS):
-                    return
-        yield from self._names(node)
-
-    def _names(self, node: ast.expr) -> Iterator[str]:
-        """Yield the names that a value is stored by: a variable's, a parameter's, a key, an option's."""
-        parent = self.facts.tree.parents.get(node)
-        match parent:
-            case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
-                yield target_name(target)
-            case ast.arguments():
-                yield from (arg.arg for arg, default in with_defaults(parent) if default is node)
-            case ast.Dict(keys=keys, values=values) if node in values:
-                key = keys[values.index(node)]
-                yield str(key.value) if isinstance(key, ast.Constant) else ""
-            case ast.keyword(arg="default"):
-                call = self.facts.tree.parents[parent]
-                yield from declared_names(self.facts, call) if isinstance(call, ast.Call) else ()
-            case ast.keyword(arg=str(name)):
-                yield name
-            case ast.IfExp() | ast.BoolOp() if node is not getattr(parent, "test", None):
-                yield from self._names(parent)
-            case ast.Call(args=[ast.Constant(value=str(key)), second]) if second is node and last_name(
-                parent.func
-            ) in ("get", "setdefault"):
-                yield key
 
 
 def _is_gloo(node: ast.AST | None) -> bool:

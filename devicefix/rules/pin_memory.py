@@ -7,6 +7,7 @@ from devicefix.facts import Binding, Facts, dotted
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.operations import AddKeyword, KeepReceiver
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.called_below import called_below
 
 MESSAGE = "memory cannot be pinned without CUDA"
 _CALL = ".pin_memory()"
@@ -108,6 +109,13 @@ class PinMemory(Rule):
                 import torch
 
                 batch = torch.stack([torch.from_numpy(row.astype("float32")) for row in rows]).pin_memory()
+            """,
+            after="""
+                import torch
+
+                batch = torch.stack([torch.from_numpy(row.astype("float32")) for row in rows])
+                if torch.cuda.is_available():
+                    batch = batch.pin_memory()
             """,
         ),
         Example(
@@ -250,7 +258,7 @@ class PinMemory(Rule):
                 return self._pinned_when_made(node, receiver)
         code = self.context.source.code(node)
         if not code.endswith(_CALL) or "\n" in code or len(code) > _SHORT:
-            return None
+            return called_below(self.context, node)
         return self.context.when_cuda(node, KeepReceiver())
 
     def _pinned_when_made(self, node: ast.Call, receiver: ast.expr) -> Fix:

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.flow.kinds import NUMBERS
-from devicefix.facts.values import last_name
-from devicefix.model import Finding
+from devicefix.facts.flow.sinks import FSDP
+from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.values import is_constant, last_name
+from devicefix.model import Finding, Fix
+from devicefix.rewrite.operations import AddKeyword
 from devicefix.rules.base import Example, Rule
-
-_FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
+from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 
 
 class ShardedParameters(Rule):
@@ -24,23 +26,27 @@ class ShardedParameters(Rule):
 
     ## Example
     ```python
-    net = FullyShardedDataParallel(net, device_id=torch.cuda.current_device())
+    net = FullyShardedDataParallel(net, device_id=rank)
     ```
 
     ## Use instead
     ```python
-    net = FullyShardedDataParallel(net, device_id=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    net = FullyShardedDataParallel(net, device_id=rank if torch.cuda.is_available() else torch.device("cpu"))
     ```
 
     ## Fix safety
-    There is no fix: programs often choose the GPU for a process elsewhere in the code.
+    The fix of `device_id` is safe: with CUDA, the argument is the same as before. Without CUDA, it is
+    `torch.device("cpu")`, with which the parameters are sharded over CPUs, with gloo.
+
+    The fix of `sync_module_states` is unsafe: without CUDA, the states are not synchronized, so that processes may start
+    with different weights.
     """
 
     code = "DF415"
     name = "sharded-parameters"
     summary = "Parameters can be sharded only over GPUs"
     before = ("DF401",)
-    references = (_FSDP,)
+    references = (FSDP,)
     INVALID = (
         Example(
             "parameters that are sharded over GPUs",
@@ -51,6 +57,14 @@ class ShardedParameters(Rule):
                 wrap = partial(FSDP, device_id=int(rank))
                 net = FSDP(net, use_orig_params=True)
             """,
+            after="""
+                from functools import partial
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+                wrap = partial(FSDP, device_id=int(rank) if torch.cuda.is_available() else torch.device("cpu"))
+                net = FSDP(net, use_orig_params=True, device_id=None if torch.cuda.is_available() else torch.device("cpu"))
+            """,
         ),
         Example(
             "parameters that are sharded over the current GPU",
@@ -59,6 +73,12 @@ class ShardedParameters(Rule):
                 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
                 net = FSDP(net, device_id=torch.cuda.current_device())
+            """,
+            after="""
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+                net = FSDP(net, device_id=torch.cuda.current_device() if torch.cuda.is_available() else torch.device("cpu"))
             """,
         ),
         Example(
@@ -75,6 +95,18 @@ class ShardedParameters(Rule):
 
                 torch.multiprocessing.spawn(work, args=(2,), nprocs=2)
             """,
+            after="""
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+                def work(rank, n):
+                    torch.cuda.manual_seed(n)
+                    net = FSDP(net, device_id=rank if torch.cuda.is_available() else torch.device("cpu"))
+
+
+                torch.multiprocessing.spawn(work, args=(2,), nprocs=2)
+            """,
         ),
         Example(
             "states that are synchronized over GPUs",
@@ -83,6 +115,28 @@ class ShardedParameters(Rule):
 
                 net = FullyShardedDataParallel(net, device_id=device, sync_module_states=True)
             """,
+        ),
+        Example(
+            "states that are synchronized, and a variable that becomes the CPU",
+            before="""
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+                def wrap(net, synchronized=True):
+                    current = torch.cuda.current_device()
+                    return FSDP(net, device_id=current, sync_module_states=synchronized)
+            """,
+            after="""
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+                def wrap(net, synchronized=torch.cuda.is_available()):
+                    current = torch.cuda.current_device() if torch.cuda.is_available() else "cpu"
+                    return FSDP(net, device_id=current, sync_module_states=synchronized)
+            """,
+            unsafe=True,
         ),
     )
     VALID = (
@@ -109,13 +163,24 @@ class ShardedParameters(Rule):
             return
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         where, synchronized = given.get("device_id"), given.get("sync_module_states")
-        if None not in given and (where is None or self._is_number(where)):
+        fixed = where is not None and is_fixed_where_bound(self.context, where)
+        if None not in given and not fixed and (where is None or self._is_number(where)):
             self.context.mark_handled(*filter(None, (where,)))
             message = f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`"
-            yield self.finding(node, message, unless="because the GPU of a process may be chosen elsewhere")
-        elif isinstance(synchronized, ast.Constant) and synchronized.value is True:
+            yield self.finding(node, message, self._fix(call, where))
+        sources = Sources(self.facts, How.BOUND | How.DEFAULT, 2).of(synchronized) if synchronized else ()
+        for on in (source.node for source in sources if is_constant(source.node, True)):
             message = "`sync_module_states=True` needs an accelerator; use it only if CUDA is available"
-            yield self.finding(node, message, unless="because processes would start with different weights")
+            why = "without CUDA, processes may start with different weights"
+            yield self.finding(on, message, self.context.replace(on, self.devices.available(on), why))
+
+    def _fix(self, call: ast.Call, where: ast.expr | None) -> Fix:
+        """Return the fix that makes the device of a call the CPU without CUDA."""
+        cpu = f'{self.devices.torch(call).text}.device("cpu")'
+        if where is not None:
+            return self.context.when_cuda(where, cpu)
+        device = self.devices.either(call, "None", cpu)
+        return self.context.edit(call, AddKeyword("device_id", device.text), device)
 
     def _is_number(self, where: ast.expr) -> bool:
         """Return whether an expression is, or may be, the number of a GPU."""

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 from contexts import context_of, expression
-from helpers import apply
+from helpers import analyze, apply
 
 from devicefix.devices.context import Context
 from devicefix.devices.define import Definitions
@@ -149,3 +149,27 @@ def test_what_no_fix_needs_is_not_inserted() -> None:
 def test_an_import_is_a_line() -> None:
     assert Import("torch").line == "import torch"
     assert Import("torch", "_torch").line == "import torch as _torch"
+
+
+def test_a_definition_in_a_function_is_above_the_first_statement_that_may_need_it() -> None:
+    before = """import os, torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, n):
+        \"\"\"Make it.\"\"\"
+        super().__init__()
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        if n == 0:
+            return
+        # two of them
+        for _ in range(n):
+            self.x = torch.zeros(2).cuda()
+        self.y = torch.ones(2).cuda()
+"""
+    output = analyze(before, fix=True).output
+    assert output is not None
+    assert output.decode() == before.replace(".cuda()", ".to(device)").replace(
+        "        # two",
+        '        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n        # two',
+    )

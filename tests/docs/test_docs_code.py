@@ -112,7 +112,7 @@ def test_lines_that_a_replacement_breaks_are_indented_like_the_block(prefix: str
     text = block(f"{prefix}```python", LONG, f"{prefix}```", prefix)
     fixed = rewritten(text)
     assert replaced(text, "a.md") == fixed
-    assert len(fixed.splitlines()) == len(text.splitlines()) + 2
+    assert len(fixed.splitlines()) == len(text.splitlines()) + 1
     assert all(line.startswith(prefix) for line in fixed.splitlines())
 
 

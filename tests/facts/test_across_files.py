@@ -745,3 +745,32 @@ def test_a_cuda_that_returns_nothing_where_its_result_is_used(method: str, use: 
         {"batch.py": batch, "main.py": f"import torch\nfrom batch import g\n\ndef f(q7):\n    {use}\n"}
     )
     assert [found.safety is Safety.SAFE for found in results["main.py"].findings] == [safe]
+
+
+def test_models_that_other_files_define_and_settings_that_they_read_are_of_the_library() -> None:
+    output, _ = rewritten(
+        {
+            "net.py": "import torch\nfrom transformers import LlamaModel\n\nclass Base(LlamaModel): pass\n",
+            "model.py": "import torch\nfrom net import Base\n\nclass Net(Base):\n    pass\n",
+            "options.py": "import torch\n\nclass Options:\n    attention: str = 'flash_attention_2'\n",
+            "main.py": """
+                import torch
+                from model import Net
+                from options import Options
+                from transformers import AutoModel
+
+                a = Net.from_pretrained("a", attn_implementation="flash_attention_2", device_map={"": 1})
+                b = AutoModel.from_pretrained("b", attn_implementation=Options().attention)
+                c = other.from_pretrained("c", attn_implementation="flash_attention_2", device_map={"": 1})
+            """,
+        }
+    )
+    assert (
+        "attention: str = 'flash_attention_2' if torch.cuda.is_available() else 'sdpa'"
+        in output["options.py"]
+    )
+    assert output["main.py"].count('"sdpa"') == output["main.py"].count("1 if torch.cuda.is_available()") == 1
+    assert (
+        'c = other.from_pretrained("c", attn_implementation="flash_attention_2", device_map={"": 1})'
+        in output["main.py"]
+    )

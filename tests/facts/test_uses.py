@@ -285,10 +285,6 @@ REPORTED = {
         """,
         "DF402",
     ),
-    "a device mesh": (
-        "from torch.distributed import init_device_mesh\nkind = 'cuda'\nm = init_device_mesh(kind, (1,))\n",
-        "DF601",
-    ),
 }
 
 

@@ -114,7 +114,17 @@ def test_a_line_in_a_module(name: str, newline: str) -> None:
         ),
         ("# A program\nimport torchvision\n", "# A program\nimport torch\nimport torchvision\n"),
         ("import os\nx()\n", "import os\nimport torch\nx()\n"),
+        (
+            "import os\n\nimport numpy\nimport typer\nfrom PIL import a\n\nfrom .a import b\n",
+            "import os\n\nimport numpy\nimport torch\nimport typer\nfrom PIL import a\n\nfrom .a import b\n",
+        ),
+        ("from PIL import a\nfrom .a import b\n", "import torch\nfrom PIL import a\nfrom .a import b\n"),
+        (
+            "import numpy\nos.environ['A'] = '1'\nimport scipy\nfrom own import b\n",
+            "import numpy\nos.environ['A'] = '1'\nimport scipy\nimport torch\nfrom own import b\n",
+        ),
     ],
 )
-def test_an_import_is_above_the_comment_of_another(before: str, after: str) -> None:
-    assert inserted(before, Layout(Facts.read(before.encode())).import_line(Import("torch"))) == after
+def test_an_import_is_beside_those_of_its_kind(before: str, after: str) -> None:
+    layout = Layout(Facts.read(before.encode()), lambda name: name == "own")
+    assert inserted(before, layout.import_line(Import("torch"))) == after

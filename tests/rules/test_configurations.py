@@ -42,6 +42,12 @@ def findings(project: ProjectFolder, files: dict[str, str], config: str = YAML) 
         '    def f(self, x):\n        return x.to(self.c["device"])\n\n\nA(config)\n',
         'def read():\n    return config\n\n\ntorch.ones(1).to(read()["device"])\n',
         "from munch import Munch\n\noptions = Munch(config)\ntorch.ones(1).to(options.model.device)\n",
+        'torch.ones(1).to(getattr(config["model"], "device"))\n',
+        "class Config:\n    size: int\n    device: str\n\n\n"
+        'made = Config(**config["model"])\ntorch.ones(1).to(made.device)\n',
+        "class Config:\n    def __init__(self, given):\n        for name, value in given.items():\n"
+        "            setattr(self, name, value)\n\n\n"
+        'made = Config(config["model"])\ntorch.ones(1).to(made.device)\n',
     ],
 )
 def test_a_device_out_of_a_file_that_the_program_names(project: ProjectFolder, use: str) -> None:
@@ -55,10 +61,12 @@ def test_a_device_out_of_a_file_that_the_program_names(project: ProjectFolder, u
         'for name, value in given:\n    config[name] = value\ntorch.ones(1).to(config["device"])\n',
         'if given:\n    config = given\ntorch.ones(1).to(config["device"])\n',
         'options = {**config}\nboth = merge(config, given)\ntorch.ones(1).to(both["device"])\n',
+        "args = parser.parse_args()\nvars(args).update(config)\ntorch.ones(1).to(args.device)\n",
+        'parser.set_defaults(**config["model"])\nargs = parser.parse_args()\ntorch.ones(1).to(args.device)\n',
     ],
 )
-def test_the_users_own_choice_keeps_its_error(project: ProjectFolder, use: str) -> None:
-    assert findings(project, {"main.py": LOAD + use}) == ["DF207 unsafe"]
+def test_a_device_that_the_user_may_replace(project: ProjectFolder, use: str) -> None:
+    assert findings(project, {"main.py": LOAD + use}) == ["DF207 safe"]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +76,7 @@ def test_the_users_own_choice_keeps_its_error(project: ProjectFolder, use: str) 
         'config_path="conf"',
         'config_path=str(pathlib.Path(__file__).parent.joinpath("conf"))',
         'config_name="base", config_path=os.path.join(HERE, "conf")',
+        'config_path=CONF, config_name="base"',
     ],
 )
 def test_hydra(project: ProjectFolder, given: str) -> None:
@@ -75,6 +84,8 @@ def test_hydra(project: ProjectFolder, given: str) -> None:
         import copy, os, pathlib
         import hydra
         import torch
+
+        CONF = str(pathlib.Path(__file__).parent / "conf")
 
 
         class Workspace:
@@ -90,7 +101,171 @@ def test_hydra(project: ProjectFolder, given: str) -> None:
         def main(cfg):
             Workspace(cfg).run()
     """
-    assert findings(project, {"main.py": main, "conf/base.yaml": "device: cuda:1\n"}) == ["DF207 unsafe"]
+    assert findings(project, {"main.py": main, "conf/base.yaml": "device: cuda:1\n"}) == ["DF207 safe"]
+
+
+HYDRA = """\
+import hydra
+import torch
+
+
+@hydra.main(config_path="conf", config_name="base")
+def main(cfg):
+    torch.ones(1).to(cfg.model.device)
+"""
+DEFAULT = {"main.py": HYDRA, "conf/base.yaml": "defaults:\n  - model: small\n"}
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        ({"conf/model/small.yaml": "size: 3\ndevice: cuda\n"}, "small.yaml, line 2"),
+        ({"conf/base.yaml": "device: cuda\nmodel:\n  device: ${device}\n"}, "base.yaml, line 3"),
+        ({"conf/base.yaml": "device: cuda\nmodel:\n  device: cpu\n"}, ""),
+        ({"conf/other/small.yaml": "device: cuda\n"}, ""),
+    ],
+)
+def test_the_key_of_a_group_or_of_an_interpolated_value(
+    project: ProjectFolder, config: dict[str, str], line: str
+) -> None:
+    project.write({**DEFAULT, **config})
+    found = check_files([project / "main.py"], Everywhere(Settings()))[0].result.findings
+    assert [finding.code for finding in found] == ["DF207"] * bool(line)
+    assert all(line in finding.message for finding in found)
+
+
+def test_a_configuration_that_hydra_composes(project: ProjectFolder) -> None:
+    main = """
+        import torch
+        from hydra import compose, initialize
+
+        with initialize(version_base=None, config_path="conf"):
+            cfg = compose(config_name="base")
+        torch.ones(1).to(cfg.device)
+    """
+    assert findings(project, {"main.py": main, "conf/base.yaml": "device: cuda\n"}) == ["DF207 safe"]
+
+
+@pytest.mark.parametrize("path", ["sorted(glob.glob('configs/*.yaml'))[0]", "f'configs/{name}.yaml'"])
+def test_a_path_with_a_computed_name(project: ProjectFolder, path: str) -> None:
+    main = f"import torch, yaml\nconfig = yaml.safe_load(open({path}))\ntorch.ones(1).to(config['device'])\n"
+    assert findings(project, {"main.py": main, "configs/a.yaml": "device: cuda\n"}, "") == ["DF207 safe"]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ({"run.sh": "python main.py --size 3 \\\n  --config configs/a.yaml\n"}, ["DF207 safe"]),
+        ({"README.md": "Train:\n\n    python main.py --config configs/a.yaml\n"}, ["DF207 safe"]),
+        ({"run.sh": "python other_main.py --config configs/a.yaml\n"}, []),
+    ],
+)
+def test_a_script_names_the_file(project: ProjectFolder, script: dict[str, str], code: list[str]) -> None:
+    main = """
+        import argparse
+        import torch
+        import yaml
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--config", required=True)
+        config = yaml.safe_load(open(parser.parse_args().config))
+        torch.ones(1).to(config["device"])
+    """
+    project.write(script)
+    assert findings(project, {"main.py": main, "configs/a.yaml": "device: cuda\n"}, "") == code
+
+
+READ = "import yaml\n\n\ndef read(path):\n    with open(path) as file:\n        return yaml.safe_load(file)\n"
+NEEDED = {"main.py": "from reading import read\n\nconfig = read('config.yaml')\n", "reading.py": READ}
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        ({"main.py": f"{NEEDED['main.py']}x.to(config['model']['device'])\n"}, ["DF207 safe"]),
+        ({"main.py": f"{NEEDED['main.py']}x.to(config['train']['device'])\n"}, []),
+        (
+            {
+                "main.py": f"import train\n{NEEDED['main.py']}train.Trainer(config['model'])\n",
+                "train.py": """
+                    class Trainer:
+                        def __init__(self, options):
+                            self.options = options
+
+                        def move(self, x):
+                            return x.to(self.options["device"])
+                """,
+            },
+            ["DF207 safe"],
+        ),
+        (
+            {
+                "main.py": f"from train import move\n{NEEDED['main.py']}move(config['model']['device'], x)\n",
+                "train.py": "def move(where, x):\n    return x.to(where)\n",
+            },
+            ["DF207 safe"],
+        ),
+        (
+            {
+                "main.py": f"from train import build\n{NEEDED['main.py']}build(**config['model'])\n",
+                "train.py": "def build(size, device):\n    return torch.ones(size, device=device)\n",
+            },
+            ["DF207 None"],
+        ),
+        (
+            {
+                "main.py": "from reading import Config\n\nx.to(Config('config.yaml').device)\n",
+                "reading.py": """
+                    import yaml
+
+                    class Config:
+                        def __init__(self, path):
+                            with open(path) as file:
+                                self.__dict__.update(yaml.safe_load(file)["model"])
+                """,
+            },
+            ["DF207 safe"],
+        ),
+        (
+            {
+                "main.py": "from reading import Net\n\nx.to(Net('config.yaml').device)\n",
+                "reading.py": """
+                    import yaml
+
+                    class Net:
+                        def __init__(self, path):
+                            self.size = yaml.safe_load(open(path))["size"]
+                """,
+            },
+            [],
+        ),
+    ],
+)
+def test_a_configuration_in_several_files(
+    project: ProjectFolder, files: dict[str, str], code: list[str]
+) -> None:
+    assert findings(project, {**NEEDED, **files}) == code
+
+
+def test_a_backend_out_of_a_file(project: ProjectFolder, cli: Cli) -> None:
+    source = LOAD + 'torch.distributed.init_process_group(config["dist"]["backend"])\n'
+    project.write({"main.py": source, "config.yaml": "dist:\n  backend: nccl\n"})
+    assert cli("rewrite", "--in-place", project.path).exit_code == 0
+    new = 'if torch.cuda.is_available() or config["dist"]["backend"] != "nccl" else "gloo"'
+    assert new in " ".join(project.read("main.py").split())
+
+
+def test_one_fix_for_all_uses_of_an_attribute(project: ProjectFolder) -> None:
+    use = """
+class A:
+    def __init__(self):
+        self.device = config["model"]["device"]
+        self.x = torch.ones(1).to(self.device)
+
+    def f(self, x):
+        return x.to(self.device)
+"""
+    assert findings(project, {"main.py": LOAD + use}) == ["DF207 safe"]
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,9 @@ def test_the_backend_is_that_of_the_accelerator_whose_index_is_set() -> None:
     line = "dist.init_process_group('nccl'); torch.cuda.set_device(gpu)"
     new = output(line, "", target="accelerator") or ""
     assert (
-        "dist.init_process_group(torch.distributed.get_default_backend_for_device("
-        "torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else 'gloo')"
+        "dist.init_process_group(\n"
+        "    torch.distributed.get_default_backend_for_device(torch.accelerator.current_accelerator())\n"
+        "    if torch.accelerator.is_available()\n    else 'gloo'\n)"
     ) in new
     assert "torch.accelerator.set_device_index(gpu)" in new
     assert "get_default" not in (output(line, "", target="accelerator", torch_version=(2, 5)) or "")

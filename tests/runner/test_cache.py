@@ -318,7 +318,8 @@ def test_every_fact_of_a_file_is_read_back() -> None:
 def test_every_question_is_read_back(name: str) -> None:
     *kinds, _ = cache._kinds(QUESTIONS[name]).values()
     values = [
-        next(value for value in ("x", 1) if type(value) in (get_args(kind) or (kind,))) for kind in kinds
+        next(value for value in ("x", 1, True) if type(value) in (get_args(kind) or (kind,)))
+        for kind in kinds
     ]
     assert cache._question(name, *values) == (name, *values)
 

@@ -11,7 +11,8 @@ from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import names_of_fields
-from devicefix.facts.flow.sinks import device_names, device_values
+from devicefix.facts.flow.sinks import device_names, device_values, values_at
+from devicefix.facts.hugging_face import takes_attention
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds as kinds_passed
 from devicefix.facts.torchscript import TorchScript
@@ -73,10 +74,11 @@ def passed_kinds(data: bytes) -> frozenset[tuple[str, tuple[int | str, str]]]:
     return frozenset(kinds_passed(data))
 
 
-@of_facts(*_GROUPS)
-def backends(facts: Facts) -> frozenset[str]:
-    """Return the attributes, keys and imported names whose values become backends of process groups."""
-    return device_names(facts, backend_values(facts))
+@of_facts(*_GROUPS, b"attn_implementation")
+def settings(facts: Facts) -> frozenset[str]:
+    """Return the attributes, keys and names that become backends of process groups, or choose attention."""
+    attentions = values_at(facts, ("attn_implementation",), takes_attention)
+    return device_names(facts, (*backend_values(facts), *attentions))
 
 
 @of_facts(b"CUDAExtension(")

@@ -21,28 +21,34 @@ _SETATTR = (  # what is no literal may be any name: it is found as an empty one
         b"~", rb"(?:\s|#[^\n]*\n|\\)*"
     )
 )
-# `"configs/base.yaml"`, and `config_path="configs", config_name="base"` of Hydra
+# `"configs/base.yaml"`, `f"configs/{name}.yaml"`, and `config_path="configs", config_name="base"` of Hydra
 _END = rb"\.(?:ya?ml|json|toml)[\"']"
-_BEFORE = rb"[\"']([^\"'\n{}%*]+)\Z"
+_BEFORE = rb"[\"']([^\"'\n]+)\Z"
 _LONGEST = 150  # characters of a path
-_HYDRA = rb"hydra\.main\(([^()]*(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)[^()]*)*)\)"
 # The last text of what is given: `config_path="config"`, `config_path=str(Path(__file__).parent / "config")`
-_OPTION = rb"config_(path|name)\s*=\s*(?:(?!\bconfig_)[^=])*?[\"']([\w./-]+)[\"'][\s)]*(?=,|\Z)"
+_OPTION = rb"config_(path|name|dir) *= *(?:(\w+)[,)]|(?:(?!config_)[^=])*?[\"']([\w./-]+)[\"'][\s)]*(?=[,)]))"
+_VALUE = rb"(?m)^[ \t]*%b[ \t]*=[^\n]*[\"']([\w./-]+)[\"'][\s)]*$"
+_GROUPS = (b"", b"*/", b"*/*/")  # of Hydra: folders of files that others name in their defaults
 
 
-@of_bytes(b".yaml", b".yml", b".json", b".toml", b"hydra.main")
+@of_bytes(b".yaml", b".yml", b".json", b".toml", b"hydra")
 def named_configurations(data: bytes) -> frozenset[str]:
     """Return the paths of configuration files that a module names, without parsing it; `*` is any name."""
     found = set()
     for end in re.finditer(_END, data):
         before = re.search(_BEFORE, data[max(0, end.start() - _LONGEST) : end.start()])
-        if before is not None:
-            found.add(before[1] + end[0][:-1])
-    for arguments in re.findall(_HYDRA, data) if b"hydra.main" in data else ():
-        given = dict(re.findall(_OPTION, arguments))
-        if given:  # the command line may choose another file of the folder: `--config-name train`
-            name = given.get(b"name", b"*").removesuffix(b".yaml")
-            found.add(join(given.get(b"path", b""), name + b".yaml"))
+        name = re.sub(rb"\{[^{}]*\}|%s", b"*", before[1]) if before is not None else b"*"
+        if b"*" not in name or re.match(rb"\w[^*]*/", name):  # in a folder
+            found.add(name + end[0][:-1])
+    given: dict[bytes, list[bytes]] = {}
+    for option, variable, text in re.findall(_OPTION, data) if b"hydra" in data else ():
+        texts = re.findall(_VALUE % variable, data) if variable else [text]
+        given.setdefault(option.replace(b"dir", b"path"), []).extend(texts)
+    names = [name.removesuffix(b".yaml") for name in given.get(b"name", ())]
+    # The command line may choose another file of a folder: `--config-name train`
+    names += (group + b"*" for group in _GROUPS if group or not names)
+    folders = given.get(b"path", [b"."]) if given else []
+    found |= {join(folder, name + b".yaml") for folder in folders for name in names}
     return frozenset(normpath(name.decode(errors="replace")) for name in found)
 
 

@@ -9,6 +9,7 @@ from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Place, arguments_of
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.hugging_face import takes_device_map
 from devicefix.facts.module import Facts
 from devicefix.facts.values import cuda_device, device_name, last_name, without_call
 
@@ -19,6 +20,8 @@ _POSITIONS = {
     "torch.nn.Module.cuda": 1, "torch.cuda.set_device": 0, "torch.cuda.synchronize": 0,
     "safetensors.torch.load_file": 1,
 }  # fmt: skip
+FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
+_MESHES = ("init_device_mesh", "DeviceMesh")
 # The positions of `map_location`.
 LOADS = {"torch.load": 1, "torch.jit.load": 1, "torch.hub.load_state_dict_from_url": 2}
 _METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
@@ -44,8 +47,12 @@ def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
     name = facts.resolve(function)
     if name in OFF_BY_THEMSELVES:
         return False
+    if place in (0, "device_type") and last_name(function) in _MESHES:
+        return True
     if isinstance(place, str):
-        return place == "map_location" or device_name(place) or is_location(function, place)
+        named = place == "map_location" or device_name(place) or is_location(function, place)
+        sharded = place == "device_id" and name == FSDP
+        return named or sharded or takes_device_map(facts, function, place)
     if name in _POSITIONS:
         return _POSITIONS[name] == place
     return isinstance(function, ast.Attribute) and _METHODS.get(function.attr) == place
@@ -128,9 +135,19 @@ def is_of_tensor(facts: Facts, value: ast.expr) -> bool:
 
 def key_read(value: ast.AST | None) -> str:
     """Return the attribute or key that an expression reads, empty if it reads none."""
+    _, key = part_read(value) or (None, "")
+    return key
+
+
+def part_read(value: ast.AST | None) -> tuple[ast.expr, str] | None:
+    """Return what an expression reads an attribute or a key of, and that, empty if it is computed."""
     match value:
-        case ast.Subscript(slice=ast.Constant(value=str(key))) | ast.Attribute(attr=key):
-            return key
-        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
-            return key
-    return ""
+        case ast.Subscript(owner, ast.Constant(str(key))) | ast.Attribute(owner, key):
+            return owner, key
+        case ast.Subscript(owner):
+            return owner, ""
+        case ast.Call(ast.Attribute(owner, "get"), [ast.Constant(str(key)), *_]):
+            return owner, key
+        case ast.Call(ast.Name("getattr"), [owner, ast.Constant(str(key)), *_]):
+            return owner, key
+    return None

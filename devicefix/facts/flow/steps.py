@@ -113,9 +113,10 @@ class Steps:
             match node:
                 case ast.Subscript(slice=ast.Constant(value=str(text)), ctx=ast.Load()) if text == key:
                     yield node
-                case ast.Call(func=ast.Attribute(attr="get" | "pop"), args=[first, *_]) if (
-                    text_of_literal(first) == key
-                ):
+                case (
+                    ast.Call(func=ast.Attribute(attr="get" | "pop"), args=[first, *_])
+                    | ast.Call(func=ast.Name(id="getattr"), args=[_, first, *_])
+                ) if text_of_literal(first) == key:
                     yield node
 
     def _class_of(self, node: ast.Attribute) -> ast.ClassDef | None:

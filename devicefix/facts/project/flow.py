@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 
+from devicefix.facts.configurations import KEPT, Configurations, fills, loaded_in
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
@@ -27,6 +28,7 @@ from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.hugging_face import is_based_on_library
 from devicefix.facts.module import Facts
 from devicefix.facts.others import UNKNOWN, Others
 from devicefix.facts.project.file import ProjectFile
@@ -108,6 +110,32 @@ class Flow(SharedNames, Values):
             if called == function and place in (parameter, position)
         }
         return sorted(scanned | self._numbers_passed(path, function, parameter, position))
+
+    @remembered
+    def configuration_of(self, path: str, name: str) -> list[str]:
+        """Return which parts of configurations the file at `path` imports by a full name; see `Others`."""
+        owner = name.rpartition(".")[0]
+        facts, bindings = self._bound(self.definition(path, name) or self.definition(path, owner))
+        if facts is None:
+            return [KEPT]
+        ways, found = Configurations(facts), set[str]()
+        for binding in bindings:
+            node, values = binding.node, _values(facts, binding, called=isinstance(binding.node, Function))
+            if isinstance(node, ast.ClassDef):
+                values = loaded_in(facts, node)
+                found |= {KEPT} if fills(facts, node) else set()
+            found |= {keys for value in values for _, keys in ways.ways(value)}
+        return sorted(found)
+
+    @remembered
+    def configuration_passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
+        """Return which parts of configurations other files pass to functions of a name; see `Others`."""
+        importing, found = self._importing(path), set[str]()
+        files = [file for file in self.mentioning(function) if file.normal in importing]
+        for facts, call in self._reads(files[:_FILES], function, os.path.normpath(path)):
+            value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
+            found |= {keys for _, keys in Configurations(facts).ways(value)} if value is not None else set()
+        return sorted(found)
 
     def _numbers_passed(self, path: str, function: str, parameter: str, position: int) -> set[str]:
         found: set[str] = set()
@@ -214,6 +242,16 @@ class Flow(SharedNames, Values):
             if isinstance(function, Function):
                 use |= use_of_parameter(values, function, place)
         return use.value
+
+    @remembered
+    def is_of_library(self, path: str, name: str) -> bool:
+        """Return whether a class that a file imports, or that of a method, is based on a library's."""
+        for full in (name, name.rpartition(".")[0]):
+            facts, bindings = self._bound(self.definition(path, full))
+            classes = (binding.node for binding in bindings if isinstance(binding.node, ast.ClassDef))
+            if facts is not None and any(is_based_on_library(facts, each) for each in classes):
+                return True
+        return False
 
     @remembered
     def use_of_result(self, path: str, name: str) -> int:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import os.path
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from functools import cached_property
 
 from devicefix.facts.exports.options import options
-from devicefix.facts.exports.shared import backends, device_places, flags
+from devicefix.facts.exports.shared import device_places, flags, settings
 from devicefix.facts.exports.texts import named_configurations
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
 
+_LOADING = (b"yaml", b"json.load", b"toml", b"OmegaConf", b"hydra")
+GIVEN = (b"--config", b"--cfg", b"from_cli")  # as which option a program takes a configuration
 _FILES = 40  # that mention one name; what the others do with it is not known
 Selected = tuple[tuple[str, int, str, str], ...]  # the keys of CUDA devices: line, value, and path of the key
-FindConfigured = Callable[[Iterable[ProjectFile]], Iterable[tuple[str, Selected]]]
+Configured = tuple[str, Selected, set[str]]  # a configuration file, and the files that name it
+FindConfigured = Callable[[Iterable[ProjectFile]], Iterable[Configured]]
 
 
-def nothing(_files: Iterable[ProjectFile]) -> Iterable[tuple[str, Selected]]:
+def nothing(_files: Iterable[ProjectFile]) -> Iterable[Configured]:
     """Return nothing: no configuration file is read."""
     return ()
 
@@ -38,9 +40,9 @@ class Values(Files):
         self._find_configured = find_configured
 
     @cached_property
-    def configured_files(self) -> dict[str, Selected]:
+    def configured_files(self) -> list[Configured]:
         """The configuration files that the files name and that select CUDA."""
-        return {os.path.normpath(path): found for path, found in self._find_configured(self.files.values())}
+        return list(self._find_configured(self.files.values())) if self.holding(*_LOADING) else []
 
     @remembered
     def is_integer_option(self, name: str) -> bool:
@@ -76,25 +78,34 @@ class Values(Files):
         return any(name in file.export(device_places) for file in self.mentioning(name)[:_FILES])
 
     @remembered
-    def is_backend(self, name: str) -> bool:
-        """Return whether a file makes a process group with the value of an attribute or key of this name."""
-        return any(name in names for _, names in self.exporting(backends, name))
+    def is_setting(self, name: str) -> bool:
+        """Return whether an attribute or key of this name becomes a backend, or chooses attention."""
+        return any(name in names for _, names in self.exporting(settings, name))
+
+    def selected(self, path: str) -> list[list[str]]:
+        """Return where configuration files set a key that the file at `path` holds to what needs CUDA."""
+        return self.configured(path) if self.loads_configurations() else []
 
     @remembered
-    def configured(self, path: str, key: str) -> list[list[str]]:
-        """Return where configuration files set a key to a CUDA device: the file, the line and the value.
+    def loads_configurations(self) -> bool:
+        """Return whether files may load configurations, and name them or take their names as options."""
+        named = self.holding(*GIVEN) or any(True for _ in self.exporting(named_configurations))
+        return bool(named and self.holding(*_LOADING))
 
-        They are those that the file at `path` names, or one that runs with it.
+    @remembered
+    def configured(self, path: str) -> list[list[str]]:
+        """Return where configuration files select CUDA: file, line, value and path of the key.
+
+        They are those that it names, or a file that runs with it, if it holds the key or unpacks anything.
         """
-        if not self.configured_files:
+        own = self.file(path)
+        if own is None or not self.configured_files:
             return []
-        together = self._together({os.path.normpath(path)})
-        naming = (names for file, names in self.exporting(named_configurations) if file.normal in together)
-        named = {os.path.join(os.sep, name) for names in naming for name in names}
+        together = self._together({own.normal})
         return [
-            [file, str(line), value]
-            for file, values in sorted(self.configured_files.items())
-            if any(fnmatchcase(os.path.join(os.sep, file), f"*{name.replace('[', '[[]')}") for name in named)
-            for each, line, value, _ in values
-            if each == key
+            [os.path.normpath(file), str(line), value, path_of_key]
+            for file, values, naming in self.configured_files
+            if not together.isdisjoint(naming)
+            for key, line, value, path_of_key in values
+            if any(map(own.holds, (key.encode(), b"**")))
         ]

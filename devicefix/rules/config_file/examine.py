@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 LARGEST = 1_000_000  # bytes; larger files contain data
 _WORDS = re.compile(rb"cuda|gpu|nccl|device", re.I)
-_DEVICE = re.compile(r"cuda(:\d+)?")
+_SELECTED = re.compile(rb"\A[^\0]*(?:cuda|nccl|\$\{)[^\0]*\Z")
+_DEVICE = re.compile(r"cuda(:\d+)?|nccl")
+_INTERPOLATED = re.compile(r"\$\{[\w.]+\}")
 _SHOWN = 60
 
 Reader = Callable[[str], Iterable[Pair]]
@@ -75,20 +77,21 @@ def ties(text: str, language: str) -> Iterator[tuple[Pair, str, str]]:
 
 
 def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str, str]]:
-    """Return the keys of a configuration file whose values are CUDA devices: each with its line, value and path."""
-    language = language_of(path)
-    if (
-        language not in ("json", "toml", "yaml")
-        or len(data) > LARGEST
-        or b"cuda" not in data
-        or b"\0" in data
-    ):
+    """Return the keys of a configuration file whose values need CUDA: each with its line, value and path.
+
+    A value `${device}` that the file does not have is that of another file.
+    """
+    language = language_of(path) or ""
+    if language not in ("json", "toml", "yaml") or len(data) > LARGEST or not _SELECTED.search(data):
         return []
     source = _decoded(data)
+    pairs = [each for each in _READERS[language](source.text) if not each.several]
+    values = {f"${{{pair.path}}}": pair.values[0] for pair in pairs}  # `${device}` is the value of a key
+    found = ((pair, values.get(pair.values[0], pair.values[0])) for pair in pairs)
     return [
-        (pair.key, source.position(pair.start)[0], pair.values[0], pair.path or pair.key)
-        for pair in _READERS[language](source.text)
-        if not pair.several and len(pair.values) == 1 and _DEVICE.fullmatch(pair.values[0])
+        (pair.key, source.position(pair.start)[0], value, pair.path)
+        for pair, value in found
+        if _DEVICE.fullmatch(value) or _INTERPOLATED.fullmatch(value)
     ]
 
 

@@ -35,7 +35,7 @@ _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)|\t", re.S)
 _WORD = rf"{_STRING}|[^\s{{}}\[\](),=\"'#]+"
 _TOML = re.compile(
     rf'#[^\n]*|"""(?:\\.|[^\\])*?(?:"""|\Z)|\'\'\'.*?(?:\'\'\'|\Z)'
-    rf"|(?P<key>{_WORD})[ \t]*=[ \t]*(?:(?!\"\"\"|\'\'\')(?P<value>{_WORD})"
+    rf"|(?m:^)[ \t]*\[+(?P<table>[\w.-]+)\]|(?P<key>{_WORD})[ \t]*=[ \t]*(?:(?!\"\"\"|\'\'\')(?P<value>{_WORD})"
     rf"|\[(?P<list>[^\[\]]*)\])|{_WORD}",
     re.S,
 )
@@ -48,11 +48,14 @@ def json_pairs(text: str) -> Iterator[Pair]:
 
 def toml_pairs(text: str) -> Iterator[Pair]:
     """Yield the pairs of TOML."""
+    table = ""
     for found in _TOML.finditer(text):
+        table = f"{found['table']}." if found["table"] else table
         several = found["value"] is None
         words = re.findall(_WORD, re.sub(r"#.*", "", found["list"] or "")) if several else [found["value"]]
         if found["key"] and words:
-            yield Pair(_plain(found["key"]), tuple(map(_plain, words)), *found.span(), several)
+            key = _plain(found["key"])
+            yield Pair(key, tuple(map(_plain, words)), *found.span(), several, path=table + key)
 
 
 def _plain(word: str) -> str:

@@ -173,6 +173,66 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "a mesh of devices, also of a type in a variable",
+            before="""
+                import torch
+                from torch.distributed.device_mesh import init_device_mesh
+
+                mesh = init_device_mesh("cuda", (2,))
+
+
+                def start():
+                    kind = "cuda"
+                    return init_device_mesh(device_type=kind, mesh_shape=(2,))
+            """,
+            after="""
+                import torch
+                from torch.distributed.device_mesh import init_device_mesh
+
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
+                mesh = init_device_mesh(device, (2,))
+
+
+                def start():
+                    kind = "cuda" if torch.cuda.is_available() else "cpu"
+                    return init_device_mesh(device_type=kind, mesh_shape=(2,))
+            """,
+        ),
+        Example(
+            "a device map of a library, and its variable",
+            before="""
+                import torch
+                from transformers import AutoModel
+
+
+                def load(name):
+                    where = "cuda:1"
+                    return AutoModel.from_pretrained(name, device_map={"": where})
+
+
+                class Net(AutoModel):
+                    @classmethod
+                    def open(cls, name, where="cuda"):
+                        return cls.from_pretrained(name, device_map=where)
+            """,
+            after="""
+                import torch
+                from transformers import AutoModel
+
+
+                def load(name):
+                    where = "cuda:1" if torch.cuda.is_available() else "cpu"
+                    return AutoModel.from_pretrained(name, device_map={"": where})
+
+
+                class Net(AutoModel):
+                    @classmethod
+                    def open(cls, name, where="cuda" if torch.cuda.is_available() else "cpu"):
+                        return cls.from_pretrained(name, device_map=where)
+            """,
+        ),
+        Example(
             "a choice inside an argument",
             before="""
                 import torch

@@ -11,6 +11,7 @@ from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of, of_number, use_that_needs
 from devicefix.facts.flow.parameters import argument_at
+from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, prints
@@ -174,24 +175,29 @@ class Functions:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
         if self.becomes_cpu(node):
             return self.context.when_cuda(node, '"cpu"')
-        found = self.context.forwards.of(node)
-        if any(map(self._is_device, found.uses)):
-            return None  # the fixes of the moves are enough
+        found = self.context.forwards.of(node)  # where it is a device, too, that has a fix of its own
         return self.context.when_cuda(node, "0") if any(map(self._counts, found.uses)) else None
 
     def becomes_cpu(self, node: ast.Call) -> bool:
         """Return whether the fix of `torch.cuda.current_device()` is the CPU, since it is only used as a device."""
         uses = self.context.forwards.of(node).uses
-        return not any(map(self._counts, uses)) and any(
-            self._is_device(use) or _is_move(self.facts.tree.parents.get(use)) for use in uses
-        )
+        if any(map(self._counts, uses)):
+            return False
+        moves = any(self._is_device(use) or _is_move(self.facts.tree.parents.get(use)) for use in uses)
+        return moves or (bool(uses) and all(map(self._is_asked, uses)))
 
     def _is_device(self, node: ast.expr) -> bool:
-        """Return whether a value is certainly used as a device, where the CPU can replace it."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.keyword):
-            return parent.arg in ("device", "map_location")
-        return self.facts.call(parent, "torch.device")
+        """Return whether a value is used as a device, where the CPU can replace it."""
+        call, place = argument_at(self.facts.tree, node) or (None, None)
+        if call is not None and place is not None and takes_device(self.facts, call.func, place):
+            return True
+        held = isinstance(self.facts.tree.parents.get(node), (ast.Dict, ast.keyword))
+        return held and Use.DEVICE in self.context.forwards.use_of(node)
+
+    def _is_asked(self, node: ast.expr) -> bool:
+        """Return whether a value is an argument of a function of torch.cuda."""
+        call, _ = argument_at(self.facts.tree, node) or (None, None)
+        return call is not None and (self.facts.resolve(call.func) or "").startswith("torch.cuda.")
 
     def _counts(self, node: ast.expr) -> bool:
         """Return whether a value is certainly used as a number: counted with, or compared with one."""

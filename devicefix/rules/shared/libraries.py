@@ -11,10 +11,11 @@ from devicefix.facts import dotted
 from devicefix.facts.defaults import Defaults
 from devicefix.facts.exports.imports import full_names
 from devicefix.facts.flow.parameters import reads_of
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.refusals import caught
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
-from devicefix.facts.values import without_call
+from devicefix.facts.values import is_constant, last_name, without_call
 from devicefix.rules.shared.library_facts import LIBRARIES
 from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
@@ -179,10 +180,35 @@ class CudaLibraries:
 
     def _runs_by_default(self, child: ast.AST, parent: ast.If | ast.IfExp) -> bool:
         """Return whether a branch runs where no environment variable is set: nobody asked for the library."""
-        taken = Defaults(self.facts).truth(parent.test)
+        taken = Defaults(self.facts, self.context.project.default_of_option).truth(parent.test)
         if isinstance(parent, ast.If):
             return taken is (child in parent.body)
         return taken is (child is parent.body)
+
+    def switch(self, node: ast.AST) -> tuple[str, ast.expr] | None:
+        """Return the switch of the program that code depends on, and the `True` that makes it run by default.
+
+        It is None where the program has no other path, as far as its tests of the switch show.
+        """
+        for child, parent in self.facts.tree.ancestors(node):
+            if not isinstance(parent, (ast.If, ast.IfExp)) or child is parent.test:
+                continue
+            name = last_name(parent.test)
+            sources = Sources(self.facts, How.BOUND | How.DEFAULT | How.OPTION, 3).of(parent.test)
+            on = next((source.node for source in sources if is_constant(source.node, True)), None)
+            if name and on is not None and self._runs_by_default(child, parent) and self._has_other(name):
+                return name, on
+        return None
+
+    def _has_other(self, switch: str) -> bool:
+        """Return whether the program tests a switch, and does something else where it is off."""
+        tree = self.facts.tree
+        reads = (node for node in tree.nodes_with_name(switch) if isinstance(node, (ast.Name, ast.Attribute)))
+        return any(
+            isinstance(test, ast.IfExp)
+            or (isinstance(test, ast.If) and (bool(test.orelse) or isinstance(test.body[-1], ast.Return)))
+            for test in (tree.parents[read] for read in reads if last_name(read) == switch)
+        )
 
     def _goes_on(self, handler: ast.ExceptHandler) -> bool:
         """Return whether a handler catches the error of a failed import, and the program continues."""

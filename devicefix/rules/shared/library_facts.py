@@ -38,6 +38,7 @@ class Argument(NamedTuple):
         message: what is wrong, and what to do.
         tried: the version that was tried, if it was.
         unless: arguments that may select the CPU.
+        otherwise: the value without CUDA, if there is one for every program.
     """
 
     libraries: tuple[str, ...]
@@ -48,6 +49,7 @@ class Argument(NamedTuple):
     message: str
     tried: str = ""
     unless: tuple[str, ...] = ()
+    otherwise: str = ""
 
 
 class Call(NamedTuple):

@@ -6,6 +6,7 @@ import ast
 from abc import ABC
 from collections.abc import Iterator, Sequence
 
+from devicefix.facts.backends import takes_backend
 from devicefix.facts.flow.forwards.library import (
     ADDS,
     CALLED,
@@ -23,10 +24,13 @@ from devicefix.facts.flow.kinds.objects import fields_of
 from devicefix.facts.flow.parameters import Function, Place
 from devicefix.facts.flow.sinks import load_location, maps_to_cuda, takes_device, turns_off
 from devicefix.facts.flow.steps import Layers, Variable, is_property, text_of_literal
+from devicefix.facts.hugging_face import takes_attention, takes_device_map
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
+
+_TAKEN = Use.DEVICE | Use.BACKEND | Use.ATTENTION
 
 
 class Calls(Trail, ABC):
@@ -126,11 +130,18 @@ class Calls(Trail, ABC):
 
     def _foreign(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> None:
         """Follow the argument of a function of which only the name is known."""
-        if not layers and (
-            takes_device(self.facts, function, place)
-            or Use.DEVICE in use_of_import(self.facts, function, place)
-        ):
-            self._end(Use.DEVICE)
+        places = (place, *layers[:1])  # as in `model_kwargs={"device_map": ...}`
+        taken = Use.NOTHING if layers else use_of_import(self.facts, function, place) & _TAKEN
+        if not layers and takes_device(self.facts, function, place):
+            taken |= Use.DEVICE
+        if not layers and takes_backend(self.facts, function, place):
+            taken |= Use.BACKEND
+        if any(takes_attention(self.facts, function, each) for each in places):
+            taken |= Use.ATTENTION
+        if any(takes_device_map(self.facts, function, each) for each in places):
+            taken |= Use.DEVICE
+        if taken:
+            self._end(taken)
             if len(call.args) + len(call.keywords) > 1 and self.facts.call(call, "torch.device"):
                 self._end(Use.NUMBERED)
             return

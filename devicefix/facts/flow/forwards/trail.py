@@ -11,6 +11,7 @@ from enum import Flag, auto
 from itertools import islice
 
 from devicefix.facts.flow.steps import Layers, Steps, Variable
+from devicefix.facts.hugging_face import takes_attention
 from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import device_name, devices_name, last_name
@@ -42,6 +43,7 @@ class Use(Flag):
     COUNTED = auto()  # it is used as a number: in arithmetic, or as an index
     ORDERED = auto()  # it is compared, or becomes an int, as `nan` can't
     DIVISOR = auto()  # it divides something
+    ATTENTION = auto()  # it names the implementation of attention of a model
     TOLD_APART = auto()  # it is told apart from a value of another name
     DEMANDED = auto()  # the program ends, or a loop doesn't, unless it is more than 0
 
@@ -167,9 +169,12 @@ class Trail(ABC):
             case _ if self.certain:
                 self._end()
             case ast.Attribute(attr=name, value=owner):
+                self._end(Use.ATTENTION if takes_attention(self.facts, owner, name) else Use.NOTHING)
                 self._attribute(name, layers, shared=not self._is_mock(owner))
-            case ast.Subscript(slice=ast.Constant(value=str(key))):
+            case ast.Subscript(value=container, slice=ast.Constant(value=str(key))):
                 self._key(key, layers)
+                if isinstance(container, ast.Name):
+                    self._store(container, (key, *layers))
             case ast.Subscript(value=container) | ast.Starred(value=container):
                 self._store(container, ("", *layers))
             case _:
