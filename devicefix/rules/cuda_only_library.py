@@ -44,6 +44,12 @@ class CudaOnlyLibrary(Rule):
     builds it as a `CUDAExtension`, without a `CppExtension` as an alternative. The rule also reports a call to
     `nvidia-smi` if the call raises an error when the command is missing, or if the program uses the output.
 
+    Some files are written for CUDA as a whole: at the top, they import a library for kernels or engines (Triton, CuPy,
+    PyCUDA, TensorRT, xfuser), a compiled CUDA extension of the project, flash-attn functions without an equivalent in
+    torch, or a file of the project that imports one of these except flash-attn. devicefix doesn't fix anything in such
+    files. Instead, this finding lists the lines that need CUDA. After you have made the import optional, run devicefix
+    again.
+
     ## Why it matters
     Without CUDA, the import or the first call fails.
 
@@ -71,6 +77,25 @@ class CudaOnlyLibrary(Rule):
     words = (b"nvidia-smi", b"get_kernel")
     common_words = (b"cuda", b"load", b"backend", *_words())
     INVALID = (
+        Example(
+            "a file that can't be imported without CUDA, in which nothing else is fixed",
+            before="""
+                import torch
+                import triton
+                import triton.language as tl
+
+
+                @triton.jit
+                def kernel(x):
+                    pass
+
+
+                def run(x):
+                    x = x.cuda()
+                    kernel[(1,)](x)
+                    torch.cuda.synchronize()
+            """,
+        ),
         Example(
             "an extension that is built behind a switch of the program",
             before="""
