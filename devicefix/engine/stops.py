@@ -61,9 +61,10 @@ class Stops:
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""
-        stop = self._context.needs_cuda or self._above(node)
-        ends = (finding for _, finding in self._blocks.values())
-        return stop or (next(ends) if self._blocks and self._uses.hold(node) else None)
+        if self._context.needs_cuda or not self._blocks:
+            return self._context.needs_cuda
+        _, first = next(iter(self._blocks.values()))
+        return self._above(node) or (first if self._uses.hold(node) else None)
 
     def _above(self, node: ast.AST) -> Finding | None:
         """Return the first finding that stops a function, or the module, before it gets to a node."""
