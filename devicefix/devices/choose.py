@@ -9,7 +9,7 @@ from weakref import proxy
 
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.constants import Constants
-from devicefix.devices.define import Definitions
+from devicefix.devices.define import Definitions, Plan
 from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.known import KnownDevices
 from devicefix.devices.places import InsertionPoint, Places
@@ -18,6 +18,7 @@ from devicefix.devices.variables import Variables
 from devicefix.facts import ASKS, Facts, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.project import Project
+from devicefix.facts.values import last_name
 from devicefix.model import Definition, Doubt, Edit, Form, Need
 from devicefix.rewrite.placement import Layout
 
@@ -205,7 +206,8 @@ class Devices:
         """Return the device of a variable to which a function moves several times; see `Variables.device`."""
         if self.accelerator is not None:
             return None
-        return self._variables.device(site, target, none_is_current=none_is_current)
+        of_module = not self._sends_functions and not self._known.is_set_at_run_time(last_name(target))
+        return self._variables.device(site, target, none_is_current=none_is_current, of_module=of_module)
 
     # -- questions ------------------------------------------------------------------------------------
 
@@ -280,6 +282,14 @@ class Devices:
         """Return what code at a site needs that uses a module by its name: an import, unless it is bound."""
         return self._names.imports(module, site)
 
+    def replan(self, *needs: frozenset[Need]) -> Plan:
+        """Return how to define the module's device, given what all fixes need: without a second name."""
+        return self._definitions.better_plan(*needs)
+
+    def follow(self, plan: Plan) -> None:
+        """Define the module's device in another way from now on."""
+        self._definitions.plan = plan
+
     def insertions(self, *needs: frozenset[Need]) -> list[Edit]:
         """Return the edits that insert the imports and definitions that fixes need, given for each fix."""
         return self._definitions.insertions(*needs)
@@ -294,7 +304,11 @@ class Devices:
         self, site: ast.AST, add: Callable[[Definition], Definition | None], index: int | None = None
     ) -> DeviceExpr | None:
         """Return the name of a device that a fix defines, None where it can't or where nothing is added."""
+        if index is None and self._definitions.plan is Plan.IN_PLACE:
+            return None
         place = self._place(site)
+        if index is None and self._definitions.plan is Plan.IN_FUNCTION:
+            place = self._names.place_in_function(site) or place
         name = self._name(site, place, "" if index is None else str(index)) if place is not None else None
         if place is None or name is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Sequence
 
-from devicefix.devices.define import Definitions
+from devicefix.devices.define import CONSTANTS, Definitions, Plan
 from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.places import InsertionPoint, Places
 from devicefix.devices.torch_names import TorchNames
@@ -49,7 +49,7 @@ class Constants:
         definitions = self._definitions
 
         def code() -> str:
-            return next((each.name for each in new if definitions.is_shared(each)), value.text)
+            return next(filter(None, map(definitions.shared_name, new)), value.text)
 
         return code, DeviceExpr(value.text, value.needs | {*new})
 
@@ -63,10 +63,13 @@ class Constants:
         if not all(self._is_same_at(place, name, site) for name in _names_in(value)):
             return None
         value = self._facts.source.quoted(value.replace("'", '"'))
-        name = next((name for name in names if self._definitions.is_free_at(name, site)), None)
+        of_device = CONSTANTS[:1] if self._definitions.plan is Plan.AS_CONSTANT else ()
+        free = (name for name in names if self._definitions.is_free_at(name, site))
+        name = next((name for name in free if name not in of_device), None)
         if name is None:
             return None
         new = self._definitions.add(Definition(name, value, place.after, least=_SHARED))
+        self._definitions.use(new, site)
         return new if new.value == value else None
 
     def _of_function(

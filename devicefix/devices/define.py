@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import os.path
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from functools import cached_property
 
 from devicefix.devices.known import KnownDevices
@@ -14,7 +15,18 @@ from devicefix.facts.project import Project
 from devicefix.model import Definition, Edit, Effect, Form, Import, Need
 from devicefix.rewrite.placement import Layout, imports_something
 
+CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults of parameters, and what shares them
 _NAMES = ("device", "default_device", "_device", "torch_device", "_default_device")
+
+
+class Plan(Enum):
+    """Where to define the device of a module in which `device` means something else, or by which name."""
+
+    IN_MODULE = auto()
+    AS_DEVICE = auto()  # no site is where another variable has the name
+    IN_FUNCTION = auto()
+    IN_PLACE = auto()
+    AS_CONSTANT = auto()
 
 
 class Definitions:
@@ -26,11 +38,15 @@ class Definitions:
         path: The module's path.
         layout: The module's layout.
         known: The devices that the module has already.
+
+    Attributes:
+        plan: How to define the module's device.
     """
 
     def __init__(
         self, facts: Facts, project: Project, path: str, layout: Layout, known: KnownDevices
     ) -> None:
+        self.plan = Plan.IN_MODULE
         self._facts = facts
         self._project = project
         self._path = path
@@ -39,6 +55,7 @@ class Definitions:
         self._definitions: dict[Definition, None] = {}  # in the order in which fixes first needed them
         self._shared: set[Definition] = set()
         self._texts: set[Definition] = set()
+        self._same: dict[Definition, Definition] = {}  # the device of the same text as a constant
         self._sites: dict[Definition, list[ast.AST]] = {}
         self._used_names: dict[Function, set[str]] = {}
         self._free_names: dict[str, bool] = {}
@@ -80,8 +97,10 @@ class Definitions:
             number: The end of the name.
         """
         flagged = {definition.name for definition in self._definitions if definition.flag is not None}
-        names = (name + number for name in _NAMES if name not in flagged and self._is_free(name))
-        name = next(filter(self._is_free, names), None)
+        first = CONSTANTS[:1] if self.plan is Plan.AS_CONSTANT and not number else ()
+        names = (name + number for name in (*first, *_NAMES) if name not in flagged and self._is_free(name))
+        plain = self.plan is Plan.AS_DEVICE and not number
+        name = _NAMES[0] if plain else next(filter(self._is_free, names), None)
         return None if name is None or self._facts.shadowed(name, site) is not None else name
 
     def name_in(self, function: Function, number: str = "") -> str | None:
@@ -128,16 +147,17 @@ class Definitions:
         return self._free_names[name]
 
     def _is_used(self, name: str) -> bool:
+        return self._is_taken(name) or any(
+            name in scope.bindings and name not in self._known.certain(scope) and self._mentions_cuda(scope)
+            for scope in tuple(self._facts.tree.scopes.values())
+        )
+
+    def _is_taken(self, name: str) -> bool:
         if self._facts.taken(name) or name in self._known.star_names or self._project.is_open(self._path):
             return True
         if self._project.carried(self._path, name) or name in self._bound_in_expressions:
             return True
-        if self._is_submodule(name) or self._project.is_set_elsewhere(self._path, name):
-            return True
-        return any(
-            name in scope.bindings and name not in self._known.certain(scope) and self._mentions_cuda(scope)
-            for scope in tuple(self._facts.tree.scopes.values())
-        )
+        return self._is_submodule(name) or self._project.is_set_elsewhere(self._path, name)
 
     def _is_submodule(self, name: str) -> bool:
         """Return whether a name of the module is that of a submodule, which an import may bind to it."""
@@ -155,11 +175,31 @@ class Definitions:
         scopes = {scope for each in inner for scope in each.chain()}
         return {name for scope in scopes if isinstance(scope.node, ast.expr) for name in scope.bindings}
 
+    def better_plan(self, *needs: frozenset[Need]) -> Plan:
+        """Return how to define the module's device so that fixes with some needs bring no second name."""
+        made = self._decide(needs)
+        for device in [each for each in self._definitions if each in self._shared and each.name in _NAMES]:
+            if device.function is not None or device.flag is not None or device.text is None:
+                continue
+            if device in self._texts and any(map(made.get, self._constants(device))):
+                return Plan.IN_MODULE if device.name == _NAMES[0] and self._same else Plan.AS_CONSTANT
+            if device.name == _NAMES[0]:
+                continue
+            if made[device] == 1:
+                return Plan.IN_PLACE
+            functions = {self._facts.tree.scope(site).function for site in self._sites[device]}
+            if len(functions) == 1 and None not in functions:
+                return Plan.IN_FUNCTION
+            shadowed = any(self._facts.shadowed(_NAMES[0], site) for site in self._sites[device])
+            return Plan.IN_MODULE if shadowed or self._is_taken(_NAMES[0]) else Plan.AS_DEVICE
+        return Plan.IN_MODULE
+
     # -- edits ----------------------------------------------------------------------------------------
 
-    def is_shared(self, definition: Definition) -> bool:
-        """Return whether enough of the fixes that are made need a definition: then it is inserted."""
-        return definition in self._shared
+    def shared_name(self, definition: Definition) -> str | None:
+        """Return the name of a definition that is inserted: enough of the fixes that are made need it."""
+        definition = self._same.get(definition, definition)
+        return definition.name if definition in self._shared else None
 
     def is_text(self, definition: Definition) -> bool:
         """Return whether a device is defined as a string: a fix asks for one, and none for an object."""
@@ -173,16 +213,12 @@ class Definitions:
         """
         texts: dict[int, str] = {}
         kinds: dict[int, tuple[str, ...]] = {}
-        counts = Counter(need for needed in needs for need in needed)
+        counts = self._decide(needs)
         imports = sorted((need for need in counts if isinstance(need, Import)), key=lambda need: need.line)
         above = [self._layout.above_import(wanted) for wanted in imports]
         lines = [(*self._layout.import_line(wanted), "Import") for wanted in imports]
-        definitions = self._needed(counts)
-        self._shared = set(definitions)
+        definitions = [each for each in self._definitions if each in self._shared]
         first = next((each for each in definitions if each.function is None), None)
-        named = {need.definition for need in counts if isinstance(need, Form) and need.text}
-        objects = {need.definition for need in counts if isinstance(need, Form) and not need.text}
-        self._texts = named - objects
         for definition in definitions:
             after = definition.after
             follows_imports = after is None or after in above or imports_something(after)
@@ -193,9 +229,30 @@ class Definitions:
             kinds[at] = (*kinds.get(at, ()), kind)
         return [Edit(at, at, text, effect=Effect(added=kinds[at])) for at, text in texts.items()]
 
+    def _decide(self, needs: Iterable[frozenset[Need]]) -> Counter[Need]:
+        """Decide which definitions to insert, and in which form, for what some fixes need; return that."""
+        counts = Counter(need for needed in needs for need in needed)
+        named = {need.definition for need in counts if isinstance(need, Form) and need.text}
+        objects = {need.definition for need in counts if isinstance(need, Form) and not need.text}
+        self._texts = named - objects
+        same = ((each, device) for device in self._texts for each in self._constants(device))
+        self._same = {each: device for each, device in same if self._sees(each, device)}
+        self._shared = set(self._needed(counts))
+        return counts
+
+    def _constants(self, device: Definition) -> list[Definition]:
+        """Return the constants of the module of the same text as a device, defined at the same place."""
+        place = (device.text, device.function, device.after)
+        return [each for each in self._definitions if (each.value, each.function, each.after) == place]
+
+    def _sees(self, constant: Definition, device: Definition) -> bool:
+        """Return whether all that use a constant can use a device of the module by its name."""
+        return all(self._facts.shadowed(device.name, site) is None for site in self._sites[constant])
+
     def _needed(self, counts: Mapping[Need, int]) -> list[Definition]:
         """Return the definitions that enough fixes need, in a function where none outside needs the value."""
-        needed = [each for each in self._definitions if counts[each] >= each.least]
+        found = (each for each in self._definitions if not {each, each.others} & self._same.keys())
+        needed = [each for each in found if counts[each] >= each.least]
         local = [each for each in needed if each.others is None or counts[each.others] == counts[each]]
         replaced = {each.others for each in local}
         return [
@@ -220,13 +277,11 @@ class Definitions:
 
     def _first_user(self, definition: Definition) -> ast.stmt | None:
         """Return the first statement of a function's body that may need a definition, below its place."""
+        tree, after = self._facts.tree, definition.after
         assert definition.function is not None
-        users = {
-            child
-            for site in self._sites.get(definition, ())
-            for child, parent in self._facts.tree.ancestors(site)
-            if parent is definition.function
-        }
-        first = next((each for each in definition.function.body if each in users), None)
-        below = definition.after is None or (first and first.lineno > (definition.after.end_lineno or 0))
+        block = definition.function.body if after is None else tree.block(after)
+        sites = self._sites.get(definition, ())
+        users = {child for site in sites for child, _ in tree.ancestors(site)}
+        first = next((each for each in block if each in users), None)
+        below = after is None or (first and first.lineno > (after.end_lineno or 0))
         return first if below else None

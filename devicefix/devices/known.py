@@ -81,8 +81,11 @@ class KnownDevices:
     def text(self, site: ast.AST) -> str | None:
         """Return the name of a constant of the module that a site can use: a device by its name, a string."""
         root = self._facts.tree.root
-        names = (name for name in self.certain(root) if self._is_text(root.bindings[name][0].value))
-        return next((name for name in names if self._is_visible(name, root, site)), None)
+        for name in self.certain(root):
+            is_text = all(self._is_text(binding.value) for binding in root.bindings[name])
+            if is_text and self._is_visible(name, root, site):
+                return name
+        return None
 
     def answer(self, site: ast.AST) -> str | None:
         """Return a variable that a site can use which holds whether CUDA is available, and nothing else."""
@@ -172,8 +175,8 @@ class KnownDevices:
         )
 
     def _is_certain(self, bindings: list[Binding]) -> bool:
-        if len(bindings) == 1:
-            return certain_device(self._facts, bindings[0].value)
+        if all(certain_device(self._facts, binding.value) for binding in bindings):
+            return True
         choice = self._if_statement(bindings)
         return choice is not None and any(
             means_cuda(self._facts, choice.test, self._facts.tree.block(binding.node) is choice.body)
@@ -226,7 +229,7 @@ class KnownDevices:
     def _is_bound_once(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Name):
             found = self._facts.tree.scope(node).lookup(node.id)
-            if found is not None and found[0].is_module and self._is_set_at_run_time(node.id):
+            if found is not None and found[0].is_module and self.is_set_at_run_time(node.id):
                 return False
         bindings = self._bindings(node)
         return len(bindings) <= 1 and not any(map(self._is_looped, bindings))
@@ -259,6 +262,8 @@ class KnownDevices:
             return False  # a string that may never become a device
         if len(values) == 1:
             return current_device(self._facts, values[0]) and self._needs_no_cuda(values[0])
+        if all(certain_device(self._facts, value) and self._needs_no_cuda(value) for value in values):
+            return True
         return len(values) == 2 and self._if_statement(bindings) is not None
 
     def _needs_no_cuda(self, value: ast.expr | None) -> bool:
@@ -292,11 +297,11 @@ class KnownDevices:
         found = tree.scope(site).lookup(name)
         if found is None or found[0] is not scope or name in tree.declared_elsewhere:
             return False
-        if scope.is_module and self._is_set_at_run_time(name):
+        if scope.is_module and self.is_set_at_run_time(name):
             return False
         return self._bound.name(name, site)
 
-    def _is_set_at_run_time(self, name: str) -> bool:
+    def is_set_at_run_time(self, name: str) -> bool:
         """Return whether something other than the module's statements may bind a name of it."""
         return self._writes_globals or self._is_set_elsewhere(name)
 

@@ -72,7 +72,6 @@ class Places:
         self._project = project
         self._path = path
         self._layout = layout
-        self._last_settings: dict[Function, ast.stmt | None] = {}
         self._local_imports: dict[Function, list[ast.stmt]] = {}
         self._of_main: dict[ast.If, InsertionPoint] = {}
 
@@ -124,7 +123,7 @@ class Places:
             return
         if nested and self._project.is_open(self._path):  # an inner function may run without the outer one
             return
-        barriers = filter(None, (self._last_setting(owner), self._last_fork(owner, site)))
+        barriers = filter(None, (self._last_setting(owner, site), self._last_fork(owner, site)))
         barrier = max(barriers, key=lambda statement: statement.lineno, default=None)
         for after in (barrier, *self._imports_of_torch(function, owner)):
             place = InsertionPoint(after, owner)
@@ -346,12 +345,16 @@ class Places:
         ancestors = self._facts.tree.ancestors
         return not any(is_main(parent) for each in self._settings for _, parent in ancestors(each))
 
-    def _last_setting(self, function: Function) -> ast.stmt | None:
-        """Return the last statement of a function's body that sets a variable of the driver."""
-        if function not in self._last_settings:
-            found = [statement for statement in function.body if statement in self._around_settings]
-            self._last_settings[function] = found[-1] if found else None
-        return self._last_settings[function]
+    def _last_setting(self, function: Function, site: ast.AST) -> ast.stmt | None:
+        """Return the last statement that sets such a variable, of a function or a `with` around a site."""
+        last, block = None, function.body
+        while found := [statement for statement in block if statement in self._around_settings]:
+            last, block = found[-1], []
+            if isinstance(last, ast.With) and any(
+                each is last for _, each in self._facts.tree.ancestors(site)
+            ):
+                block = last.body
+        return last
 
     def _last_fork(self, function: Function, site: ast.AST) -> ast.stmt | None:
         """Return the last statement of a function's body that may fork processes before a site is reached."""

@@ -34,8 +34,10 @@ class Variables:
         self._names = names
         self._definitions = definitions
 
-    def device(self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True) -> DeviceExpr | None:
-        """Return the device of a variable to which a function moves several times: `rank_device`.
+    def device(
+        self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True, of_module: bool = False
+    ) -> DeviceExpr | None:
+        """Return the device of a variable to which its function or module moves several times: `rank_device`.
 
         The fix defines it where the variable gets its value. A parameter may be an index, a device, its
         name, or None. The definition is right for all of them, and raises no error that the moves do not.
@@ -44,6 +46,7 @@ class Variables:
             site: The call that moves.
             target: Its device argument.
             none_is_current: Whether None is the current device for the call, as it is for `.cuda`.
+            of_module: Whether the module may have such a device.
 
         Returns:
             None where the argument is no such variable, or the definition can't be placed.
@@ -53,10 +56,12 @@ class Variables:
         if found is None or not self._facts.once(is_moved_to_often, found[0], name):
             return None
         place = self._place_of_variable(site, *found)
-        if place is None or place.function is None:
-            return None
         new_name = _name_of_device(name)
-        if not self._definitions.is_free_in(place.function, new_name):
+        if place is None or (place.function is None and not of_module):
+            return None
+        if place.function is None and not self._definitions.is_free_at(new_name, site):
+            return None
+        if place.function is not None and not self._definitions.is_free_in(place.function, new_name):
             return None
         torch = self._names.at(place)
         plain = not none_is_current or is_never_none(self._facts, target)
@@ -73,14 +78,12 @@ class Variables:
         """Return where a function can define the device of its variable in front of a site."""
         if self._places.sets_devices_late:
             return None
-        if self._facts.tree.scope(site).function is not scope:
+        if not scope.is_module and self._facts.tree.scope(site).function is not scope:
             return None
-        places = self._places.of_function(site)
+        places = self._places.of_module if scope.is_module else self._places.of_function(site)
         binding = bindings[0].node
         if isinstance(binding, ast.Assign):
-            function = scope.node
-            assert isinstance(function, Function)
-            below = InsertionPoint(binding, function)
+            below = InsertionPoint(binding, scope.node if isinstance(scope.node, Function) else None)
             places = iter([below] if any(places) and self._places.precedes(below, site) else [])
         return self._names.first(places)
 
@@ -101,10 +104,11 @@ def _name_of_device(variable: str) -> str:
 def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
     """Return whether a name is a variable of a function that moves to it several times, as by `x.cuda(name)`.
 
-    It is a parameter, or gets its value in a statement of the function's body, and never another one.
+    It is a parameter, or gets its value in a statement of the function's body, and never another one. It may
+    be the module's as well.
     """
     binding, *others = scope.bindings[name]
-    if others or name in facts.tree.declared_elsewhere or not isinstance(scope.node, Function):
+    if others or name in facts.tree.declared_elsewhere or not isinstance(scope.node, Function | ast.Module):
         return False
     match binding.node:
         case ast.Assign(targets=[ast.Name()]) as statement if facts.tree.parents.get(statement) is scope.node:
@@ -113,7 +117,8 @@ def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
             return False
     if any(facts.tree.scope(read).function is scope for read in facts.tree.reads("locals")):
         return False
-    moves = (read for read in facts.reads_in(scope, name) if facts.tree.scope(read).function is scope)
+    reads = facts.reads_in(scope, name)
+    moves = (each for each in reads if scope.is_module or facts.tree.scope(each).function is scope)
     return sum(_is_moved_to(facts, read) for read in moves) > 1
 
 

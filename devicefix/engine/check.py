@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from devicefix.config.settings import Settings
     from devicefix.devices.choose import Devices
     from devicefix.devices.context import Context
+    from devicefix.devices.define import Plan
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
     from devicefix.files.text import Source
@@ -100,14 +101,18 @@ def check_module(
     return [each if settings.fixes(each.code) else replace(each, fix=None) for each in findings], devices
 
 
-def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
+def _find(
+    facts: Facts, path: str, settings: Settings, project: Project, plan: Plan | None = None
+) -> tuple[list[Finding], Devices]:
     from devicefix.devices.context import Context
+    from devicefix.devices.define import Plan
     from devicefix.engine.stops import Stops
     from devicefix.rules.registry import ORDER, RULES, by_position
 
     facts = facts.informed(project.view(path))
     options = replace(rule_options(settings), seen=settings.evidence.seen_in(path))
     context = Context(facts.source, facts, project, path, options)
+    context.devices.follow(plan or Plan.IN_MODULE)
     on = [
         RULES[code](context)
         for code in ORDER
@@ -115,6 +120,11 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     ]
     folded = Stops(context, [*_visit(context, settings, on)]).fold()
     found = [_unless_impossible(facts.source, finding) for finding in folded]
+    if plan is None:
+        made = (finding.fix for finding in found if finding.is_fixable(settings.unsafe_fixes))
+        plan = context.devices.replan(*(fix.needs for fix in made if fix is not None))
+        if plan is not Plan.IN_MODULE:
+            return _find(facts, path, settings, project, plan)
     return _unless_around_stays(facts.source, sorted(found, key=by_position)), context.devices
 
 

@@ -316,12 +316,12 @@ class Layout:
         """
         source, newline = self.facts.source, self.facts.source.newline
         first = function.body[0]
-        indentation = source.indentation(source.span(first)[0])
+        indentation = source.indentation(source.span(above or first)[0])
         if above is not None and begins_line(source, above) and not docstring(above):
             return self._above(above), f"{indentation}{line}{newline}"
         after = after or (first if docstring(first) else None)
         if after is not None:
-            return self._line_end(after), f"{newline}{indentation}{line}"
+            return self.line_below(after, line)
         return self._above(first), f"{indentation}{line}{newline}"
 
 

@@ -239,8 +239,7 @@ def attributes_of(rules: tuple[type[Rule], ...]) -> frozenset[str] | None:
 
 def _imports_reference(rule: Rule) -> bool:
     """Return whether the module imports one of a rule's references, so that a mere name may stand for it."""
-    found = rule.facts.once(_imported_names, rule.facts.tree.root)
-    return any(name in found or f"{name.rpartition('.')[0]}.*" in found for name in rule.references)
+    return not rule.facts.once(_imported_names, rule.facts.tree.root).isdisjoint(_importing(rule.references))
 
 
 def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:
@@ -250,6 +249,12 @@ def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:
         for node in facts.tree.imports
         for alias in node.names
     )
+
+
+@cache
+def _importing(references: tuple[str, ...]) -> frozenset[str]:
+    """Return what imports of some names import, by the names or by a star."""
+    return frozenset(each for name in references for each in (name, f"{name.rpartition('.')[0]}.*"))
 
 
 @cache

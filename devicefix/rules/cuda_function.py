@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.functions import NVTX, Functions
@@ -53,7 +54,7 @@ class CudaFunction(Rule):
     code = "DF401"
     name = "cuda-function"
     summary = "A `torch.cuda` function that raises an error without CUDA"
-    words = (b"cuda", b"nvtx")
+    words = (b"cuda", b"nvtx", b"graphsafe_")
     common_words = (b"device", b"synchronize")
     INVALID = (
         Example(
@@ -736,6 +737,16 @@ class CudaFunction(Rule):
                 generator = torch.cuda.default_generators[0] if torch.cuda.is_available() else torch.default_generator
             """,
         ),
+        Example(
+            "the state of a generator, for graphs",
+            before="""
+                import torch
+
+                rng = torch.Generator("cpu")
+                state = rng.graphsafe_get_state()
+                rng.graphsafe_set_state(state)
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -797,9 +808,12 @@ class CudaFunction(Rule):
         name = self.facts.resolve(node.func) or ""
         if not name:
             yield from self._perhaps(node)
+            yield from self._of_generator(node)
+        if not name.startswith(("torch.cuda.", NVTX)):
+            return
         short, guarded = name.removeprefix("torch.cuda."), self.facts.is_guarded(node)
         replays = self._functions.replays(node, short, guarded=guarded)
-        if not name.startswith(("torch.cuda.", NVTX)) or (guarded and not replays):
+        if guarded and not replays:
             return
         if isinstance(node.func, ast.Name) and self.facts.value(node.func) is not None:
             return  # a variable: the rule for functions that are stored checks where it gets its value
@@ -844,6 +858,13 @@ class CudaFunction(Rule):
             if isinstance(item, ast.Subscript) and item.value is use and not self.facts.is_guarded(item):
                 message = "`torch.cuda.memory_stats()` is empty without CUDA; use `.get(key, 0)`"
                 yield self.finding(item, message, unless="because the program may need more than 0")
+
+    def _of_generator(self, node: ast.Call) -> Iterator[Finding]:
+        """Check a call of a method of `torch.Generator` that a generator of the CPU does not have."""
+        method = last_name(node.func)
+        if method in ("graphsafe_get_state", "graphsafe_set_state") and not self.facts.is_guarded(node):
+            message = f"`{method}` raises an error for a generator of the CPU; use `{method[10:]}`"
+            yield self.finding(node, message, unless="because a state of the CPU is a copy")
 
     def _perhaps(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a name that is bound to a function of `torch.cuda`, and to something else."""

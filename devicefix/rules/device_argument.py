@@ -170,6 +170,7 @@ class DeviceArgument(Rule):
 
                 device = "cuda"
                 encoder = Encoder(device=torch.device("cuda")).to(device)
+                decoder = Decoder(device=torch.device("cuda")).to(device)
             """,
             after="""
                 import torch
@@ -178,6 +179,7 @@ class DeviceArgument(Rule):
 
                 device = "cuda" if torch.cuda.is_available() else "cpu"
                 encoder = Encoder(device=default_device).to(device)
+                decoder = Decoder(device=default_device).to(device)
             """,
         ),
         Example(

@@ -260,8 +260,8 @@ class UncalledFunction(Rule):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Iterator[Finding]:
         """Check the functions that another file imports from this one."""
-        for each in () if self.facts.is_guarded(node) else node.names:
-            if (name := f"{node.module}.{each.name}") in self.references:
+        for each in node.names:
+            if (name := f"{node.module}.{each.name}") in self.references and not self.facts.is_guarded(node):
                 if self.context.project.is_read_elsewhere(self.devices.path, each.asname or each.name):
                     message = f"calling `{name}` raises an error without CUDA; put its calls under a guard"
                     yield self.finding(node, message, unless="because they are in other files")

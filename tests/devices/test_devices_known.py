@@ -51,15 +51,19 @@ def test_a_string_that_may_not_be_fixed_is_not_used(code: str) -> None:
         assert context.devices.current(expression(context, "x.cuda()")).text == name
 
 
-def test_a_name_that_is_bound_twice_is_not_known() -> None:
+def test_a_name_that_is_bound_twice_is_known_if_both_are_such_devices() -> None:
     assert current(f"{DEFINED}device = f()\nx.cuda()\n") is None
-    assert current(f"{DEFINED}device = {DEVICE}\nx.cuda()\n") is None
+    assert current(f'{DEFINED}if f():\n    device = "cpu"\nx.cuda()\n') is None
+    assert current(f"{DEFINED}device = {DEVICE}\nx.cuda()\n") == "device"
+    assert (
+        current(f'import torch\n\ndevice = torch.device("cuda")\ndevice = {DEVICE}\nx.cuda()\n') == "device"
+    )
 
 
 def test_two_branches_of_an_if_statement_bind_one_device() -> None:
     both = 'import torch\n\nif torch.cuda.is_available():\n    device = "cuda"\nelse:\n    device = "cpu"\n'
     assert current(f"{both}x.cuda()\n") == "device"
-    assert current(f"{both.replace('cpu', 'cuda')}x.cuda()\n") is None
+    assert current(f"{both.replace('cpu', 'cuda:1')}x.cuda()\n") is None
     one = 'import torch\n\nif f():\n    device = "cuda"\n    device = "cpu"\n'
     assert current(f"{one}x.cuda()\n") is None
 

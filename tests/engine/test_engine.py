@@ -14,7 +14,8 @@ from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
 from devicefix.model import Result, Safety
 
-DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'
+DEVICE = f"device = torch.device({CHOICE})\n"
 
 
 def rewrite(data: bytes | str, others: dict[str, str] | None = None, **settings: Any) -> Result:
@@ -149,12 +150,12 @@ def test_local_device_is_used_where_it_is_known() -> None:
 def test_local_bound_later_is_not_used() -> None:
     before = "import torch\n\n\ndef f(x):\n    x = x.cuda()\n    device = pick()\n    return x.to(device)\n"
     after = text_of(rewrite(before))
-    assert "x = x.to(default_device)" in after
+    assert f"x = x.to({CHOICE})" in after
 
 
 def test_parameter_called_device_is_not_trusted() -> None:
     after = text_of(rewrite("import torch\n\n\ndef f(x, device):\n    return x.cuda()\n"))
-    assert "x.to(default_device)" in after
+    assert f"x.to({CHOICE})" in after
 
 
 def test_indexed_device_is_not_the_current_one() -> None:
@@ -162,7 +163,7 @@ def test_indexed_device_is_not_the_current_one() -> None:
         'import torch\n\ndevice = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")\n'
         "x = y.cuda()\n"
     )
-    assert "x = y.to(default_device)" in text_of(rewrite(before))
+    assert f"x = y.to({CHOICE})" in text_of(rewrite(before))
 
 
 def test_device_is_not_used_before_the_module_has_made_it() -> None:
@@ -170,7 +171,7 @@ def test_device_is_not_used_before_the_module_has_made_it() -> None:
         "import torch\n\n\ndef make():\n    return y.cuda()\n\n\nnet = make()\n"
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
     )
-    assert "return y.to(default_device)" in text_of(rewrite(before))
+    assert f"return y.to({CHOICE})" in text_of(rewrite(before))
 
 
 def test_torch_is_imported_where_it_is_not() -> None:
@@ -205,7 +206,7 @@ def test_new_name_does_not_travel_to_where_it_means_something_else() -> None:
         "main.py": "import torch\nfrom m import *\n\ndevice = 3\nprint(device, torch.cuda.device_count())\n"
     }
     after = text_of(rewrite("import torch\n\nx = y.cuda()\n", others))
-    assert "\ndevice = " not in after and "y.to(default_device)" in after
+    assert "\ndevice = " not in after and f"y.to({CHOICE})" in after
 
 
 def test_late_choice_of_gpus_in_the_same_module() -> None:

@@ -311,8 +311,8 @@ FAULTS = {
     ),
     "a draw moves to the CPU": Fault(
         "functions",
-        "torch.rand(2, device=default_device)",
-        "torch.rand(2).to(default_device)",
+        "torch.rand(2, device=device)",
+        "torch.rand(2).to(device)",
         CUDA,
         21,
         "`rand` of 2 on cuda:0 in the original and `rand` of 2 on cpu",
@@ -346,8 +346,8 @@ FAULTS = {
     "a copy that only CUDA makes": Fault("functions", ".clone()", "", RUN, 5, "copy hazard", Cause.COPY),
     "a copy too many": Fault(
         "functions",
-        "shared.to(default_device)",
-        "shared.to(default_device, copy=True)",
+        "shared.to(device)",
+        "shared.to(device, copy=True)",
         CUDA,
         30,
         "with 2 as its 1st sample in the original and 1 in the rewritten program",

@@ -246,11 +246,19 @@ class Tensors:
             return False  # the next call binds it anew
         if not self._is_given(path):
             own = self._facts.tree.scopes[self.flow.owner]
-            reads = self._facts.reads_in(own, path) if name.kept else ()
+            if not own.bindings.get(root(path)):
+                return True
+            reads = self._facts.reads_in(own, path) if name.kept and self._has_inner else ()
             inner = {self._facts.tree.scope(each).node for each in reads} - {own.node}  # such as a closure
-            return not own.bindings.get(root(path)) or any(isinstance(each, FUNCTIONS) for each in inner)
+            return any(isinstance(each, FUNCTIONS) for each in inner)
         inside = root(path) != path
         return (name.place.indexed or inside) if name.kept else (inside and root(path) == "self")
+
+    @cached_property
+    def _has_inner(self) -> bool:
+        """Return whether a function is defined inside."""
+        owner = self.flow.owner
+        return any(isinstance(each, FUNCTIONS) for each in walk(owner) if each is not owner)
 
     def trained_later(self, source: Place, holder: str) -> Clash | None:
         """Return the clash of parameters that an object keeps of a model which it is given."""

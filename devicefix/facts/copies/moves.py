@@ -11,11 +11,14 @@ from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
 from devicefix.facts.module import Facts
 from devicefix.facts.values import cpu, last_name
 
+MOVES = (*METHODS["move"], *(name.rpartition(".")[2] for name in FUNCTIONS["make"]), "FloatTensor")
 _DTYPES = {Kind.DTYPE, Kind.NONE}
 
 
 def moves(facts: Facts, node: ast.Call) -> bool:
     """Return whether a call moves a tensor, or an array, to a device and does nothing else to it."""
+    if isinstance(node.func, ast.Attribute) and node.func.attr not in MOVES:
+        return False
     if facts.call(node, *FUNCTIONS["make"]):
         device = argument_of(node, "device", -1)
         return device is not None and not cpu(facts, device) and _shares_memory(facts, node)

@@ -9,18 +9,16 @@ from functools import cache, lru_cache, partial
 from itertools import chain, product
 
 from devicefix.facts.copies.bodies import Clash, Name, Tensors
-from devicefix.facts.copies.moves import is_parameter, is_typed, moved
+from devicefix.facts.copies.moves import MOVES, is_parameter, is_typed, moved
 from devicefix.facts.copies.views import Copy, Place, copy_of, given_to, is_copied, is_given, passed, whole_of
 from devicefix.facts.flow.binding import collects, contents, kept_at
 from devicefix.facts.flow.order import Body
 from devicefix.facts.flow.parameters import called
 from devicefix.facts.flow.points import Point, root, starts_of
 from devicefix.facts.flow.steps import CALLED, Steps
-from devicefix.facts.flow.tensors import FUNCTIONS, METHODS
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name, without_call
 
-_MOVES = (*METHODS["move"], *(name.rpartition(".")[2] for name in FUNCTIONS["make"]), "FloatTensor")
 _WORDS = ("cuda", "device", "cpu", "pin_memory")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -86,8 +84,8 @@ class _Search:
     def _statements(self) -> Iterator[ast.stmt]:
         """Yield the statements that may copy, and those that call a function that may return a copy."""
         tree = self._facts.tree
-        for node in chain.from_iterable(map(tree.nodes_with_name, _MOVES)):
-            if isinstance(node, ast.Call) and (last_name(node.func) in _MOVES or is_typed(self._facts, node)):
+        for node in chain.from_iterable(map(tree.nodes_with_name, MOVES)):
+            if isinstance(node, ast.Call) and (last_name(node.func) in MOVES or is_typed(self._facts, node)):
                 statement = tree.statement(node)
                 yield statement
                 owner = tree.scope(statement).node

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from devicefix.facts.exports.export import of_facts
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, dotted, with_defaults
+from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
 from devicefix.facts.tree import children, walk
 from devicefix.facts.values import last_name
 
@@ -28,6 +29,7 @@ _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__",
 _OF_LOADER = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10}  # what its workers use
 _OF_MAIN = {"sampler", "batch_sampler"}  # what a loader uses itself
 _HARMLESS = {"is_available", "manual_seed", "manual_seed_all"}  # they start nothing
+_CUDA = re.compile(r"(?i)cuda|device|\bto[\s\\]*\(")  # what code that uses CUDA names
 _WORDS = rf"\b(?:{'|'.join(_STARTING)}|start_processes|DataLoader)\b".encode()
 _Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value; else it makes what they get
 
@@ -59,15 +61,17 @@ def forked(facts: Facts) -> frozenset[Named]:
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
     """
-    return frozenset(Forks(facts).found())
+    return frozenset(facts.once(Forks, facts.tree.root).found())
 
 
 class Forks:
     """The processes that one module forks, and what they run."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, _module: Scope) -> None:
         self._facts = facts
         self._tree = facts.tree
+        self._may_use_cuda = _CUDA.search(facts.source.text) is not None
+        self._used: Callable[..., list[Named | _Code]] = cache(lambda *code: list(self._uses(*code)))
 
     def found(self) -> Iterator[Named]:
         """Yield what the processes run."""
@@ -113,11 +117,12 @@ class Forks:
                     else:
                         todo.append(found)
 
-    def _used(self, code: ast.AST, is_run: bool) -> Iterator[Named | _Code]:
+    def _uses(self, code: ast.AST, is_run: bool) -> Iterator[Named | _Code]:
         """Yield what some code uses."""
         is_value = _is_value(code)
         for node in (node for part in _parts(code) for node in _without_annotations(part)):
-            if (is_run or not is_value) and self._uses_cuda(node, is_value=is_value):
+            may_use = self._may_use_cuda and (is_run or not is_value)
+            if may_use and self._uses_cuda(node, is_value=is_value):
                 yield UNKNOWN
             if is_value and isinstance(node, ast.Lambda):
                 yield node, True
@@ -245,11 +250,14 @@ def _without_annotations(part: ast.AST) -> Iterator[ast.AST]:
     todo = [part]
     for each in todo:  # which grows
         yield each
-        skipped = [getattr(each, "annotation", None), getattr(each, "returns", None)]
-        skipped += [part for part in getattr(each, "keywords", ()) if part.arg in _OF_MAIN]
-        if isinstance(each, ast.Call) and last_name(each.func) == "isinstance":
-            skipped += each.args[1:]
-        todo += (child for child in children(each) if child not in skipped)
+        below = children(each)
+        if isinstance(each, (ast.AnnAssign, ast.arg, ast.Call, *_DEFINITIONS)):
+            skipped = [getattr(each, "annotation", None), getattr(each, "returns", None)]
+            skipped += [part for part in getattr(each, "keywords", ()) if part.arg in _OF_MAIN]
+            if isinstance(each, ast.Call) and last_name(each.func) == "isinstance":
+                skipped += each.args[1:]
+            below = [child for child in below if child not in skipped]
+        todo += below
 
 
 def _parts(code: ast.AST) -> list[ast.AST]:
@@ -272,7 +280,8 @@ def _of_binding(binding: Binding, *, is_run: bool, makes: bool) -> Iterator[_Cod
     elif isinstance(node, _DEFINITIONS) and not makes:
         yield node, True
     elif not binding.parameter:
-        parts = [each for each in walk(node) if isinstance(each, (ast.Return, ast.Yield))]
+        inside = walk(node) if isinstance(node, _DEFINITIONS) else ()
+        parts = [each for each in inside if isinstance(each, (ast.Return, ast.Yield))]
         for each in parts if isinstance(node, _DEFINITIONS) else [binding, node]:
             values = (getattr(each, name, None) for name in ("value", "iter", "context_expr"))
             yield from ((value, is_run) for value in values if isinstance(value, ast.expr))

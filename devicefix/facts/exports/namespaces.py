@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devicefix.facts.exports.export import of_facts
@@ -25,9 +26,15 @@ _WORDS = (
     "exec(", "globals()", "vars(", "locals()", "dir(", "__dict__", "getmembers", "hasattr(", "setattr(",
     "__code__", "getsource", "create=", "_globals", "def __getattr__", "run_path", "import_module(",
 )  # fmt: skip
+# `listdir(` lists no names, and `hasattr(x, "text")` asks for none that a fix binds.
+_NOT_LISTING = ("dir(", "vars(", "hasattr(", "setattr(")
+_OPEN = (
+    r"""\b(?:dir|vars)\(|(?:has|set)attr\((?![^,()\[\]{}"'\n]*,\s*(["'])(?:(?!\1|device)[^\\\n])*\1\s*[,)])|"""
+    + "|".join(re.escape(word) for word in _WORDS if word not in _NOT_LISTING)
+)
 
 
-@of_facts(*(word.encode() for word in _WORDS), anywhere=True)
+@of_facts(*(word.encode() for word in _WORDS), pattern=_OPEN.encode(), anywhere=True)
 def open_namespaces(facts: Facts) -> frozenset[Named]:
     """Return the modules in which a new global name may be seen, replaced or missed.
 

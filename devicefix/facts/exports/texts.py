@@ -16,6 +16,8 @@ _IMPORTED = rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)"
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
 _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
 _OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
+# `device: torch.device = …` is a parameter or a field.
+_ANNOTATED = re.compile(rb"(?:[ \t]*(?:async +)?def\b.*[(,])?[ \t]*(?!else\b|try\b|finally\b)\w+[ \t]*:")
 _SETATTR = (  # what is no literal may be any name: it is found as an empty one
     rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)(?:\.[\w.]*)?~,~(?:[\"'](\w+)[\"']~,)?".replace(
         b"~", rb"(?:\s|#[^\n]*\n|\\)*"
@@ -67,7 +69,7 @@ def attributes_set(data: bytes) -> frozenset[str]:
         line, end = data.rfind(b"\n", 0, target.start()) + 1, target.start()
         start = max(line, data.rfind(b";", line, end) + 1, data.rfind(b":", line, end) + 1)
         owner = _OWNER.fullmatch(data, start, end)
-        if owner is not None:
+        if owner is not None and not _ANNOTATED.fullmatch(data, line, start):
             found.add((owner[1], target[1]))
     imported = set(re.findall(_NAME, b" ".join(re.findall(_IMPORTED, data)))) if found else set()
     return frozenset(name.decode() for base, name in found if base in imported)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 
 from devicefix.facts.flow.parameters import arguments_of
 from devicefix.facts.flow.sinks import takes_device
@@ -12,21 +14,29 @@ from devicefix.facts.flow.sources import LOOPS, How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope, dotted
-from devicefix.facts.values import cpu, cuda_device, last_name, without_call
+from devicefix.facts.values import cpu, cuda_device, cuda_string, last_name, without_call
 
 _HOW = ~(How.OPTION | How.ARGUMENT)
 _STEPS = 6
 _KEYED = ("add", "count", "fromkeys", "index", "setdefault", "Counter", "groupby", "set", "frozenset")
-_WORDS = ("==", "!=", "{", "] =", "] +=", "device(", "Enum", *_KEYED, "cache")
+_WORDS = ("] =", "] +=", "device(", "Enum", *(f"{name}(" for name in _KEYED), "cache")
+_TEXT = re.compile(r"""(["'])(?:\\.|(?!\1).)*\1""")
+# No comparison with a number or a text, which stands alone.
+_COMPARED = re.compile(
+    r"""[=!]=(?!\s*(?:\d+|(["'])(?:(?!\1)[^\\])*\1)\s*(?:[]):,]|(?:and|or|if|else)\b|$))"""
+)
 _Shown = tuple[str, ast.AST]  # a device as it is written, with what shows it
 
 
 def merged_devices(facts: Facts, _module: Scope) -> dict[ast.AST, int]:
     """Return what shows the devices that must not become one, each with the line that tells them apart."""
     found: dict[ast.AST, int] = {}
+    devices = cache(lambda value, of_tensor: list(_devices(facts, value, of_tensor)))
     for place, values in _told_apart(facts):
+        if isinstance(place, ast.Compare) and not (values and devices(values[0], False)):
+            continue
         by_tensor = isinstance(place, ast.Call) and ".device" in ast.unparse(place)
-        sides = [list(_devices(facts, value, by_tensor)) for value in values]
+        sides = [devices(value, by_tensor) for value in values]
         several = len({name for side in sides for name, _ in side}) > 1
         if several and (all(sides) or not isinstance(place, ast.Compare)):
             found |= {node: place.lineno for side in sides for _, node in side}
@@ -42,7 +52,12 @@ def told_apart(facts: Facts, _module: Scope) -> frozenset[ast.AST]:
 def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.expr]]]:
     """Yield the places where the program tells values apart, each with the values."""
     stored: defaultdict[str, list[ast.expr]] = defaultdict(list)
-    for node in facts.tree.nodes_with(*_WORDS):
+    words = facts.tree.words
+    lines = {line for word in _WORDS for line in words.lines_with(word)}
+    lines |= {line for line in words.lines_with("{") if "{" in _TEXT.sub("", words.lines[line - 1])}
+    compared = {*words.lines_with("=="), *words.lines_with("!=")}
+    lines |= {line for line in compared if _COMPARED.search(words.lines[line - 1])}
+    for node in facts.tree.nodes_at(sorted(lines)):
         match node:
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
                 yield node, [] if _is_harmless(facts, node) else [left, right]
@@ -52,8 +67,9 @@ def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.ex
                 yield node, [key for key in keys if key and not isinstance(key, ast.Constant)]
             case ast.Subscript(value=owner, slice=key, ctx=ctx):
                 first = list(filter(None, getattr(facts.value(owner), "keys", ())))
-                name = dotted(owner) or ast.unparse(owner)
-                stored[name] += [key] if first or isinstance(ctx, ast.Store) else []
+                is_stored = first or isinstance(ctx, ast.Store)
+                name = (dotted(owner) or ast.unparse(owner)) if is_stored or stored else ""
+                stored[name] += [key] if is_stored else []
                 yield node, [*first, *stored[name][-4:]]
             case ast.Call(func=function, args=arguments) if last_name(function) in _KEYED:
                 yield node, [getattr(function, "value", function), *arguments]
@@ -78,7 +94,7 @@ def _is_harmless(facts: Facts, test: ast.Compare) -> bool:
 
 def _devices(facts: Facts, value: ast.expr, of_tensor: bool, hops: int = 3) -> Iterator[_Shown]:
     """Yield the devices that a value may be, or those that tensors are on of which it may be the device."""
-    is_plain = isinstance(value, ast.Constant) and not isinstance(value.value, str)
+    is_plain = isinstance(value, ast.Constant) and not (cuda_string(value) or value.value == "cpu")
     for source in () if is_plain else Sources(facts, _HOW, _STEPS).of(value):
         node, shown = source.node, list[_Shown]()
         is_default = isinstance(facts.tree.parents.get(node), ast.arguments)

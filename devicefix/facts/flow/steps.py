@@ -150,10 +150,12 @@ class Steps:
         """
         function = call.func
         own = function if isinstance(function, ast.Lambda) else self.function(function)
+        if own is not None or self.facts.resolve(function) is not None:
+            return own
         asked = [(function, name) for name in CALLED]  # `net(x)`
         asked += [(function.value, function.attr)] if isinstance(function, ast.Attribute) else []
         methods = self.facts.once(_methods_of_objects, self.tree.root)
-        for receiver, name in asked if own is None and self.facts.resolve(function) is None else ():
+        for receiver, name in asked:
             found = [(owner, each) for owner, each in methods.get(name, ()) if wanted(each)]
             classes = self.facts.kinds.of(receiver).classes if found else ()
             own = own or next((each for owner, each in found if owner in classes), None)

@@ -58,16 +58,17 @@ class ProjectFile:
         self.is_followed = False
         self.has_more = False
         self.tree: Facts | None = None
-        self._held: dict[bytes, bool] = {}
+        self._held: dict[bytes | re.Pattern[bytes], bool] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs: it parses the file itself."""
         return {**self.__dict__, "tree": None}
 
-    def holds(self, word: bytes) -> bool:
-        """Return whether the bytes of the file hold a word."""
+    def holds(self, word: bytes | re.Pattern[bytes]) -> bool:
+        """Return whether the bytes of the file hold a word, or what matches a pattern."""
         if word not in self._held:
-            self._held[word] = word in self.data
+            data = self.data
+            self._held[word] = word in data if isinstance(word, bytes) else word.search(data) is not None
         return self._held[word]
 
     def export(self, asked: Export[Value]) -> Value:

@@ -195,7 +195,7 @@ class Files(Questions):
         """Return the project's files by the last parts of their modules' names."""
         named: dict[str, list[str]] = {}
         for path in self.files:
-            named.setdefault(_module_name(path), []).append(path)
+            named.setdefault(module_name(path), []).append(path)
         return named
 
     def definition(self, path: str, name: str, hops: int = _HOPS) -> Definition | None:
@@ -218,7 +218,8 @@ class Files(Questions):
         """Return what is reached from a name of a file, from its result, or from what its calls pass."""
         file.is_followed = True
         if (file.normal, named) not in self._reached:
-            forks = Forks(file.facts) if file.facts is not None else None
+            facts = file.facts
+            forks = facts.once(Forks, facts.tree.root) if facts is not None else None
             found = forks.reached(forks.named(named)) if forks is not None else ()
             self._reached[file.normal, named] = frozenset(found)
         return self._reached[file.normal, named]
@@ -259,7 +260,7 @@ class Files(Questions):
                 yield found.normal
 
 
-def _module_name(path: str) -> str:
+def module_name(path: str) -> str:
     """Return the last part of a module's name; a package has that of its folder."""
     *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
     return folder if name == "__init__" and folder else name

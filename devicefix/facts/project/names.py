@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from functools import cached_property
 
 from devicefix.facts.exports.forks import Named
@@ -11,9 +12,11 @@ from devicefix.facts.exports.shared import bound_names, devices, names_read, pub
 from devicefix.facts.exports.texts import attributes_read
 from devicefix.facts.project.classes import Classes
 from devicefix.facts.project.file import ProjectFile
+from devicefix.facts.project.files import module_name
 from devicefix.facts.project.questions import remembered
 
 _OWN = {OWN, Named(TAKEN)}  # names of the file itself
+_AS_MODULE = rb"%b(?!\s+import\b)"  # a module, and not only what is imported from it
 
 
 class SharedNames(Classes):
@@ -78,8 +81,12 @@ class SharedNames(Classes):
             return own is not None
         if any(path.startswith(folder) for folder in self._open_packages):
             return True
-        for file, names in self.exporting(open_namespaces):
-            if any(self._means(file, named, own) for named in names - _OWN):
+        stem = module_name(path).encode()
+        as_module = re.compile(_AS_MODULE % re.escape(stem))
+        importers = map(self.files.__getitem__, self._importers.get(path, ()))
+        is_passed = path.endswith("__init__.py") or any(each.holds(as_module) for each in importers)
+        for file in self.holding(*open_namespaces.words) if is_passed else self.holding(stem):
+            if any(self._means(file, named, own) for named in file.export(open_namespaces) - _OWN):
                 return True
         carried_to = () if own.export(public_names) else self.star_importers.get(path, ())
         return any(self._is_open(each.normal, seen) for each in carried_to if each.normal not in seen)

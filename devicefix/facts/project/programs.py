@@ -195,13 +195,21 @@ class Programs(Files):
         """What names are known to lead to no use of CUDA, by their files."""
         return set()
 
+    @cached_property
+    def _callers(self) -> dict[tuple[str, str], list[ProjectFile]]:
+        """The files that call a function, by its file and its name."""
+        return {}
+
     def _named_in(self, file: ProjectFile, named: Named) -> Iterator[tuple[ProjectFile, Named]]:
         """Yield the files that bind a name of a file, or call a function of it, with the name there."""
         if named.parameter:
-            own, importing = named.name.encode(), self._importing(file.normal)
-            called = re.compile(_CALL % (re.escape(own), re.escape(own)))
-            users = (each for path, each in self.files.items() if path in importing)
-            yield from ((each, named) for each in users if each.holds(own) and called.search(each.data))
+            key = file.normal, named.name
+            if key not in self._callers:
+                own = named.name.encode()
+                called = re.compile(_CALL % (re.escape(own), re.escape(own)))
+                users = map(self.files.__getitem__, self._importing(file.normal))
+                self._callers[key] = [each for each in users if each.holds(own) and each.holds(called)]
+            yield from ((each, named) for each in self._callers[key])
         elif found := self.definition(file.path, named.name):
             yield found[0], named._replace(name=found[1])
 

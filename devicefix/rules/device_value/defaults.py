@@ -6,6 +6,7 @@ import ast
 from functools import cached_property
 
 from devicefix.devices.context import Context
+from devicefix.devices.define import CONSTANTS
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.values import cuda_literal, cuda_string, last_name
 from devicefix.model import Fix
@@ -14,7 +15,6 @@ from devicefix.rules.base import Example
 # Options of the command line, fields of classes, variables of the environment.
 OPTIONS = ("add_argument", "argument", "Argument", "option", "Option", "field", "Field", "getenv", "next")
 NAMES = ("default", "const", "value")
-_CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 
 
 class Defaults:
@@ -51,7 +51,7 @@ class Defaults:
         question = self._devices.available(value)
         choice = f'"{name}" if {question.text} else "cpu"'
         choice = self._context.source.quoted(choice, self._context.source.code(value))
-        names = [f"{each}{index or ''}" for each in _CONSTANTS]
+        names = [f"{each}{index or ''}" for each in CONSTANTS]
         code, use = self._devices.constant(value, names, DeviceExpr(choice, question.needs))
         return self._context.edit(value, lambda _: code(), use)
 
@@ -395,8 +395,8 @@ INVALID = (
 
             if __name__ == "__main__":
                 run()
-                default_device = "cuda" if torch.cuda.is_available() else "cpu"
-                print(move(2, default_device), copy(2, default_device))
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+                print(move(2, device), copy(2, device))
         """,
     ),
 )

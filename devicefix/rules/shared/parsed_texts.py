@@ -51,7 +51,10 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
 
 def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr, str]]:
     """Yield the devices and types that are made of other texts, each with the text, and what is wrong."""
-    found = {each for each in facts.tree.nodes_with("cuda") if _PART.search(text_of(each) or "")} - seen
+    nodes = (
+        each for each in facts.tree.nodes_with("cuda") if not isinstance(each, (ast.Name, ast.Attribute))
+    )
+    found = {each for each in nodes if "cuda" in (text := text_of(each) or "") and _PART.search(text)} - seen
     if not found:
         return
     values = [*device_values(facts), *values_at(facts, _TAKING, _takes_text)]
