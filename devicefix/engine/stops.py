@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
 
 _LIBRARY, _REFUSAL = "DF902", "DF701"
-_REJECTS = ("rejects CPU", "does not allow")  # messages of DF704: no value for a CPU passes the check
 _GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph")
 
 
@@ -57,7 +56,8 @@ class Stops:
         if finding.code == _REFUSAL:
             return finding.safety is not Safety.SAFE
         is_graph = finding.fix is None and self._context.facts.call(node, *_GRAPHS)
-        return is_graph or finding.message.startswith(_REJECTS)
+        is_check = isinstance(node, ast.Assert) and finding.message.endswith("; add a CPU path")
+        return is_graph or is_check or finding.message.startswith(("rejects CPU", "does not allow"))
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""

@@ -74,6 +74,7 @@ def test_without_the_rule_the_code_is_fixed() -> None:
     [
         ("assert x.is_cuda", [4]),
         ("assert x.device.type == 'cuda'", [4]),
+        ("assert x.device.type == 'cuda' and x.size(0) < 9", [4]),
         ("g = torch.cuda.CUDAGraph()", [4]),
         ("if fast:\n        assert x.is_cuda", [5, 6, 7]),
         ("assert torch.cuda.device_count() > 1", [4, 5, 6]),
