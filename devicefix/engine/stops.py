@@ -56,10 +56,8 @@ class Stops:
         if finding.code == _REFUSAL:
             return finding.safety is not Safety.SAFE
         is_graph = finding.fix is None and self._context.facts.call(node, *_GRAPHS)
-        is_check = isinstance(getattr(node, "test", 0), ast.BoolOp) and finding.message.endswith(
-            "; add a CPU path"
-        )
-        return is_graph or is_check or finding.message.startswith(("rejects CPU", "does not allow"))
+        asserts = isinstance(getattr(node, "test", 0), ast.BoolOp) and finding.message.endswith("a CPU path")
+        return is_graph or asserts or finding.message.startswith(("rejects CPU", "does not allow"))
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""
