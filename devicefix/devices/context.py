@@ -18,7 +18,7 @@ from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
-from devicefix.model import Edit, Fix, New
+from devicefix.model import Edit, Finding, Fix, New
 from devicefix.rewrite import blocks
 from devicefix.rewrite.imports import without_import
 from devicefix.rewrite.lines import alone
@@ -66,6 +66,7 @@ class Context:
         self.accelerator = Accelerator(facts, options.torch_version) if any_will_do else None
         self.devices = Devices(facts, project, path, self.accelerator)
         self.handled: set[ast.AST] = set()
+        self.needs_cuda: Finding | None = None  # that of an import without which the module can't be imported
         self._joined: set[ast.stmt] = set()  # what shares the guard of another statement
 
     @cached_property

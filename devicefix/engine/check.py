@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -107,7 +106,8 @@ def _find(
 ) -> tuple[list[Finding], Devices]:
     from devicefix.devices.context import Context
     from devicefix.devices.define import Plan
-    from devicefix.engine.stops import with_checks
+    from devicefix.engine.kept_checks import with_checks
+    from devicefix.engine.stops import Stops
     from devicefix.rules.registry import ORDER, RULES, by_position
 
     facts = facts.informed(project.view(path))
@@ -119,7 +119,8 @@ def _find(
         for code in ORDER
         if code in options.enabled and (options.seen or not RULES[code].needs_run)
     ]
-    pairs = [(node, _unless_impossible(facts.source, each)) for node, each in _visit(context, settings, on)]
+    folded = Stops(context, [*_visit(context, settings, on)]).fold()
+    pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
     failing = {each.code for _, each in pairs if each.code[2] in _FAILING and RULES[each.code].fails}
     found = sorted(with_checks(context.forwards, pairs, failing), key=by_position)
     if plan is None:
@@ -150,7 +151,6 @@ _FAILING = "123456"
 def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[tuple[ast.AST, Finding]]:
     """Yield the findings of the rules and their nodes, without the fixes that are not possible there."""
     from devicefix.engine.guarded_uses import GuardedUses
-    from devicefix.engine.stops import Stops
     from devicefix.facts.exports import patching
     from devicefix.rules.base import attributes_of
     from devicefix.rules.dispatch import tables, visit
@@ -165,8 +165,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     idle = IdleLoops(context.facts)
     patched = patching(context.facts, "is_available")
     replaced = context.project.replaces_question(context.devices.path)
-    guarded = GuardedUses(context)
-    stops = Stops(tree)
+    guarded = GuardedUses(context, context.facts.is_guarded)
     seen = {each.line for each in context.options.seen}
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines, *seen}))  # 0: the module
     attributes = attributes_of(tuple(map(type, rules)))
@@ -177,10 +176,6 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
             sound = sound.unfixed("because TorchScript compiles this code: choose the device in the caller")
-        stops.note(node, sound)
-        line = stops.before(node) if sound.fix else None
-        if line is not None and any(starmap(_asks_more, _changes(context, sound.fix))):
-            sound = sound.unfixed(f"because line {line} stops the program without CUDA")
         more = ["TypeError"] if finding.code[2] == "3" else []  # of torch's types, in builds without CUDA
         fallback = fallbacks.of(node, None, *more) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from devicefix.facts.scopes import with_defaults
@@ -17,10 +17,12 @@ class GuardedUses:
 
     Args:
         context: the context of the module.
+        is_guarded: whether a node is only reached there.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, is_guarded: Callable[[ast.AST], bool]) -> None:
         self._context = context
+        self._is_guarded = is_guarded
         self._facts = context.facts
         self._known: dict[ast.AST, bool] = {}  # by definition; while one is asked for, it is False
 
@@ -61,7 +63,7 @@ class GuardedUses:
         return isinstance(node, ast.Constant) or self._facts.call(node, "torch.device")
 
     def _are_guarded(self, uses: Iterable[ast.AST]) -> bool:
-        return all(self._facts.is_guarded(use) or self.hold(use) for use in uses)
+        return all(self._is_guarded(use) or self.hold(use) for use in uses)
 
     def _definition(self, node: ast.AST) -> ast.AST | None:
         """Return the function or class of the module that a node is part of, or else its statement."""

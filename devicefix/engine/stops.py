@@ -1,88 +1,90 @@
-"""Find the code that a program does not reach without CUDA, because an earlier check stays that stops it.
-
-Where that code still needs CUDA, such a check has to stay: without it, a clear message becomes a crash.
-"""
+"""Fold the findings in code that never runs without CUDA into the finding of what keeps it from that."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from itertools import islice, takewhile
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from devicefix.facts.flow.steps import Steps
+from devicefix.engine.guarded_uses import GuardedUses
 from devicefix.facts.scopes import FUNCTIONS
-from devicefix.facts.tree import Tree, children
 from devicefix.model import Finding, Safety
 
-_REFUSAL = "DF701"
-_STEPS = 4000  # nodes
+if TYPE_CHECKING:
+    from devicefix.devices.context import Context
+
+_LIBRARY, _REFUSAL = "DF902", "DF701"
+_GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph")
 
 
 class Stops:
-    """The checks in one module that stop the program without CUDA, and that no safe fix removes.
+    """What stops one module without CUDA, and no safe fix removes: an import, a check, or a CUDA graph.
 
-    What such a check leads to runs only with CUDA: a fix that asks for CUDA would be another guard below it.
-
-    Args:
-        tree: the tree of the module.
-    """
-
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._blocks: dict[int, ast.stmt] = {}
-
-    def note(self, node: ast.AST, finding: Finding) -> None:
-        """Note a finding if it is that of a check which stays.
-
-        Args:
-            node: the node that the rule visited.
-            finding: the finding.
-        """
-        if finding.code == _REFUSAL and finding.safety is not Safety.SAFE:
-            statement = self._tree.statement(node)
-            self._blocks.setdefault(id(self._tree.block(statement)), statement)
-
-    def before(self, node: ast.AST) -> int | None:
-        """Return the line of the check that keeps the program from a node, None if there is none."""
-        if not self._blocks:
-            return None
-        around = takewhile(lambda pair: not isinstance(pair[1], FUNCTIONS), self._tree.ancestors(node))
-        for child in (child for child, _ in around if isinstance(child, ast.stmt)):
-            check = self._blocks.get(id(self._tree.block(child)))
-            if check is not None and (check.lineno < child.lineno or (check is child and check is not node)):
-                return check.lineno
-        return None
-
-
-def with_checks(steps: Steps, found: list[tuple[ast.AST, Finding]], failing: set[str]) -> Iterator[Finding]:
-    """Yield findings, without the safe fixes that remove a check before code that has no safe fix.
+    What it leads to runs only with CUDA, so a fix there would only be another guard.
 
     Args:
-        steps: the steps of the module's values.
-        found: the findings, each with the node that its rule visited.
-        failing: the codes of those that raise an error without CUDA.
+        context: the context of the module.
+        found: the findings, each with the node at which it was found.
     """
-    left = {node: each.line for node, each in found if each.code in failing and not each.is_fixable(False)}
-    for node, finding in found:
-        may_go = left and finding.code in (_REFUSAL, "DF402") and finding.is_fixable(unsafe_fixes=False)
-        removes = may_go and finding.fix and any(edit.effect.removed for edit in finding.fix.edits)
-        line = min((left[each] for each in _after(steps, node) if each in left), default=0) if removes else 0
-        yield finding.unsafe(f"line {line} still needs CUDA") if line else finding
+
+    def __init__(self, context: Context, found: Sequence[tuple[ast.AST, Finding]]) -> None:
+        self._context = context
+        self._tree = context.facts.tree
+        self._found = found
+        self._blocks: dict[int, tuple[ast.stmt, Finding]] = {}
+        for node, finding in found:
+            if self._stops(node, finding):
+                statement = self._tree.statement(node)
+                self._blocks.setdefault(id(self._tree.block(statement)), (statement, finding))
+        self._uses = GuardedUses(context, lambda use: self._above(use) is not None)
+
+    def fold(self) -> list[tuple[ast.AST, Finding]]:
+        """Return the findings: each that stops the code of others with their lines, in the place of these."""
+        kept, lines = list[tuple[ast.AST, Finding]](), dict[Finding, list[int]]()
+        for node, finding in self._found:
+            stop = self._of(node) if finding.code != _LIBRARY else None
+            if stop is None or stop is finding:
+                kept.append((node, finding))
+            else:
+                lines.setdefault(stop, []).append(finding.line)
+        others = lines.keys() - {finding for _, finding in kept}  # that of an import in another file
+        kept += ((self._tree.module, each) for each in others)
+        return [(node, _with_lines(each, sorted({*lines.get(each, ())}))) for node, each in kept]
+
+    def _stops(self, node: ast.AST, finding: Finding) -> bool:
+        """Return whether a finding is of a statement that ends the program without CUDA, and stays."""
+        if finding.code == _REFUSAL:
+            return finding.safety is not Safety.SAFE
+        is_graph = finding.fix is None and self._context.facts.call(node, *_GRAPHS)
+        asserts = isinstance(getattr(node, "test", 0), ast.BoolOp) and finding.message.endswith("a CPU path")
+        return is_graph or asserts or finding.message.startswith(("rejects CPU", "does not allow"))
+
+    def _of(self, node: ast.AST) -> Finding | None:
+        """Return the finding that stops the code of a node, None if it may run."""
+        if self._context.needs_cuda or not self._blocks:
+            return self._context.needs_cuda
+        _, first = next(iter(self._blocks.values()))
+        return self._above(node) or (first if self._uses.hold(node) else None)
+
+    def _above(self, node: ast.AST) -> Finding | None:
+        """Return the first finding that stops a function, or the module, before it gets to a node."""
+        stop: Finding | None = None
+        inner: ast.AST | None = None
+        for child, parent in self._tree.ancestors(node):
+            if isinstance(child, ast.stmt):
+                check, finding = self._blocks.get(id(self._tree.block(child)), (child, None))
+                is_inside = check is child and isinstance(inner, ast.stmt)  # its test is evaluated
+                stop = finding if finding and (is_inside or check.lineno < child.lineno) else stop
+            inner = child
+            if isinstance(parent, FUNCTIONS):
+                break
+        return stop
 
 
-def _after(steps: Steps, check: ast.AST) -> list[ast.AST]:
-    """Return what certainly runs after a check in its block, and in functions of the module called there."""
-    function = steps.tree.scope(check).node
-    found: list[ast.AST] = [*steps.tree.after(steps.tree.statement(check))]
-    found += function.args.defaults if isinstance(function, FUNCTIONS) else ()
-    known = {function}
-    for each in islice(found, _STEPS):  # which grows
-        match each:
-            case ast.If() | ast.While() | ast.IfExp() | ast.BoolOp():
-                found.append(each.values[0] if isinstance(each, ast.BoolOp) else each.test)
-            case ast.Name() | ast.Attribute() if (called := steps.function(each)) and called not in known:
-                known.add(called)
-                found += called.body
-            case _ if not (isinstance(each, (*FUNCTIONS, ast.ClassDef)) or getattr(each, "handlers", None)):
-                found += children(each)
-    return found
+def _with_lines(finding: Finding, lines: list[int]) -> Finding:
+    """Return a finding that names the lines it stands for."""
+    if not lines:
+        return finding
+    shown = ", ".join(map(str, lines[:5])) + f" and {len(lines) - 5} more" * (len(lines) > 5)
+    return replace(finding, message=f"{finding.message}; until then, nothing is fixed on line {shown}")

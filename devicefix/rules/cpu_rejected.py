@@ -40,7 +40,9 @@ class CpuRejected(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the code after the check may need CUDA.
+    There is no fix: the code after the check may need CUDA. devicefix doesn't fix the code that runs only if a check of a
+    tensor or device passes, but lists its lines in the message of the check. After you have added a CPU path, run
+    devicefix again.
     """
 
     code = "DF704"
@@ -231,9 +233,26 @@ class CpuRejected(Rule):
             """,
         ),
         Example(
+            "a tensor, before code that only runs if the check passes",
+            before="""
+                import torch
+
+
+                def scale(x):
+                    torch.cuda.synchronize()
+                    return x
+
+
+                def attend(q):
+                    assert q.is_cuda
+                    torch.cuda.set_device(q.device)
+                    return scale(q) + torch.zeros(3, device="cuda")
+            """,
+        ),
+        Example(
             "a tensor in a module that needs a library elsewhere",
             before="""
-                import flash_attn
+                import apex
                 import torch
 
 

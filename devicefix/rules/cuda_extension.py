@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import ast
+import os.path
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.devices.expression import DeviceExpr
+from devicefix.facts.texts import text_of
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.operations import Conditional
 from devicefix.rules.base import Example, Rule
@@ -51,8 +53,8 @@ class CudaExtension(Rule):
     The fix is safe: it leaves out the extension only if torch finds neither the toolkit nor a GPU, and isn't built for
     ROCm. There, the installation failed before.
 
-    There is a fix only if all extensions in the list are CUDA extensions, and if `setup` also installs Python code.
-    Otherwise, nothing would be left to install.
+    There is a fix only if all extensions in the list are CUDA extensions, and if `setup` also installs Python code that
+    can be imported without them. Otherwise, nothing would be left to install.
     """
 
     code = "DF909"
@@ -235,7 +237,7 @@ class CudaExtension(Rule):
         fix, unless = None, "because it is not written in a list of such extensions in a call of `setup`"
         extensions = self.facts.tree.parents.get(node)
         if isinstance(extensions, ast.List) and (setup := self._setup(extensions)) is not None:
-            if not any(keyword.arg in _CODE for keyword in setup.keywords):
+            if self._is_all(node) or not any(keyword.arg in _CODE for keyword in setup.keywords):
                 advice, unless = "without CUDA, leave this package out", ""
             elif all(map(self._is_extension, extensions.elts)):
                 fix = self._only_with_toolkit(extensions)
@@ -243,6 +245,13 @@ class CudaExtension(Rule):
 
     def _is_extension(self, node: ast.AST) -> bool:
         return self.facts.call(node, _EXTENSION)
+
+    def _is_all(self, node: ast.Call) -> bool:
+        """Return whether the package of an extension can't be imported without it."""
+        names = (*node.args[:1], *(each.value for each in node.keywords if each.arg == "name"))
+        package = "".join(text_of(each) or "" for each in names).partition(".")[0]
+        file = os.path.join(os.path.dirname(self.devices.path), package, "__init__.py")
+        return bool(self.context.project.needs_cuda(file))
 
     def _is_behind_return(self, node: ast.Call) -> bool:
         """Return whether the function around a call may return no extensions before it."""

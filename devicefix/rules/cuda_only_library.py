@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.exports.imports import full_names
+from devicefix.facts.exports.imports import full_names, modules_of
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -12,6 +12,7 @@ from devicefix.rules.shared.libraries import CudaLibraries
 from devicefix.rules.shared.library_facts import LIBRARIES
 
 _CUDA_OPTIONS = ("cuda_sources", "extra_cuda_cflags", "with_cuda")  # of `load` and `load_inline`
+_ATTENTION = ("flash_attn", "flash_attn_interface")  # where it has no replacement
 _BUILT = "torch.utils.cpp_extension."
 # Running a program that does not exist raises an error. A shell prints one, and the output is empty.
 _RAISING = ("subprocess.check_call", "subprocess.check_output")
@@ -43,6 +44,12 @@ class CudaOnlyLibrary(Rule):
     builds it as a `CUDAExtension`, without a `CppExtension` as an alternative. The rule also reports a call to
     `nvidia-smi` if the call raises an error when the command is missing, or if the program uses the output.
 
+    Some files are written for CUDA as a whole: at the top, they import a library for kernels or engines (Triton, CuPy,
+    PyCUDA, TensorRT, xfuser), a compiled CUDA extension of the project, flash-attn functions without an equivalent in
+    torch, or a file of the project that imports one of these except flash-attn. devicefix doesn't fix anything in such
+    files. Instead, this finding lists the lines that need CUDA. After you have made the import optional, run devicefix
+    again.
+
     ## Why it matters
     Without CUDA, the import or the first call fails.
 
@@ -70,6 +77,25 @@ class CudaOnlyLibrary(Rule):
     words = (b"nvidia-smi", b"get_kernel")
     common_words = (b"cuda", b"load", b"backend", *_words())
     INVALID = (
+        Example(
+            "a file that can't be imported without CUDA, in which nothing else is fixed",
+            before="""
+                import torch
+                import triton
+                import triton.language as tl
+
+
+                @triton.jit
+                def kernel(x):
+                    pass
+
+
+                def run(x):
+                    x = x.cuda()
+                    kernel[(1,)](x)
+                    torch.cuda.synchronize()
+            """,
+        ),
         Example(
             "an extension that is built behind a switch of the program",
             before="""
@@ -622,9 +648,11 @@ class CudaOnlyLibrary(Rule):
         super().__init__(context)
         self._libraries = CudaLibraries(context)
         self._reported: set[str] = set()
+        self._needed = context.project.needs_cuda(context.devices.path)
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         reported = self._reported
+        needed = {*_ATTENTION, *self._needed}
         optional: list[tuple[ast.Import | ast.ImportFrom, str, str]] = []
         for statement in self.facts.tree.imports:
             if statement in self.context.handled:
@@ -632,15 +660,24 @@ class CudaOnlyLibrary(Rule):
             for library, advice in filter(None, map(self._libraries.of, full_names(statement))):
                 if self._libraries.copes(statement, library):
                     optional.append((statement, library, advice))
-                elif library.partition(".")[0] not in reported:
-                    reported.add(library.partition(".")[0])
-                    yield self._missing(statement, library, "", advice)
+                elif (package := library.partition(".")[0]) not in reported:
+                    reported.add(package)
+                    missing = self._missing(statement, library, "", advice)
+                    if statement in node.body and not needed.isdisjoint((library, package)):
+                        self.context.needs_cuda = self.context.needs_cuda or missing
+                    yield missing
         for statement, library, advice in optional:
             package = library.partition(".")[0]
             finding = None if package in reported else self._unasked(statement, library, advice)
             if finding is not None:
                 reported.add(package)
                 yield finding
+        if self._needed and self.context.needs_cuda is None:
+            name, library = self._needed
+            part = next((each for each in self.facts.tree.imports if name in modules_of(each)), node.body[0])
+            what = f"`{name}`" if name else "the package of this file"
+            message = f"{what} needs CUDA because of `{library}`; import it only if CUDA is available, and add a CPU path"
+            self.context.needs_cuda = self.finding(part, message)  # reported where it stands for others
 
     def _unasked(self, statement: ast.Import | ast.ImportFrom, library: str, advice: str) -> Finding | None:
         """Return the finding for an import that may fail, and whose use needs the library or CUDA, None if it copes."""

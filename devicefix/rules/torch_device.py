@@ -267,16 +267,16 @@ class TorchDevice(Rule):
             before="""
                 import torch
 
+                launch([torch.device("cuda:1").index])
                 q7 = torch.device("cuda")
                 assert q7.type == "cuda"
-                launch([torch.device("cuda:1").index])
             """,
             after="""
                 import torch
 
+                launch([torch.device("cuda:1" if torch.cuda.is_available() else "cpu").index])
                 q7 = torch.device("cuda" if torch.cuda.is_available() else "cpu")
                 assert q7.type == "cuda"
-                launch([torch.device("cuda:1" if torch.cuda.is_available() else "cpu").index])
             """,
             unsafe=True,
         ),

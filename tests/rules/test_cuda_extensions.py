@@ -126,3 +126,13 @@ def test_a_package_installs_without_the_toolkit(tmp_path: Path) -> None:
     script.write_text(rewrite_source(script.read_text()).source)
     assert build().returncode == 0
     assert (tmp_path / "build" / "lib" / "ops.py").exists()
+
+
+@pytest.mark.parametrize(("line", "fixed"), [("from . import _C", False), ("import torch", True)])
+def test_a_package_that_is_nothing_without_its_extension(line: str, fixed: bool) -> None:
+    setup = SETUP.replace('    name="sparse_ops",', '    packages=["sparse_ops"],')
+    setup = "\n".join(
+        each for each in setup.splitlines() if "fast_ops" not in each and "slow_ops" not in each
+    )
+    result = analyze(setup, path="setup.py", others={"sparse_ops/__init__.py": f"{line}\n"})
+    assert [(each.code, each.fix is not None) for each in result.findings] == [("DF909", fixed)]

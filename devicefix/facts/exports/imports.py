@@ -69,6 +69,13 @@ def guarded_imports(facts: Facts) -> frozenset[str]:
     return frozenset(found[True] - found[False])
 
 
+@of_facts(anywhere=True)
+def needed_imports(facts: Facts) -> list[str]:
+    """Return what a file imports at its top, under no condition and without a handler."""
+    top = (node for node in facts.tree.imports if facts.tree.parents.get(node) is facts.tree.module)
+    return sorted({name for node in top for name in modules_of(node)})
+
+
 @of_facts(b"try:", b"try ", anywhere=True)
 def tried_names(facts: Facts) -> frozenset[str]:
     """Return the last names of what a `try` statement imports or calls, if it catches such errors."""

@@ -16,12 +16,15 @@ from devicefix.facts.names import Names
 from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import returns
 from devicefix.facts.scopes import FUNCTIONS, captured, dotted
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, without_call
 
 _SKIPS = re.compile(
     r"(?i)(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)"
     r"|\bmark\.(multi_?)?(cuda|gpu)s?$",  # a mark by which the project says which tests need a GPU
 )
+_KERNELS = re.compile(
+    r"(?i)(?<![a-z])(fa[23]|flash_?attn|flash_attention|triton|tensorrt)(?![a-z])"
+)  # of a GPU
 _LONGEST = 200  # characters of a name
 _NEVER = 1 << 30  # beyond the last line
 _QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda", "cudnn.version", "get_device")
@@ -219,7 +222,11 @@ class Guards(Conditions):
             function, arguments = decorator.func, decorator.args
         short = last_name(function).lower()
         if short in ("skipif", "skipunless") and arguments:
-            return self.implies(arguments[0], short == "skipunless")
+            test, wanted = arguments[0], short == "skipunless"
+            if isinstance(test, ast.UnaryOp):
+                test, wanted = test.operand, not wanted
+            kernel = _KERNELS.search((dotted(without_call(test)) or "")[:_LONGEST])
+            return self.implies(test, wanted) or (wanted and bool(kernel))
         own = self.refusals.own_function(function)
         if own is not None:  # its code decides, not its name
             return self._needs_cuda_for_function(own, is_factory=isinstance(decorator, ast.Call))

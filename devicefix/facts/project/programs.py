@@ -1,4 +1,4 @@
-"""Find what a file may run with: forks, variables that are set late, replaced functions and low precision."""
+"""Find what a file runs with: CUDA, forks, variables that are set late, replaced functions, low precision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 from devicefix.facts.exports import Export, autocasts, has_low_precision
 from devicefix.facts.exports.environment import imported_early, late_functions
 from devicefix.facts.exports.forks import UNKNOWN, Named, forked
-from devicefix.facts.exports.imports import guarded_imports
+from devicefix.facts.exports.imports import guarded_imports, needed_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
@@ -21,6 +21,8 @@ Value = TypeVar("Value")
 
 _CALL = rb"%b(?<!def %b)\s*\("  # it begins with the name, which is found fast
 _RUNNERS = 100  # files that may run a file
+# What kernels are written in, and what runs models compiled for CUDA: the importing files have no other path.
+_KERNELS = re.compile(r"(triton|tensorrt|tensorrt_llm|pycuda|cupy|xfuser|vllm\.worker\.worker)(?![^.])")
 
 
 class Programs(Files):
@@ -56,6 +58,44 @@ class Programs(Files):
                 if self._is_run(each, seen, guards):
                     return True
         return False
+
+    @remembered
+    def needs_cuda(self, path: str) -> list[str]:
+        """Return an import that a file can't be imported without, and the library behind it that needs CUDA.
+
+        The import is empty for a part of a package that needs one. Other files need nothing.
+        """
+        return self._needing.get(os.path.normpath(path), [])
+
+    @cached_property
+    def _needing(self) -> dict[str, list[str]]:
+        found = {path: need for path, file in self.files.items() if (need := self._kernel_of(file))}
+        # Triton can be imported without a GPU: only the file with the kernels needs one.
+        todo = [path for path, (_, library) in found.items() if library != "triton"]
+        for path in todo:  # it grows meanwhile
+            for each, name in self._in_need_of(self.files[path]):
+                if each not in found:
+                    found[each] = [name, found[path][1]]
+                    todo.append(each)
+        return found
+
+    def _kernel_of(self, file: ProjectFile) -> list[str]:
+        """Return what a file needs by itself: a library, or a compiled extension of the project."""
+        libraries = {name: match[1] for name in file.imports if (match := _KERNELS.match(name))}
+        libraries |= self.imported_extensions(file.path)
+        names = file.export(needed_imports) if libraries else []
+        own = ([name, libraries[name]] for name in names if name in libraries)
+        return next((each for each in own if not self.replaces_library(file.path, each[1])), [])
+
+    def _in_need_of(self, file: ProjectFile) -> Iterator[tuple[str, str]]:
+        """Yield the files that need a file, each with the import, which is empty for parts of its package."""
+        for path in sorted(self._importers.get(file.normal, ())):
+            names = self.files[path].export(needed_imports)
+            yield from ((path, name) for name in names if self.find(path, name) is file)
+        folder = file.normal.removesuffix("__init__.py")
+        for path, part in self.files.items() if folder != file.normal else ():
+            if path.startswith(folder) and self._importers.get(path) and not part.holds(b"__main__"):
+                yield path, ""
 
     @remembered
     def is_late(self, path: str) -> bool:

@@ -127,8 +127,8 @@ class CudaLibraries:
             fact = LIBRARIES.get(library)
             if library == "triton" and parts[1:] and parts[1] not in _TRITON:
                 continue  # the inference server of NVIDIA has the same name
-            if fact is not None:
-                return None if any(map(self._is_of_project, (library, parts[0]))) else (library, fact.advice)
+            if fact is not None and not any(map(self._is_of_project, (library, parts[0]))):
+                return library, fact.advice
         if parts[0].startswith("triton_") and parts[1:2] == [
             "language"
         ]:  # a copy of Triton under another name
