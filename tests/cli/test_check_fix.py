@@ -192,7 +192,7 @@ def test_what_the_fix_of_another_resolves_is_fixed(source: str) -> None:
     (later,) = [each for each in fixed.fixed if each.code == "DF202"]
     spans = fixed.made[fixed.fixed.index(later)]
     assert fixed.output is not None
-    assert "current_device" in "".join(fixed.output.decode()[start:end] for start, end in spans)
+    assert "device=place" in "".join(fixed.output.decode()[start:end] for start, end in spans)
 
 
 def test_all_commands_count_alike(cli: Cli, project: ProjectFolder) -> None:
