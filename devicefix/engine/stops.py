@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 from devicefix.engine.guarded_uses import GuardedUses
 from devicefix.facts.scopes import FUNCTIONS
@@ -37,7 +39,7 @@ class Stops:
             if self._stops(node, finding):
                 statement = self._tree.statement(node)
                 self._blocks.setdefault(id(self._tree.block(statement)), (statement, finding))
-        self._uses = GuardedUses(context, lambda use: self._above(use) is not None)
+        self._uses = GuardedUses(context, partial(Stops._is_below, proxy(self)))  # no circle
 
     def fold(self) -> list[tuple[ast.AST, Finding]]:
         """Return the findings: each that stops the code of others with their lines, in the place of these."""
@@ -66,6 +68,10 @@ class Stops:
             return self._context.needs_cuda
         _, first = next(iter(self._blocks.values()))
         return self._above(node) or (first if self._uses.hold(node) else None)
+
+    def _is_below(self, node: ast.AST) -> bool:
+        """Return whether a node is below a check that stops its function or the module."""
+        return self._above(node) is not None
 
     def _above(self, node: ast.AST) -> Finding | None:
         """Return the first finding that stops a function, or the module, before it gets to a node."""

@@ -42,9 +42,9 @@ def wrapped(
     """
     result: list[Change] = []
     limit = line_length or 0
-    parts = [_different(source, change) for change in changes]
-    for number, group in groupby(parts, lambda change: source.position(change[0])[0]):
-        found = list(group)
+    parts = [(_different(source, change), change) for change in changes]
+    for number, group in groupby(parts, lambda pair: source.position(pair[0][0])[0]):
+        found, whole = (list(each) for each in zip(*group, strict=True))
         start = source.line_starts[number - 1]
         end = source.line_end(start)
         more = sum(len(new) - (last - first) for first, last, new in found)
@@ -54,8 +54,8 @@ def wrapped(
         if within and not magic and end - start + more > (line_length or _AT_LEAST):
             limit = limit or _limit(source)
             if limit < end - start + more:
-                found = _Line(source, tree, number, found).broken(limit, was_long=end - start > limit)
-        result += found
+                whole = _Line(source, tree, number, found).broken(limit, was_long=end - start > limit)
+        result += whole
     return result
 
 

@@ -272,7 +272,8 @@ NEW = f"import torch\n\n{DEVICE}\n\n"
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (["import os\nf()", "import y\ny = y.cuda()", IMPORT], ["", f"import y\n{NEW}y = y.to(device)", ""]),
+        (["import os\nf()", "import y\ny = y.cuda()", IMPORT],
+         ["", f"import torch\nimport y\n\n{DEVICE}\n\ny = y.to(device)", ""]),
         (["%%capture\nimport os\n!pip install torch==2.5.1", "x.cuda()"], ["", f"{NEW}x.to(device)"]),
         (["%%time\n!ls", "x.cuda()", LIBRARY], ["", f"{NEW}x.to(device)", ""]),
         (["import os\n!pip install torch\nx.cuda()"], [f"import os\n!pip install torch\n{NEW}x.to(device)"]),

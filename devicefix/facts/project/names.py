@@ -81,7 +81,7 @@ class SharedNames(Classes):
             return own is not None
         if any(path.startswith(folder) for folder in self._open_packages):
             return True
-        stem = module_name(path).encode()
+        stem = os.fsencode(module_name(path))
         as_module = re.compile(_AS_MODULE % re.escape(stem))
         importers = map(self.files.__getitem__, self._importers.get(path, ()))
         is_passed = path.endswith("__init__.py") or any(each.holds(as_module) for each in importers)
