@@ -70,10 +70,10 @@ def guarded_imports(facts: Facts) -> frozenset[str]:
 
 
 @of_facts(anywhere=True)
-def needed_imports(facts: Facts) -> list[str]:
+def needed_imports(facts: Facts) -> tuple[str, ...]:
     """Return what a file imports at its top, under no condition and without a handler."""
     top = (node for node in facts.tree.imports if facts.tree.parents.get(node) is facts.tree.module)
-    return sorted({name for node in top for name in modules_of(node)})
+    return tuple(sorted({name for node in top for name in modules_of(node)}))
 
 
 @of_facts(b"try:", b"try ", anywhere=True)

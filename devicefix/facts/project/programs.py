@@ -83,7 +83,7 @@ class Programs(Files):
         """Return what a file needs by itself: a library, or a compiled extension of the project."""
         libraries = {name: match[1] for name in file.imports if (match := _KERNELS.match(name))}
         libraries |= self.imported_extensions(file.path)
-        names = file.export(needed_imports) if libraries else []
+        names = file.export(needed_imports) if libraries else ()
         own = ([name, libraries[name]] for name in names if name in libraries)
         return next((each for each in own if not self.replaces_library(file.path, each[1])), [])
 

@@ -268,10 +268,21 @@ def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
     return any(name.startswith("torch.cuda.") and _is_state(name, verb) for name in names)
 
 
+def _replaces_seed(facts: Names, call: ast.Call) -> bool:
+    """Return whether a call is made where CUDA is not available, in place of one that seeds GPUs."""
+    for child, parent in facts.tree.ancestors(call):
+        other: list[ast.AST] = []
+        if isinstance(parent, (ast.If, ast.IfExp)) and "cuda.manual_seed" in facts.source.code(parent):
+            other += parent.orelse if isinstance(parent, ast.If) else [parent.orelse]
+        if child in other:
+            return True
+    return False
+
+
 def _seeds_only_gpus(facts: Names, scope: Scope) -> bool:
     """Return whether a scope, or the module, seeds only the generators of GPUs, as far as its imports show."""
     nodes = (node for node in facts.tree.nodes_with("seed") if isinstance(node, ast.Call))
     calls = (node for node in nodes if "seed" in last_name(node.func))
     inside = (call for call in calls if scope.is_module or facts.tree.scope(call) is scope)
-    names = (facts.resolve(call.func) or "random." for call in inside)
+    names = (facts.resolve(call.func) or "random." for call in inside if not _replaces_seed(facts, call))
     return all(name.startswith(("torch.cuda.", "random.", "numpy.")) for name in names)
