@@ -19,6 +19,7 @@ from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.verdict import Location, Request
 
 _CUDA = re.compile(r"(?<![\w/.])(?<!no-)cuda(:\d+)?(?![\w/.])")
+_CONFIGURED = "DF207"  # the rule for devices out of configuration files
 # A line that passes a device to what it calls, which then only uses it.
 _PASSES_DEVICE = re.compile(r"\.(?:to|to_empty|cuda)\(|\bdevice[ \t]*=")
 
@@ -68,7 +69,8 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         for r in requests[:SHOWN]
     ]
     ties = case.ties([*places, *case.frames])
-    if ties:
+    of_file = ties and ties[0].finding.code == _CONFIGURED and ties[0].finding.safety is None
+    if ties and not of_file:
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, *more), ties)
     if any(case.fixed(place) for place in places):
         evidence.append("the line is rewritten, but still receives a CUDA device")
@@ -80,7 +82,7 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         evidence += configured[1:]
         key = configured[0].partition("(`")[2].partition(":")[0]
         advice = f"set `{key}` to `cpu` there; if the program takes it as an argument, pass `{key}=cpu`"
-        return Explanation(Cause.TIE, advice, (*evidence, *more))
+        return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
     ties = case.ties_in(place.file for place in places)
     evidence.append("the device may come from the lines below" if ties else "no finding explains the device")
     advice = (
