@@ -110,11 +110,8 @@ class Context:
         question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
         if isinstance(otherwise, str):
             otherwise = self.source.quoted(otherwise, self.source.code(node))
-        names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]  # which are read twice
         match self.facts.tree.parents.get(node):
-            case ast.Expr() as statement if (
-                isinstance(otherwise, str) and not accelerated and self.devices.are_bound(names)
-            ):
+            case ast.Expr() as statement if isinstance(otherwise, str) and not accelerated:
                 edits = blocks.choose(self.facts, statement, question.text, otherwise)
             case ast.Assign(targets=[target]) as statement if self.source.code(target) == otherwise:
                 edits = blocks.choose(self.facts, statement, question.text, otherwise)

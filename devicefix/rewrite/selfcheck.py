@@ -232,8 +232,10 @@ def check_names(
     """
     shift = Shift(changes)
     fresh: list[tuple[Span, set[str]]] = []
-    for start, end, text in changes:
-        names = set(_NAME.findall(text)).difference(_NAME.findall(source.text[start:end]))
+    for index, (start, end, text) in enumerate(changes):
+        first, last, _ = changes[max(index - 1, 0)]  # an `else:` below a statement may read what that reads
+        begin = start if "\n" in source.text[last:start] else first
+        names = set(_NAME.findall(text)).difference(_NAME.findall(source.text[begin:end]))
         if names:
             first = shift.start(end) - len(text)
             fresh.append(((first, first + len(text)), names))

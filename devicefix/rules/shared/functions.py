@@ -270,13 +270,11 @@ def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
 
 def _replaces_seed(facts: Names, call: ast.Call) -> bool:
     """Return whether a call is made where CUDA is not available, in place of one that seeds GPUs."""
-    for child, parent in facts.tree.ancestors(call):
-        other: list[ast.AST] = []
-        if isinstance(parent, (ast.If, ast.IfExp)) and "cuda.manual_seed" in facts.source.code(parent):
-            other += parent.orelse if isinstance(parent, ast.If) else [parent.orelse]
-        if child in other:
-            return True
-    return False
+    statement = facts.tree.statement(call)
+    choice = facts.tree.parents[statement]
+    is_else = isinstance(choice, ast.If) and facts.tree.block(statement) is choice.orelse
+    other = choice.body[0] if is_else and isinstance(choice, ast.If) else statement
+    return "cuda.manual_seed" in facts.source.code(other)
 
 
 def _seeds_only_gpus(facts: Names, scope: Scope) -> bool:
