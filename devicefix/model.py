@@ -211,6 +211,9 @@ class Finding:
 
     In a notebook `cell` is the number of the cell, from 1 and over cells of all kinds as ruff counts them;
     the lines are that cell's.
+
+    Attributes:
+        stops: Whether it is a check of a device that ends the program on a CPU.
     """
 
     code: str
@@ -221,6 +224,7 @@ class Finding:
     end_column: int
     fix: Fix | None = None
     cell: int | None = None
+    stops: bool = False
 
     @property
     def safety(self) -> Safety | None:

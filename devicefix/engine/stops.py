@@ -59,8 +59,7 @@ class Stops:
         if finding.code == _REFUSAL:
             return finding.safety is not Safety.SAFE
         is_graph = finding.fix is None and self._context.facts.call(node, *_GRAPHS)
-        asserts = isinstance(getattr(node, "test", 0), ast.BoolOp) and finding.message.endswith("a CPU path")
-        return is_graph or asserts or finding.message.startswith(("rejects CPU", "does not allow"))
+        return is_graph or finding.stops
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""
@@ -89,8 +88,8 @@ class Stops:
 
 
 def _with_lines(finding: Finding, lines: list[int]) -> Finding:
-    """Return a finding that names the lines it stands for."""
+    """Return a finding that names the lines of those that it replaces."""
     if not lines:
         return finding
-    shown = ", ".join(map(str, lines[:5])) + f" and {len(lines) - 5} more" * (len(lines) > 5)
-    return replace(finding, message=f"{finding.message}; until then, nothing is fixed on line {shown}")
+    shown = ", ".join(f"line {each}" for each in lines[:5]) + f" and {len(lines) - 5} more" * (len(lines) > 5)
+    return replace(finding, message=f"{finding.message}; until then, nothing is fixed on {shown}")

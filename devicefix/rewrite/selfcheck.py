@@ -233,8 +233,9 @@ def check_names(
     shift = Shift(changes)
     fresh: list[tuple[Span, set[str]]] = []
     for index, (start, end, text) in enumerate(changes):
-        first, last, _ = changes[max(index - 1, 0)]  # an `else:` below a statement may read what that reads
-        begin = start if "\n" in source.text[last:start] else first
+        first, last, _ = changes[max(index - 1, 0)]
+        is_else = text.lstrip().startswith("else:")  # which may read what the statement above reads
+        begin = first if is_else and "\n" not in source.text[last:start] else start
         names = set(_NAME.findall(text)).difference(_NAME.findall(source.text[begin:end]))
         if names:
             first = shift.start(end) - len(text)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.context import Context
 from devicefix.facts.flow.parameters import reads_of
@@ -355,10 +356,11 @@ class CpuRejected(Rule):
         if self._guards.settled(test):
             return
         if missing := missing_device(self.facts, test, True):
-            yield from self._asked(node, node, f"does not allow {missing}; add it")
+            yield from self._asked(node, node, f"does not allow {missing}; add it", stops=True)
         elif self._checks.parts(test) is None:
             if self._checks.is_false_on_a_cpu(test, True) or self._checks.counts(test):
-                yield from self._asked(node, node, self._needed(test))
+                stops = asks_tensor(test) or isinstance(test, ast.BoolOp)
+                yield from self._asked(node, node, self._needed(test), stops=stops)
 
     def visit_For(self, node: ast.For | ast.While) -> Iterator[Finding]:
         """Check a loop that only a GPU leaves, before an error."""
@@ -379,7 +381,8 @@ class CpuRejected(Rule):
                 missing = missing_device(self.facts, node.test, truth)
                 if missing or self._checks.is_false_on_a_cpu(node.test, truth):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
-                    yield from self._asked(node, node.test, message, last)
+                    stops = bool(missing) or asks_tensor(node.test)
+                    yield from self._asked(node, node.test, message, last, stops)
             elif (
                 self._may_ask_tensors
                 and asks_tensor(node.test)
@@ -416,18 +419,24 @@ class CpuRejected(Rule):
                 and not self._ends.is_handled(inner, error)
             ):
                 message = f"rejects some CPU tensors on line {inner.lineno}; add a CPU path"
-                yield from self._asked(node, node.test, message)
+                yield from self._asked(node, node.test, message, stops=True)
                 return
 
     def _asked(
-        self, node: ast.stmt, place: ast.stmt | ast.expr, message: str, last: ast.stmt | None = None
+        self,
+        node: ast.stmt,
+        place: ast.stmt | ast.expr,
+        message: str,
+        last: ast.stmt | None = None,
+        stops: bool = False,
     ) -> Iterator[Finding]:
         """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""
         handled = last is not None and self._ends.is_handled(last, self._ends.error_of(last))
         if handled or self.facts.is_guarded(node) or self._refusals.is_requested(node):
             return
         in_test = self._refusals.in_test(node)
-        yield self.finding(place, f"{message}, or skip this test" if in_test else message)
+        found = self.finding(place, f"{message}, or skip this test" if in_test else message)
+        yield replace(found, stops=stops)
 
     def _needed(self, test: ast.expr) -> str:
         """Return the message for a check that is false wherever CUDA is not available."""
