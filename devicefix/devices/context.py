@@ -115,6 +115,9 @@ class Context:
                 edits = blocks.choose(self.facts, statement, question.text, otherwise)
             case ast.Assign(targets=[target]) as statement if self.source.code(target) == otherwise:
                 edits = blocks.choose(self.facts, statement, question.text, otherwise)
+            case ast.IfExp(test, body, other) if body is node and self.source.code(other) == otherwise:
+                joined = f" and {question.text}"
+                edits = (Edit(*self.source.span(test), lambda code: blocks.operand(code) + joined),)
             case _:
                 choice = Conditional(question.text, otherwise, brackets=not self._accepts_conditional(node))
                 new = Chain((accelerated[1], choice)) if accelerated else choice
