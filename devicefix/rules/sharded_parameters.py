@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.flow.kinds import NUMBERS
+from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sinks import FSDP
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.values import is_constant, last_name
@@ -13,16 +14,23 @@ from devicefix.rewrite.operations import AddKeyword
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 
+# What moves parameters off the GPU: the option that needs one, and whether it is on by default.
+_OFFLOADS = {
+    "torch.distributed.fsdp.CPUOffload": ("offload_params", False),
+    "torch.distributed.fsdp.CPUOffloadPolicy": ("pin_memory", True),
+}
+_NEEDS = "needs an accelerator; use it only if CUDA is available"
+
 
 class ShardedParameters(Rule):
     """
     ## What it does
     Finds calls to `FullyShardedDataParallel` that omit `device_id`, pass a GPU index as `device_id` or set
-    `sync_module_states=True`.
+    `sync_module_states=True`, and parameters that are offloaded from a GPU or to pinned memory.
 
     ## Why it matters
-    Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True`, it
-    always needs one.
+    Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True` or
+    `CPUOffload(offload_params=True)`, it always needs one. `CPUOffloadPolicy` pins memory by default.
 
     ## Example
     ```python
@@ -38,6 +46,8 @@ class ShardedParameters(Rule):
     The fix of `device_id` is safe: with CUDA, the argument is the same as before. Without CUDA, it is
     `torch.device("cpu")`, with which the parameters are sharded over CPUs, with gloo.
 
+    The fix of offloading is safe, too: on a CPU, the parameters are already there.
+
     The fix of `sync_module_states` is unsafe: without CUDA, the states are not synchronized, so that processes may start
     with different weights.
     """
@@ -46,7 +56,7 @@ class ShardedParameters(Rule):
     name = "sharded-parameters"
     summary = "Parameters can be sharded only over GPUs"
     before = ("DF401",)
-    references = (FSDP,)
+    references = (FSDP, *_OFFLOADS)
     INVALID = (
         Example(
             "parameters that are sharded over GPUs",
@@ -109,6 +119,24 @@ class ShardedParameters(Rule):
             """,
         ),
         Example(
+            "parameters that are offloaded",
+            before="""
+                from torch.distributed.fsdp import CPUOffload, CPUOffloadPolicy
+
+                FSDP_OPTIONS = {"cpu_offload": CPUOffload(offload_params=True)}
+                pinned = CPUOffloadPolicy()
+                others = CPUOffloadPolicy(pin_memory=False), CPUOffload()
+            """,
+            after="""
+                import torch
+                from torch.distributed.fsdp import CPUOffload, CPUOffloadPolicy
+
+                FSDP_OPTIONS = {"cpu_offload": CPUOffload(offload_params=torch.cuda.is_available())}
+                pinned = CPUOffloadPolicy(pin_memory=torch.cuda.is_available())
+                others = CPUOffloadPolicy(pin_memory=False), CPUOffload()
+            """,
+        ),
+        Example(
             "states that are synchronized over GPUs",
             before="""
                 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -155,13 +183,16 @@ class ShardedParameters(Rule):
         ),
     )
 
-    def visit_reference(self, node: ast.Name | ast.Attribute, _name: str) -> Iterator[Finding]:
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.parents[node]
         if not isinstance(call, ast.Call) or self.facts.is_guarded(node):
             return
         if call.func is not node and not self.facts.call(call, "functools.partial"):
             return
         given = {keyword.arg: keyword.value for keyword in call.keywords}
+        if name in _OFFLOADS:
+            yield from self._offloaded(call, *_OFFLOADS[name])
+            return
         where, synchronized = given.get("device_id"), given.get("sync_module_states")
         fixed = where is not None and is_fixed_where_bound(self.context, where)
         if None not in given and not fixed and (where is None or self._is_number(where)):
@@ -170,9 +201,20 @@ class ShardedParameters(Rule):
             yield self.finding(node, message, self._fix(call, where))
         sources = Sources(self.facts, How.BOUND | How.DEFAULT, 2).of(synchronized) if synchronized else ()
         for on in (source.node for source in sources if is_constant(source.node, True)):
-            message = "`sync_module_states=True` needs an accelerator; use it only if CUDA is available"
+            message = f"`sync_module_states=True` {_NEEDS}"
             why = "without CUDA, processes may start with different weights"
             yield self.finding(on, message, self.context.replace(on, self.devices.available(on), why))
+
+    def _offloaded(self, call: ast.Call, option: str, default: bool) -> Iterator[Finding]:
+        """Yield the finding of an option that is on, with the fix that makes it depend on CUDA."""
+        value = next((keyword.value for keyword in call.keywords if keyword.arg == option), None)
+        value = call.args[0] if call.args else value
+        available = self.devices.available(call)
+        if value is None and default and not unpacks(call):
+            fix = self.context.edit(call, AddKeyword(option, available.text), available)
+            yield self.finding(call, f"`{option}` is on by default and {_NEEDS}", fix)
+        elif value is not None and is_constant(value, True):
+            yield self.finding(value, f"`{option}=True` {_NEEDS}", self.context.replace(value, available))
 
     def _fix(self, call: ast.Call, where: ast.expr | None) -> Fix:
         """Return the fix that makes the device of a call the CPU without CUDA."""
