@@ -10,8 +10,10 @@ from enum import Enum, auto
 from functools import cached_property
 
 from devicefix.devices.known import KnownDevices
+from devicefix.devices.places import is_main
 from devicefix.facts import Facts, Function, Scope
 from devicefix.facts.project import Project
+from devicefix.facts.scopes import DEFINITIONS
 from devicefix.model import Definition, Edit, Effect, Form, Import, Need
 from devicefix.rewrite.placement import Layout, imports_something
 
@@ -268,20 +270,54 @@ class Definitions:
         """
         after = definition.after
         line = f"{definition.name} = {definition.text}" if self.is_text(definition) else definition.line
-        if definition.function is not None:
-            first = self._first_user(definition)
-            return self._layout.line_in(definition.function, after, line, above=first)
-        if after is not None and self._facts.tree.parents.get(after) is not self._facts.tree.module:
-            return self._layout.line_below(after, line)
-        return self._layout.line_after(after, line, group=group)
+        block = self._block(definition)
+        if not block:
+            return self._layout.line_after(after, line, group=group)
+        first = self._first_user(definition, block)
+        return self._layout.line_in(block, after if after in block else None, line, above=first)
 
-    def _first_user(self, definition: Definition) -> ast.stmt | None:
-        """Return the first statement of a function's body that may need a definition, below its place."""
+    def _block(self, definition: Definition) -> list[ast.stmt]:
+        """Return the block of a function or of `if __name__ == "__main__":` that gets a definition.
+
+        The block is empty for the module.
+        """
         tree, after = self._facts.tree, definition.after
-        assert definition.function is not None
-        block = definition.function.body if after is None else tree.block(after)
+        if definition.function is not None:
+            return definition.function.body if after is None else tree.block(after)
+        if isinstance(after, ast.If) and is_main(after):
+            return after.body
+        if after is not None and tree.parents[after] is not tree.module:
+            return tree.block(after)
+        return self._only_block(definition)
+
+    def _only_block(self, definition: Definition) -> list[ast.stmt]:
+        """Return the only block that uses a definition of the module, if it runs once; else an empty one."""
+        tree = self._facts.tree
+        users = (definition, *(each for each, device in self._same.items() if device is definition))
+        sites = [site for user in users for site in self._sites.get(user, ())]
+        around = [[site, *(parent for _, parent in tree.ancestors(site))] for site in sites]
+        tops = {each[-2] for each in around}
+        top = tops.pop() if len(tops) == 1 else None
+        if isinstance(top, ast.If) and is_main(top):
+            return top.body
+        if not isinstance(top, ast.FunctionDef) or definition.flag is not None:
+            return []
+        is_inside = all(each[-3] in top.body for each in around)
+        return top.body if is_inside and self._runs_once(top, definition.line) else []
+
+    def _runs_once(self, function: ast.FunctionDef, line: str) -> bool:
+        """Return whether a function has one call, in the module's own code, and can hold a line of it."""
+        tree = self._facts.tree
+        reads = tree.reads(function.name)
+        once = len(reads) == 1 and not any(tree.around(reads[0], ast.For, ast.While, *DEFINITIONS))
+        names = {node.id for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Name)}
+        return once and not function.decorator_list and not names & tree.scopes[function].bindings.keys()
+
+    def _first_user(self, definition: Definition, block: list[ast.stmt]) -> ast.stmt | None:
+        """Return the first statement of a block that may need a definition, below its place."""
+        after = definition.after
         sites = self._sites.get(definition, ())
-        users = {child for site in sites for child, _ in tree.ancestors(site)}
+        users = {child for site in sites for child, _ in self._facts.tree.ancestors(site)}
         first = next((each for each in block if each in users), None)
-        below = after is None or (first and first.lineno > (after.end_lineno or 0))
+        below = after not in block or (first and first.lineno > (after.end_lineno or 0))
         return first if below else None

@@ -41,14 +41,13 @@ class InsertionPoint:
     """A line of a module or of a function at which a definition can be inserted.
 
     Attributes:
-        after: The statement that the line follows; None for the beginning of the module or function.
+        after: The statement that the line follows; None for the beginning of the module or function. In
+            `if __name__ == "__main__":`, this statement itself for the beginning of its block.
         function: The function; None for the module.
-        before: The statement that the line precedes, in `if __name__ == "__main__":`; None elsewhere.
     """
 
     after: ast.stmt | None
     function: Function | None = None
-    before: ast.stmt | None = None
 
 
 class Places:
@@ -137,17 +136,17 @@ class Places:
         The block asks for CUDA where it did before.
         """
         tree = self._facts.tree
-        if tree.scope(site) is not tree.root or self.sets_devices_late:
+        if tree.scope(site) is not tree.root or (self.sets_devices_late and self.why_unsafe(site)):
             return None
         chain = [each for each, _ in tree.ancestors(site) if isinstance(each, ast.stmt)]
         if len(chain) < 2:
             return None
         child, main = chain[-2:]
-        if not isinstance(main, ast.If) or not is_main(main) or child not in main.body[1:]:
+        if not isinstance(main, ast.If) or not is_main(main) or child not in main.body:
             return None
-        above = main.body[main.body.index(child) - 1]
-        if main not in self._of_main and (above.end_lineno or 0) < child.lineno:
-            self._of_main[main] = InsertionPoint(above, before=child)
+        if main not in self._of_main and begins_line(self._facts.source, child):
+            index = main.body.index(child)
+            self._of_main[main] = InsertionPoint(main.body[index - 1] if index else main)
         place = self._of_main.get(main)
         return place if place is not None and place.after.lineno < child.lineno else None  # type: ignore[union-attr]
 

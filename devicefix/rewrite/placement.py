@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import takewhile
 
-from devicefix.facts import Facts, Function, dotted
+from devicefix.facts import Facts, dotted
 from devicefix.facts.scopes import DEFINITIONS
 from devicefix.files.notebook.markers import CELL_END, INSTALLS, MAGIC
 from devicefix.files.text import Source
@@ -307,26 +307,28 @@ class Layout:
         indentation = source.indentation(source.span(statement)[0])
         return self._line_end(statement), f"{source.newline}{indentation}{line}"
 
+    def line_above(self, statement: ast.stmt, line: str) -> tuple[int, str]:
+        """Return the offset and the text of a new line above a statement, in its block."""
+        source = self.facts.source
+        indentation = source.indentation(source.span(statement)[0])
+        return self._above(statement), f"{indentation}{line}{source.newline}"
+
     def line_in(
-        self, function: Function, after: ast.stmt | None, line: str, above: ast.stmt | None = None
+        self, block: list[ast.stmt], after: ast.stmt | None, line: str, above: ast.stmt | None = None
     ) -> tuple[int, str]:
-        """Return the offset and the text of a new line in a function.
+        """Return the offset and the text of a new line in the block of a function, or of an `if`.
 
         Args:
-            function: The function.
+            block: The statements of the block.
             after: The statement that the line follows; None for the beginning.
             line: The line.
-            above: The statement of the function's body that the line precedes, if it has lines of its own.
+            above: The statement of the block that the line precedes, if it has lines of its own.
         """
-        source, newline = self.facts.source, self.facts.source.newline
-        first = function.body[0]
-        indentation = source.indentation(source.span(above or first)[0])
-        if above is not None and begins_line(source, above) and not docstring(above):
-            return self._above(above), f"{indentation}{line}{newline}"
+        first = block[0]
+        if above is not None and begins_line(self.facts.source, above) and not docstring(above):
+            return self.line_above(above, line)
         after = after or (first if docstring(first) else None)
-        if after is not None:
-            return self.line_below(after, line)
-        return self._above(first), f"{indentation}{line}{newline}"
+        return self.line_above(first, line) if after is None else self.line_below(after, line)
 
 
 def _is_comment(source: Source, index: int) -> bool:

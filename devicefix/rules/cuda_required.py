@@ -363,10 +363,9 @@ class CudaRequired(Rule):
             after="""
                 import torch
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
 
                 def move(x):
+                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
                     return x.to(device)
 
 

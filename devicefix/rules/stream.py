@@ -394,7 +394,7 @@ class CudaStream(Rule):
 
                 class Prefetcher:
                     def __init__(self, ahead):
-                        self.stream = (torch.cuda.Stream() if torch.cuda.is_available() else None) if ahead else None
+                        self.stream = torch.cuda.Stream() if ahead and torch.cuda.is_available() else None
 
                     def wait(self):
                         if self.stream is not None:

@@ -167,10 +167,9 @@ class TorchDevice(Rule):
             after="""
                 import torch
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
 
                 def f(x):
+                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
                     return g(x.to(device), device)
 
 

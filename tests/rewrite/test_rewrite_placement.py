@@ -28,7 +28,7 @@ def in_function(text: str, after: int | None = None) -> str:
     facts = Facts.read(text.encode())
     function = next(node for node in facts.tree.module.body if isinstance(node, ast.FunctionDef))
     statement = None if after is None else function.body[after]
-    return inserted(text, Layout(facts).line_in(function, statement, NEW))
+    return inserted(text, Layout(facts).line_in(function.body, statement, NEW))
 
 
 def in_module(text: str) -> str:
