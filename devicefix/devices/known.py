@@ -11,8 +11,10 @@ from itertools import islice
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.bound import Bound
 from devicefix.facts.certain import certain_device, means_cuda
+from devicefix.facts.flow.steps import related
 from devicefix.facts.guards.answers import AVAILABLE
-from devicefix.facts.values import cpu, cuda_string, current_device, device_name
+from devicefix.facts.tree import walk
+from devicefix.facts.values import cpu, cuda_string, current_device, device_name, last_name
 
 _WRITES = re.compile(r"globals\(\)\s*(?:\[[^]]*\]\s*=(?!=)|\.(?:update|setdefault|__setitem__)\b)")
 _ANSWER = re.compile(r"=\s*[\w.]*is_available\(\)")
@@ -66,6 +68,8 @@ class KnownDevices:
         """
         scope = self._facts.tree.scope(site)
         for outer in scope.chain():
+            if outer.is_module and (own := self._own(site, may_be_text)):
+                return own
             for name in self._by_preference(outer):
                 if not may_be_text and not all(self._is_object(each.value) for each in outer.bindings[name]):
                     continue
@@ -77,6 +81,24 @@ class KnownDevices:
         return next(
             (name for name in imported if scope.lookup(name) is None and self._bound.name(name, site)), None
         )
+
+    def _own(self, site: ast.AST, may_be_text: bool) -> str | None:
+        """Return the attribute that holds such a device in all objects of the class around a site."""
+        tree = self._facts.tree
+        found = tree.scope(site).lookup("self")
+        method = found[0].node if found is not None else None
+        owner = tree.parents.get(method)
+        if found is None or not isinstance(owner, ast.ClassDef) or not isinstance(method, ast.FunctionDef):
+            return None
+        if len(found[1]) > 1 or method.args.args[:1] != [found[1][0].node] or method.decorator_list:
+            return None
+        for name, statement in self._facts.once(_devices_of, tree.scopes[owner]).items():
+            value = statement.value
+            is_form = (may_be_text or self._is_object(value)) and self._needs_no_cuda(value)
+            is_above = method.name != "__init__" or statement.lineno < tree.statement(site).lineno
+            if is_form and is_above and self._facts.others.is_constant(owner.name, name):
+                return f"self.{name}"
+        return None
 
     def text(self, site: ast.AST) -> str | None:
         """Return the name of a constant of the module that a site can use: a device by its name, a string."""
@@ -119,6 +141,8 @@ class KnownDevices:
     def name_of_current(self, site: ast.AST) -> str | None:
         """Return the code of the name of such a device that a site can use, a string: `device.type`."""
         for outer in self._facts.tree.scope(site).chain():
+            if outer.is_module and (own := self._own(site, may_be_text=False)):
+                return f"{own}.type"
             for name in self._by_preference(outer):
                 values = [binding.value for binding in outer.bindings[name]]
                 is_text = all(value and (cuda_string(value) or self._is_text(value)) for value in values)
@@ -309,3 +333,44 @@ class KnownDevices:
     def _writes_globals(self) -> bool:
         """Return whether the module may bind any name at run time, as in `globals()["device"] = "cpu"`."""
         return bool(self._facts.tree.reads("exec")) or bool(_WRITES.search(self._facts.source.text))
+
+
+def _devices_of(facts: Facts, scope: Scope) -> dict[str, ast.Assign]:
+    """Return the attributes that the constructor of a class binds to the current device, each with where.
+
+    Nothing else in the module may bind them, and no other method runs before.
+    """
+    tree, owner, found = facts.tree, scope.node, dict[str, ast.Assign]()
+    assert isinstance(owner, ast.ClassDef)
+    made = next((each for each in owner.body if getattr(each, "name", "") == "__init__"), None)
+    bases = (facts.resolve(base) or last_name(base) for base in owner.bases)
+    calls = [getattr(tree.call_of(each), "args", []) for each in tree.reads("setattr")]
+    names = {
+        getattr(second, "value", None) for arguments in calls for second in [None, *arguments][2:3] or [None]
+    }
+    if not isinstance(made, ast.FunctionDef) or None in names or "__dict__" in tree.text:
+        return found
+    if owner.keywords or not all(base == "object" or base.startswith(("torch.", "abc.")) for base in bases):
+        return found
+    for statement in made.body:
+        match statement:
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
+                only = (
+                    name not in names
+                    and tree.paths_by_name[name] == [f"self.{name}"]
+                    and _is_bound_once(facts, owner, name)
+                )
+                is_device = certain_device(facts, value) and (device_name(name) or not cuda_string(value))
+                if only and is_device:
+                    found[name] = statement
+        parts = [each for each in walk(statement) if isinstance(each, ast.Name) and each.id == "self"]
+        if any(not isinstance(getattr(tree.parents[each], "ctx", None), ast.Store) for each in parts):
+            break
+    return found
+
+
+def _is_bound_once(facts: Facts, owner: ast.ClassDef, name: str) -> bool:
+    """Return whether the objects of a class bind an attribute at one place of the module."""
+    places = (binding.node for binding in facts.tree.attributes[f"self.{name}"])
+    classes = (next(facts.tree.around(place, ast.ClassDef), None) for place in places)
+    return sum(related(facts, owner, each) for each in classes) == 1

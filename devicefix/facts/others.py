@@ -36,6 +36,10 @@ class Others:
         """Return whether an attribute is set, and only to what is true only with CUDA."""
         return self._ask(False, "is_flag", name)
 
+    def is_constant(self, owner: str, name: str) -> bool:
+        """Return whether no other file sets an attribute of a class of the module, nor derives from it."""
+        return self._ask(False, "is_constant", self.path, owner, name)
+
     def is_guarded(self) -> bool:
         """Return whether the module is only imported where CUDA is available."""
         return self._ask(False, "is_guarded", self.path)

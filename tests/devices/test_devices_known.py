@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from contexts import context_of, expression
+from helpers import analyze
 
 from devicefix.devices.known import KnownDevices
 from devicefix.facts.bound import Bound
@@ -151,3 +152,61 @@ def test_a_device_by_choice_in_an_if_statement_is_not_the_current_one() -> None:
 )
 def test_a_device_by_choice_is_the_current_one_where_the_choice_is_cuda(code: str, name: str | None) -> None:
     assert current(f"import torch\n\nuse = f()\ndevice = {CHOSEN.format('use')}\n{code}") == name
+
+
+OWN = """\
+import torch
+
+
+class Trainer:
+    def __init__(self, net):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.net = net
+
+    def step(self, x):
+        return self.net(x, torch.ones(2).cuda())
+"""
+
+
+def moved(source: str, **others: str) -> str:
+    """Return where the fix moves the tensor of `OWN`, beside other files."""
+    files = {f"{name}.py": text for name, text in others.items()}
+    output = analyze(source, fix=True, others=files).output
+    assert output is not None
+    return output.decode().rpartition(".to(")[2].partition(")")[0]
+
+
+def test_an_object_has_its_device() -> None:
+    assert moved(OWN, use="from module import Trainer\nTrainer(net).step(x)\n") == "self.device"
+    assert moved(OWN.replace("__init__(self, net)", "__init__(self, net, device=None)")) == "self.device"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.net = net", 'self.device = net.device if net else "cpu"'),
+        ("self.net = net", "self.net = net\n        net.device = None"),
+        ("self.net = net", "self.net = net\n        setattr(self, net, None)"),
+        ("self.net = net", "self.net = net\n        self.__dict__.update(net)"),
+        ("self.device =", "self.step(net)\n        self.device ="),
+        ("def step(self, x)", "@staticmethod\n    def step(self, x)"),
+        ("class Trainer:", "class Trainer(Base):"),
+        ("def step(self, x):", "def step(self, x):\n        self = x"),
+        ("        self.device", "        if net:\n            self.device"),
+    ],
+)
+def test_an_attribute_that_may_be_another_device(old: str, new: str) -> None:
+    assert moved(OWN.replace(old, new)) != "self.device"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        'def use(trainer):\n    trainer.device = "cpu"\n',
+        'def use(trainer):\n    setattr(trainer, "device", "cpu")\n',
+        "from module import Trainer\nclass Mine(Trainer):\n    pass\n",
+        "from module import Trainer\nfor name in names:\n    setattr(trainer, name, None)\n",
+    ],
+)
+def test_an_attribute_that_another_file_sets(other: str) -> None:
+    assert moved(OWN, other=other) != "self.device"

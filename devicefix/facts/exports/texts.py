@@ -75,6 +75,13 @@ def attributes_set(data: bytes) -> frozenset[str]:
     return frozenset(name.decode() for base, name in found if base in imported)
 
 
+@of_bytes()
+def attributes_set_on_any(data: bytes) -> frozenset[str]:
+    """Return the attributes that a module sets, other than on `self`; an empty name is any attribute."""
+    names = {*re.findall(_SET, data), *(name for _, name in re.findall(_SETATTR, data))}
+    return frozenset(map(bytes.decode, names))
+
+
 @of_bytes(b".to(", b"device")
 def moved_imports(data: bytes) -> frozenset[str]:
     """Return the names that a module imports and passes on as a device."""

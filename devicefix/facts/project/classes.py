@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os.path
 from functools import cached_property
 
 from devicefix.facts.exports.classes import (
@@ -12,6 +13,7 @@ from devicefix.facts.exports.classes import (
     mixed_classes,
     to_classes,
 )
+from devicefix.facts.exports.texts import attributes_set_on_any
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
 from devicefix.facts.project.questions import remembered
@@ -71,6 +73,17 @@ class Classes(Files):
     def may_be_own(self, name: str) -> bool:
         """Return whether an instance of a class of this name may have its own `cuda` or `to`."""
         return name in self._above_own_classes
+
+    @remembered
+    def is_constant(self, path: str, owner: str, name: str) -> bool:
+        """Return whether only a class of a file sets an attribute of its objects; see `Others`."""
+        if self._with_subclasses({owner}) != {owner}:
+            return False
+        here, users = os.path.normpath(path), self.mentioning(owner)
+        found = ((file, file.export(attributes_set_on_any)) for file in {*self.mentioning(name), *users})
+        return not any(
+            name in names or ("" in names and file in users) for file, names in found if file.normal != here
+        )
 
     @remembered
     def defines_get_device(self) -> bool:
