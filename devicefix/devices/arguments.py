@@ -48,7 +48,7 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
         skip it on a CPU would skip more than a value.
     """
     facts, devices = context.facts, context.devices
-    if target is None or is_constant(target, None):
+    if target is None or is_constant(target, None) or facts.call(target, "torch.cuda.current_device"):
         return devices.current(node)
     index = literal_index(target)
     if index is not None:
@@ -61,7 +61,7 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
     if isinstance(target, ast.Name) and current_device(facts, target):
         return DeviceExpr(code)
     if context.accelerator and any(context.accelerator.references(target)):
-        return devices.current(node) if facts.call(target, "torch.cuda.current_device") else None
+        return None
     return devices.of_variable(node, target) or _of_value(context, target, code)
 
 

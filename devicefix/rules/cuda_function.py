@@ -201,7 +201,9 @@ class CudaFunction(Rule):
             after="""
                 import torch
 
-                x = x.to(torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else "cpu")
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = x.to(device)
                 logger.info(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu")
             """,
         ),
@@ -768,9 +770,10 @@ class CudaFunction(Rule):
             after="""
                 import torch
 
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
                 def total(x):
-                    return torch.tensor(x, device=torch.cuda.current_device() if torch.cuda.is_available() else "cpu",
-                                        dtype=torch.float32)
+                    return torch.tensor(x, device=device, dtype=torch.float32)
             """,
         ),
         Example(

@@ -13,6 +13,7 @@ from devicefix.facts.flow.needs import of_number, use_that_needs
 from devicefix.facts.flow.parameters import argument_at
 from devicefix.facts.flow.settled import becomes_cpu, counts, is_move
 from devicefix.facts.guards.truth import of_no_gpus
+from devicefix.facts.module import Facts
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import PRINTING, prints
 from devicefix.facts.scopes import Scope
@@ -51,6 +52,12 @@ def _state_of(node: ast.Call) -> ast.expr | None:
     """Return the random state that a call restores, or the seed."""
     given = (argument_of(node, name, 0) for name in ("new_state", "new_states", "seed"))
     return next(filter(None, given), None)
+
+
+def _takes_current(facts: Facts, call: ast.Call) -> bool:
+    """Return whether what a call takes as `device` may be the current one without an index."""
+    name = facts.resolve(call.func) or ""
+    return is_move(call) or (name.startswith("torch.") and not name.startswith("torch.cuda."))
 
 
 class Functions:
@@ -182,7 +189,11 @@ class Functions:
             return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
         if isinstance(parent, ast.Call) and last_name(parent.func) in PRINTING:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
-        values = self.context.forwards
+        values, (call, place) = self.context.forwards, argument_at(self.facts.tree, node) or (None, None)
+        if place == "device" and call is not None and _takes_current(self.facts, call):
+            device = self.devices.shared(node, define=True)
+            if device is not None:
+                return self.context.edit(node, device.text, device)
         if becomes_cpu(values, node):
             return self.context.when_cuda(node, '"cpu"')
         found = values.of(node)  # where it is a device, too, that has a fix of its own
