@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+_BINDS = rb"(?:[=:]|,[\w, \t]*=(?=[^\n(]*\())"  # also one of several names that a call gives values
 # What is passed as a device, or bound to the name `device`, up to the end of the argument. Each begins
 # with a text: so they are found three times as fast as by one pattern.
 _PASSED = [
     re.compile(start + rb"(?!=)([^\n,)]*)")
     for start in (
-        rb"\.to\(\s*(?:device\s*=\s*)?", rb"device(?:[\"']?[ \t]*[=:][ \t]*|\(\s*)", rb"Generator\(\s*",
+        rb"\.to\(\s*(?:device\s*=\s*)?",
+        rb"device(?:[\"']?[ \t]*%b[ \t]*|\(\s*)" % _BINDS,
+        rb"Generator\(\s*",
     )
 ]  # fmt: skip
 # What is called a device is bound in another place of the file, which is looked at as well, or imported.

@@ -191,6 +191,29 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "the state of a generator in a checkpoint",
+            before="""
+                import torch
+
+                torch.save({"cpu": torch.get_rng_state(), "gpu": torch.cuda.get_rng_state()}, path)
+                states = torch.load(path, map_location="cpu")
+                torch.set_rng_state(states["cpu"])
+                torch.cuda.set_rng_state(states["gpu"])
+            """,
+            after="""
+                import torch
+
+                torch.save(
+                    {"cpu": torch.get_rng_state(), "gpu": torch.cuda.get_rng_state() if torch.cuda.is_available() else None},
+                    path,
+                )
+                states = torch.load(path, map_location="cpu")
+                torch.set_rng_state(states["cpu"])
+                if torch.cuda.is_available():
+                    torch.cuda.set_rng_state(states["gpu"])
+            """,
+        ),
+        Example(
             "the current device as an argument, and a name that is logged",
             before="""
                 import torch

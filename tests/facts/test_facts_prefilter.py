@@ -129,6 +129,7 @@ from devicefix.rules.shared.library_facts import LIBRARIES
         ("torch device(1)", True),
         ("torch device = x", True),
         ("torch device = torch.device(0)", True),
+        ("torch a, device, b = init()", True),
         ("torch device = torch.device(index)", True),
         ("torch device = torch.device('cpu')\\nx.to(device)", False),
         ("torch def move(x, device): return x.to(device)\\nmove(x, 0)", True),

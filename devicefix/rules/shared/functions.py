@@ -201,7 +201,15 @@ class Functions:
 
     def _restored(self, node: ast.Call) -> bool:
         """Return whether the random state is only restored, and its variables hold nothing else."""
-        found = self.context.forwards.of(node)
+        tree, found = self.facts.tree, self.context.forwards.of(node)
+        holder = tree.parents.get(node)
+        key = holder.keys[holder.values.index(node)] if isinstance(holder, ast.Dict) else None
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):  # in a checkpoint, for example
+            same = (each for each in tree.nodes_with_name(key.value) if isinstance(each, ast.Constant))
+            reads = [tree.parents[each] for each in same if each.value == key.value and each is not key]
+            items = [each for each in reads if isinstance(each, ast.Subscript)]
+            alone = len(items) == len(reads) > 0 and not self.facts.others.is_mentioned(key.value)
+            return alone and all(map(self._is_restored, items))
         return bool(found.uses) and not found.parameters and all(map(self._is_restored, found.uses))
 
     def _is_restored(self, node: ast.expr) -> bool:
