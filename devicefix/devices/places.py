@@ -226,10 +226,12 @@ class Places:
         owner = tree.parents.get(node)
         name = owner.name if node.name == "__init__" and isinstance(owner, ast.ClassDef) else node.name
         calls = (each for each in tree.nodes_with_name(name) if isinstance(each, ast.Call))
+        is_own = owner is tree.module  # what is called by a path, as in `@hydra.main()`, is another function
         return [
             call
             for call in calls
             if last_name(call.func) == name
+            and (not is_own or isinstance(call.func, ast.Name))
             and tree.scope(call).function is None
             and not self._is_in_script(call)
         ]

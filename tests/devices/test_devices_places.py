@@ -187,6 +187,12 @@ def f(x):
     assert line_of(place(code)) == line
 
 
+def test_a_decorator_of_the_same_name_is_no_call() -> None:
+    main = "@hydra.main(None)\ndef main(x):\n    f('cuda')\n\n\nif __name__ == '__main__':\n    main()\n    Pool()\n"
+    context = context_of(f"import hydra\nimport torch\nfrom multiprocessing import Pool\n\n\n{main}")
+    assert not places(context).why_unsafe(expression(context, "'cuda'"))
+
+
 def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None:
     main = f"import os\nimport m\n\n\ndef main():\n    {SET}\n"
     context = context_of("import torch\n\nf('cuda')\n", {"main.py": main})

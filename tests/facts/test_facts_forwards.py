@@ -21,6 +21,7 @@ PROGRAMS = {
     "names for the elements of a comprehension": ("a, b = [value() for _ in xs]\na.x\nb.y", [1, 2, 3]),
     "a loop over a dictionary": ("for k, a in {1: value()}.items():\n    a.x\n    k.y", [1, 2]),
     "a name before a star": ("a, *b = value(), 1\na.x\nb.y", [1, 2]),
+    "a name behind a star": ("b, c, a = *xs, value()\na.x\nb.y, c.y", [2]),
     "a context": ("with nullcontext(value()) as a:\n    a.x", [1, 2]),
     "a comprehension": ("b = [c.x for c in (value(),)]", [1]),
     "a counted loop": ("for i, a in enumerate([value()]):\n    a.x\n    i.x", [2]),

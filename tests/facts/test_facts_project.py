@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from devicefix.facts import Facts
@@ -329,3 +331,12 @@ def test_answers_are_remembered_and_compared() -> None:
     assert one.agrees(one.answers)
     assert not other.agrees(one.answers)
     assert other.agrees({})
+
+
+def test_a_project_that_was_asked_goes_to_another_process() -> None:
+    loader = "from torch.utils.data import DataLoader\nimport data\nDataLoader(data.Rows(), num_workers=2)\n"
+    asked = project(use=loader, data="class Rows:\n    def __getitem__(self, i):\n        return i.cuda()\n")
+    assert asked.is_forked("/p/use.py")
+    for file in asked.files.values():
+        asked.informed(file)
+    assert pickle.loads(pickle.dumps(asked)).is_forked("/p/use.py")

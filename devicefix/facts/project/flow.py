@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
 from devicefix.facts.configurations import KEPT, Configurations, fills, loaded_in
 from devicefix.facts.effects import only_returns
@@ -52,6 +53,10 @@ _NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 class Flow(SharedNames, Values):
     """The values that go from one file to another."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: it finds the facts of files itself."""
+        return {name: value for name, value in self.__dict__.items() if name != "_informed"}
 
     def view(self, path: str) -> Others:
         """Return the other files as the file at `path` sees them."""

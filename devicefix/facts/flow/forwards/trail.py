@@ -186,7 +186,8 @@ class Trail(ABC):
     def _unpack(self, targets: Sequence[ast.expr], layers: Layers) -> None:
         """Follow a value to the targets that get it, or a part of it: all of them if that is not known."""
         place = layers[0] if layers else ""
-        known = place.isdigit() and not any(isinstance(target, ast.Starred) for target in targets)
+        stars = any(isinstance(target, ast.Starred) for target in targets)
+        known = place.removeprefix("-").isdigit() and not stars
         if self.certain and not known:
             self._end()
         if layers or not self.certain:

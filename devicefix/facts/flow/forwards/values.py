@@ -52,8 +52,7 @@ class Walk(Calls):
             case ast.BoolOp() | ast.BinOp() | ast.FormattedValue() | ast.JoinedStr() | ast.Await():
                 self._reach(parent, layers)
             case ast.List() | ast.Tuple():
-                starred = self.facts.once(_has_star, parent.elts)
-                self._reach(parent, ("" if starred else str(self.tree.place(node)), *layers))
+                self._reach(parent, (self._element(node, parent), *layers))
             case ast.Set() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 self._reach(parent, ("", *layers))
             case ast.Dict(keys=keys, values=values) if values[place := self.tree.place(node)] is node:
@@ -169,6 +168,15 @@ class Walk(Calls):
         else:
             self._end(Use.SHOWN if name in SHOWS else Use.UNKNOWN)
 
+    def _element(self, node: ast.expr, parent: ast.List | ast.Tuple) -> str:
+        """Return the position of an element, empty if that is not known; behind a star, from the end."""
+        place, holder = self.tree.place(node), self.tree.parents[parent]
+        if not self.facts.once(_has_star, parent.elts):
+            return str(place)
+        unpacked = isinstance(holder, ast.Assign) and all(map(_is_several, holder.targets))
+        after = any(isinstance(each, ast.Starred) for each in parent.elts[place:])
+        return str(place - len(parent.elts)) if unpacked and not after else ""
+
     def _starred(self, node: ast.Starred, layers: Layers) -> None:
         parent = self.tree.parents.get(node)
         call, position = argument_at(self.tree, node) or (None, None)
@@ -214,6 +222,12 @@ class Forwards(Steps):
     def use_of_parameter(self, function: Function | ast.ClassDef, place: Place) -> Use:
         """Return what the value that a function gets for a parameter may be used for."""
         return Walk(self, self._known).to_parameter(function, place).use
+
+
+def _is_several(target: ast.expr) -> bool:
+    """Return whether a target is several, none of them with a star."""
+    elements = getattr(target, "elts", ())
+    return bool(elements) and not any(isinstance(each, ast.Starred) for each in elements)
 
 
 def _has_star(_facts: Facts, elements: list[ast.expr]) -> bool:
