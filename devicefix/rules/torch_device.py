@@ -153,6 +153,38 @@ class TorchDevice(Rule):
             """,
         ),
         Example(
+            "a number that becomes a device of the same name",
+            before="""
+                import torch
+
+
+                def start(ranks):
+                    rank = int(ranks[0])
+                    torch.cuda.set_device(rank)
+                    return rank, len(ranks)
+
+
+                device, size = start(ranks)
+                device = torch.device(device)
+                x = torch.zeros(size).to(device)
+            """,
+            after="""
+                import torch
+
+
+                def start(ranks):
+                    rank = int(ranks[0])
+                    if torch.cuda.is_available():
+                        torch.cuda.set_device(rank)
+                    return rank, len(ranks)
+
+
+                device, size = start(ranks)
+                device = torch.device(device if torch.cuda.is_available() else "cpu")
+                x = torch.zeros(size).to(device)
+            """,
+        ),
+        Example(
             "an argument beside a move, which share one definition",
             before="""
                 import torch

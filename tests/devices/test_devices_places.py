@@ -188,8 +188,9 @@ def f(x):
 
 
 def test_a_decorator_of_the_same_name_is_no_call() -> None:
-    main = "@hydra.main(None)\ndef main(x):\n    f('cuda')\n\n\nif __name__ == '__main__':\n    main()\n    Pool()\n"
-    context = context_of(f"import hydra\nimport torch\nfrom multiprocessing import Pool\n\n\n{main}")
+    imports = "import hydra\nimport torch\nfrom multiprocessing import Pool\n\n\n"
+    function = "@hydra.main(None)\ndef main(x):\n    f('cuda')\n\n\n"
+    context = context_of(f"{imports}{function}if __name__ == '__main__':\n    main()\n    Pool()\n")
     assert not places(context).why_unsafe(expression(context, "'cuda'"))
 
 

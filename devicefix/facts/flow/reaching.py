@@ -62,7 +62,7 @@ def _place(tree: Tree, binding: Binding) -> ast.AST:
 
 def _is_certain(binding: Binding) -> bool:
     """Return whether a statement binds the name whenever it runs."""
-    assigned = isinstance(binding.node, (ast.Assign, ast.AnnAssign)) and binding.value is not None
+    assigned = isinstance(binding.node, (ast.Assign, ast.AnnAssign)) and binding.node.value is not None
     return assigned or isinstance(binding.node, _CERTAIN)
 
 
