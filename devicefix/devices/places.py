@@ -358,7 +358,8 @@ class Places:
         """Return the last statement of a function's body that may fork processes before a site is reached."""
         line = getattr(site, "lineno", 0)
         around = {parent for _, parent in self._facts.tree.ancestors(site)}  # called after their arguments
-        above = (each for each in reversed(function.body) if each.lineno <= line)
+        body = reversed(function.body) if self._project.may_fork() else ()
+        above = (each for each in body if each.lineno <= line)
         return next((each for each in above if self._may_fork(each, around)), None)
 
     def _is_nested(self, site: ast.AST) -> bool:
@@ -386,7 +387,8 @@ class Places:
     @cached_property
     def _forks(self) -> list[ast.expr | ast.stmt]:
         """The calls that may fork processes, and the statements that call functions of the module that do."""
-        calls = chain.from_iterable(map(self._facts.tree.calls_with_name, sorted(_FORKING)))
+        names = sorted(_FORKING) if self._project.may_fork() else ()
+        calls = chain.from_iterable(map(self._facts.tree.calls_with_name, names))
         forks = dict.fromkeys(call for call in calls if last_name(call.func) in _FORKING)
         return [*forks, *late_calls(self._facts, map(self._facts.tree.statement, forks))]
 

@@ -116,6 +116,11 @@ class Programs(Files):
         return file is not None and "" in file.export(late_functions)
 
     @remembered
+    def may_fork(self) -> bool:
+        """Return whether any file may fork processes."""
+        return bool(self.holding(*forked.words))
+
+    @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
         return self._starts_any(self._together({os.path.normpath(path)}))
