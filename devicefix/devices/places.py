@@ -178,6 +178,8 @@ class Places:
         a function that sets it further down, or is called by code that does. It is unsafe as well during the
         import of code that forks processes later. It is safe where the program itself starts CUDA or asks.
         """
+        if not self._project.may_fork(self._path) and not self.sets_devices_late:
+            return ""
         return "" if self._starts_cuda_at(site) else self._why_too_early(site)
 
     def why_kept(self, question: ast.AST) -> str:
@@ -358,7 +360,7 @@ class Places:
         """Return the last statement of a function's body that may fork processes before a site is reached."""
         line = getattr(site, "lineno", 0)
         around = {parent for _, parent in self._facts.tree.ancestors(site)}  # called after their arguments
-        body = reversed(function.body) if self._project.may_fork() else ()
+        body = reversed(function.body) if self._project.may_fork(self._path) else ()
         above = (each for each in body if each.lineno <= line)
         return next((each for each in above if self._may_fork(each, around)), None)
 
@@ -387,7 +389,7 @@ class Places:
     @cached_property
     def _forks(self) -> list[ast.expr | ast.stmt]:
         """The calls that may fork processes, and the statements that call functions of the module that do."""
-        names = sorted(_FORKING) if self._project.may_fork() else ()
+        names = sorted(_FORKING) if self._project.may_fork(self._path) else ()
         calls = chain.from_iterable(map(self._facts.tree.calls_with_name, names))
         forks = dict.fromkeys(call for call in calls if last_name(call.func) in _FORKING)
         return [*forks, *late_calls(self._facts, map(self._facts.tree.statement, forks))]
