@@ -382,9 +382,9 @@ class Places:
         below = (each for each in self._forks if each.lineno > line)
         forks = (e for e in below if owner in (self._owner(e), *self._facts.tree.around(e, *functions)))
         fork = min((each.lineno for each in forks), default=0)
-        own = (each for each in walk(owner) if fork and isinstance(each, ast.Call) and each.lineno < fork)
-        starts = any(self._is_tensor_call(each.func) for each in own if self._owner(each) is owner)
-        return fork > 0 and not starts and self._project.is_forked(self._path)
+        own = (each for each in walk(owner) if isinstance(each, ast.Call) and each.lineno < fork)
+        starts = (self._is_tensor_call(each.func) for each in own if self._owner(each) is owner)
+        return fork > 0 and not any(starts) and self._project.is_forked(self._path)
 
     @cached_property
     def _forks(self) -> list[ast.expr | ast.stmt]:
