@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
+from typing import cast
 
 from devicefix.facts import ASKS, Facts, Function, Scope, dotted
 from devicefix.facts.bound import Bound
@@ -176,10 +177,9 @@ class Places:
         a function that sets it further down, or is called by code that does. It is unsafe as well during the
         import of code that forks processes later. It is safe where the program itself starts CUDA or asks.
         """
-        if not self.sets_devices_late and not self._project.is_forked(self._path):
+        if not self._project.may_fork(self._path) and not self.sets_devices_late:
             return ""
-        why = self._why_too_early(site)
-        return why if why and not self._starts_cuda_at(site) else ""
+        return "" if self._starts_cuda_at(site) else self._why_too_early(site)
 
     def why_kept(self, question: ast.AST) -> str:
         """Return why a fix that takes a question away is not safe: it may have chosen the GPUs."""
@@ -289,7 +289,7 @@ class Places:
     @cached_property
     def _only_in_functions(self) -> bool:
         """Return whether the module must not create a device while it is imported."""
-        return self.sets_devices_late or self._torch_may_be_missing or self._project.is_forked(self._path)
+        return self._torch_may_be_missing or self.sets_devices_late or self._project.is_forked(self._path)
 
     @property
     def _torch_may_be_missing(self) -> bool:
@@ -361,10 +361,9 @@ class Places:
         """Return the last statement of a function's body that may fork processes before a site is reached."""
         line = getattr(site, "lineno", 0)
         around = {parent for _, parent in self._facts.tree.ancestors(site)}  # called after their arguments
-        parts = (each for call in self._forking - around for each in self._facts.tree.ancestors(call))
-        own = (part for part, parent in parts if parent is function and isinstance(part, ast.stmt))
-        found = (each for each in own if each.lineno <= line)
-        return max(found, key=lambda statement: statement.lineno, default=None)
+        body = reversed(function.body) if self._project.may_fork(self._path) else ()
+        above = (each for each in body if each.lineno <= line)
+        return next((each for each in above if self._may_fork(each, around)), None)
 
     def _is_nested(self, site: ast.AST) -> bool:
         """Return whether a site is in a function that is part of another one."""
@@ -384,49 +383,35 @@ class Places:
         below = (each for each in self._forks if each.lineno > line)
         forks = (e for e in below if owner in (self._owner(e), *self._facts.tree.around(e, *functions)))
         fork = min((each.lineno for each in forks), default=0)
-        own = (each for each in walk(owner) if fork and isinstance(each, ast.Call) and each.lineno < fork)
-        return fork > 0 and not any(
-            self._is_tensor_call(each.func) for each in own if self._owner(each) is owner
-        )
+        own = (each for each in walk(owner) if isinstance(each, ast.Call) and each.lineno < fork)
+        starts = (self._is_tensor_call(each.func) for each in own if self._owner(each) is owner)
+        return fork > 0 and not any(starts) and self._project.is_forked(self._path)
 
     @cached_property
     def _forks(self) -> list[ast.expr | ast.stmt]:
-        """The calls that fork processes, and the statements that call functions of the module that do."""
-        forks = [each for each in self._forking if last_name(each.func) in _FORKING]
+        """The calls that may fork processes, and the statements that call functions of the module that do."""
+        names = sorted(_FORKING) if self._project.may_fork(self._path) else ()
+        calls = chain.from_iterable(map(self._facts.tree.calls_with_name, names))
+        forks = dict.fromkeys(call for call in calls if last_name(call.func) in _FORKING)
         return [*forks, *late_calls(self._facts, map(self._facts.tree.statement, forks))]
 
-    @cached_property
-    def _forking(self) -> set[ast.Call]:
-        """The calls that may fork processes: by name, in other files, or by what their function calls."""
-        tree = self._facts.tree
-        nodes = walk(tree.module) if self._project.is_forked(self._path) else ()
-        functions = {node: self._own_function(node) for node in nodes if isinstance(node, ast.Call)}
-        forking = [call for call, function in functions.items() if self._may_fork(call, function)]
-        for fork in forking:  # which grows
-            around = set(tree.around(fork, ast.FunctionDef))
-            callers = (call for call, function in functions.items() if function in around)
-            forking += set(callers).difference(forking)
-        return set(forking)
-
-    def _own_function(self, call: ast.Call) -> ast.FunctionDef | None:
-        """Return the function of the module that a call runs, None for one with decorators."""
-        function = self._facts.guards.refusals.own_function(call.func)
-        return None if function is None or function.decorator_list else function
-
-    def _may_fork(self, call: ast.Call, function: ast.FunctionDef | None) -> bool:
-        """Return whether a call may fork processes: by its name, or in the file of its function.
-
-        Args:
-            call: The call.
-            function: The function of the module that it runs, whose own calls decide.
-        """
-        if last_name(call.func) in _FORKING or function is not None:
-            return last_name(call.func) in _FORKING
-        name, path = self._facts.resolve(call.func), dotted(call.func) or ""
-        is_own = path.startswith("self.") or self._facts.guards.refusals.own_function(call.func) is not None
-        return (is_own or name is not None) and self._project.starts_forks(
-            self._path, None if is_own else name
-        )
+    def _may_fork(self, statement: ast.stmt, around: set[ast.AST]) -> bool:
+        """Return whether a statement may fork processes: by a name, in other files, or by what it calls."""
+        own_function, todo = self._facts.guards.refusals.own_function, [cast(ast.AST, statement)]
+        for part in todo:  # which grows
+            for call in (each for each in walk(part) if isinstance(each, ast.Call) and each not in around):
+                function = own_function(call.func)
+                if last_name(call.func) in _FORKING:
+                    if self._project.is_forked(self._path):
+                        return True
+                elif function is None or function.decorator_list:
+                    name = self._facts.resolve(call.func)
+                    is_own = function is not None or (dotted(call.func) or "").startswith("self.")
+                    if (is_own or name) and self._project.starts_forks(self._path, None if is_own else name):
+                        return True
+                elif function not in todo:
+                    todo.append(function)
+        return False
 
     @cached_property
     def _around_settings(self) -> set[ast.AST]:

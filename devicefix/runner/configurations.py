@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache, partial
 from glob import escape, glob
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from devicefix.files.system import common_folders
 from devicefix.runner.record import Record
 
 _SCRIPTS = ("*.sh", "scripts/*.sh", "README*")
+_SELECTED = re.compile(rb"\A[^\0]*(?:cuda|nccl|\$\{)[^\0]*\Z")
 _CONFIGURATION = re.compile(r"[\w./-]+\.(?:ya?ml|json|toml)\b")
 
 
@@ -39,9 +41,11 @@ def configurations(files: Iterable[ProjectFile]) -> list[Configured]:
     folders = common_folders(file.path for file in files)
     tops = tuple(os.path.join(os.path.realpath(work_tree(Path(each)) or each), "") for each in folders)
     users: dict[str, set[str]] = {}
+    scripts, above = cache(_scripts), cache(partial(_above, tops))  # as long as this runs
     for file in files:
-        names = {*file.export(named_configurations), *_given(file, tops)}
-        for path in (each for name in names for each in _candidates(file, name, tops)):
+        folders = above(os.path.dirname(file.normal))
+        names = {*file.export(named_configurations), *_given(file, folders, scripts)}
+        for path in (each for name in names for each in _candidates(folders, name)):
             users.setdefault(path, set()).add(file.normal)
     found = [(path, _values(path), naming) for path, naming in sorted(users.items()) if os.path.isfile(path)]
     literals = (each for _, values, _ in found for each in _resolved(values, {}))
@@ -50,27 +54,38 @@ def configurations(files: Iterable[ProjectFile]) -> list[Configured]:
     return [each for each in chosen if each[1]]
 
 
-def _given(file: ProjectFile, tops: tuple[str, ...]) -> Iterator[str]:
+def _given(file: ProjectFile, folders: list[str], scripts: Callable[[str], list[str]]) -> Iterator[str]:
     """Yield the configuration files that scripts and READMEs, beside a program or above, pass to it."""
-    command = re.compile(rf"(?<!\w){re.escape(os.path.basename(file.path))} (.*)")
-    for pattern in _SCRIPTS if any(map(file.holds, GIVEN)) else ():
-        for script in _candidates(file, pattern, tops):
-            with suppress(OSError):
-                text = read(script, size(LARGEST)).decode(errors="replace").replace("\\\n", " ")
-                yield from (
-                    name for arguments in command.findall(text) for name in _CONFIGURATION.findall(arguments)
-                )
+    name, is_given = os.path.basename(file.path), any(map(file.holds, GIVEN))
+    texts = (text for folder in folders for text in scripts(folder)) if is_given else ()
+    for text in (text for text in texts if f"{name} " in text):
+        for arguments in re.findall(rf"(?<!\w){re.escape(name)} (.*)", text):
+            yield from _CONFIGURATION.findall(arguments)
 
 
-def _candidates(file: ProjectFile, name: str, tops: tuple[str, ...]) -> Iterator[str]:
-    folder = os.path.dirname(file.normal)
-    while not os.path.isabs(name) and os.path.join(os.path.realpath(folder), "").startswith(tops):
+def _scripts(folder: str) -> list[str]:
+    """Return the texts of the scripts and READMEs in a folder."""
+    texts = []
+    for script in (path for pattern in _SCRIPTS for path in glob(os.path.join(escape(folder), pattern))):
+        with suppress(OSError):
+            texts.append(read(script, size(LARGEST)).decode(errors="replace").replace("\\\n", " "))
+    return texts
+
+
+def _candidates(folders: list[str], name: str) -> Iterator[str]:
+    for folder in folders if not os.path.isabs(name) else ():
         found = glob(os.path.join(escape(folder), name)) if "*" in name else [os.path.join(folder, name)]
         yield from map(os.path.normpath, found)
-        above = os.path.normpath(os.path.join(folder, os.pardir))
-        if above == folder:  # the root of the file system
-            return
-        folder = above
+
+
+def _above(tops: tuple[str, ...], folder: str) -> list[str]:
+    """Return a folder, and those around it up to the tops."""
+    found: list[str] = []
+    # Above the root of the file system is the root.
+    while folder not in found and os.path.join(os.path.realpath(folder), "").startswith(tops):
+        found.append(folder)
+        folder = os.path.normpath(os.path.join(folder, os.pardir))
+    return found
 
 
 def selected(path: str) -> Selected:
@@ -79,12 +94,15 @@ def selected(path: str) -> Selected:
 
 
 def _values(path: str) -> Selected:
-    from devicefix.rules.config_file.examine import cuda_values
-
     try:
-        return tuple(cuda_values(read(path, size(LARGEST)), path))
+        data = read(path, size(LARGEST))
     except OSError:
         return ()
+    if not _SELECTED.search(data):  # then the readers of these languages need not be imported
+        return ()
+    from devicefix.rules.config_file.examine import cuda_values
+
+    return tuple(cuda_values(data, path))
 
 
 def _resolved(values: Selected, known: Mapping[str, str]) -> Selected:

@@ -129,14 +129,15 @@ class Tensors:
     def changes(self, place: Place) -> Mapping[Point, ast.AST]:
         """Return the points that change a tensor, each with what changes it."""
         if place not in self._known_changes:
-            by_hand = {
+            by_hand = () if place.parameters else reversed(list(self._touching(place)))
+            found = {
                 point: change.node
-                for point, change in reversed(list(self._touching(place)))
+                for point, change in by_hand
                 if not (change.item and place.indexed) and not self._facts.is_guarded(change.node)
             }
-            found = self._trained.get(place.path, {}) if place.parameters else by_hand
+            of_model = self._trained.get(place.path, {}) if place.parameters else {}
             of_any = self._trained.get("", {}) if place.parameters or place.trained else {}
-            self._known_changes[place] = {**found, **of_any}
+            self._known_changes[place] = {**found, **of_model, **of_any}
         return self._known_changes[place]
 
     def _touching(self, place: Place) -> Iterator[tuple[Point, Change]]:

@@ -137,6 +137,11 @@ class _Search:
                     return found
         return None
 
+    def _changed_later(self, function: Body, kept: Name) -> ast.AST | None:
+        """Return what changes a tensor that an object keeps, in a method of its class."""
+        changes = (method.changes(kept.place).values() for method in self._methods(function))
+        return next(chain.from_iterable(changes), None)
+
     def _methods(self, function: Body) -> list[Tensors]:
         """Return the methods of a class that change a tensor, or take the step of an optimizer."""
         owner = self._facts.tree.parents.get(function)
@@ -211,13 +216,11 @@ class _Search:
     def _outlived(self) -> Iterator[Held]:
         """Yield the copies of parameters that are kept, where the argument or the copy is changed later."""
         for (function, source), (copy, kept) in self._outliving.items():
-            methods = self._methods(function)
-            changes = (each for method in methods for each in method.changes(kept.place).values())
             for body, point, call in self._calls(function):
                 for name in (Name(place, point) for place in passed(self._facts, call, function, source)):
                     if (changing := body.changed_after(name)) is not None:
                         yield Held(copy, kept.place.path, changing, None)
-                    elif name.place.trained and (later := next(changes, None)) is not None:
+                    elif name.place.trained and (later := self._changed_later(function, kept)) is not None:
                         given = replace(copy, source=replace(source, trained=True))
                         yield self._held(body, given, source.path, (later, body.flow.exit), reverse=True)
                     elif found := body.clash(Name(Place("()", trained=kept.place.trained), point), name):

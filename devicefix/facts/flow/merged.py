@@ -32,7 +32,7 @@ def merged_devices(facts: Facts, _module: Scope) -> dict[ast.AST, int]:
     """Return what shows the devices that must not become one, each with the line that tells them apart."""
     found: dict[ast.AST, int] = {}
     devices = cache(lambda value, of_tensor: list(_devices(facts, value, of_tensor)))
-    for place, values in _told_apart(facts):
+    for place, values in facts.once(_told_apart, facts.tree.root):
         if isinstance(place, ast.Compare) and not (values and devices(values[0], False)):
             continue
         by_tensor = isinstance(place, ast.Call) and ".device" in ast.unparse(place)
@@ -45,11 +45,17 @@ def merged_devices(facts: Facts, _module: Scope) -> dict[ast.AST, int]:
 
 def told_apart(facts: Facts, _module: Scope) -> frozenset[ast.AST]:
     """Return the imports that the program tells apart from others."""
-    groups = [(values, set(map(facts.resolve, values))) for _, values in _told_apart(facts)]
+    places = facts.once(_told_apart, facts.tree.root)
+    groups = [(values, set(map(facts.resolve, values))) for _, values in places]
     return frozenset(each for values, names in groups if len(names - {None}) > 1 for each in values)
 
 
-def _told_apart(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.expr]]]:
+def _told_apart(facts: Facts, _module: Scope) -> list[tuple[ast.expr | ast.stmt, list[ast.expr]]]:
+    """Return the places where the program tells values apart, each with the values."""
+    return list(_places(facts))
+
+
+def _places(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.expr]]]:
     """Yield the places where the program tells values apart, each with the values."""
     stored: defaultdict[str, list[ast.expr]] = defaultdict(list)
     words = facts.tree.words

@@ -190,7 +190,8 @@ def bound_as_device(values: Forwards, node: ast.Name | ast.Attribute) -> ast.exp
         values: where the values of the module go.
         node: a use of the variable, or the target of its assignment.
     """
-    facts, bindings = values.facts, values.variable(node).bindings
+    facts = values.facts  # the reads of a name are not asked for
+    bindings = facts.tree.bound(node) if isinstance(node, ast.Name) else values.variable(node).bindings
     match [each.node for each in bindings if not _names_device(each.value)]:
         case [
             ast.Assign(targets=[ast.Name() | ast.Attribute(value=ast.Name("self")) as target], value=number)

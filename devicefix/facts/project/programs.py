@@ -116,6 +116,12 @@ class Programs(Files):
         return file is not None and "" in file.export(late_functions)
 
     @remembered
+    def may_fork(self, path: str) -> bool:
+        """Return whether a file that runs with one may fork processes, as far as its words show."""
+        forking = {file.normal for file in self.holding(*forked.words)}
+        return bool(forking) and not forking.isdisjoint(self._together({os.path.normpath(path)}))
+
+    @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
         return self._starts_any(self._together({os.path.normpath(path)}))

@@ -99,13 +99,11 @@ class Values(Files):
         They are those that it names, or a file that runs with it, if it holds the key or unpacks anything.
         """
         own = self.file(path)
-        if own is None or not self.configured_files:
-            return []
-        together = self._together({own.normal})
-        return [
-            [os.path.normpath(file), str(line), value, path_of_key]
-            for file, values, naming in self.configured_files
-            if not together.isdisjoint(naming)
+        found = [
+            ([os.path.normpath(file), str(line), value, path_of_key], naming)
+            for file, values, naming in (self.configured_files if own is not None else ())
             for key, line, value, path_of_key in values
-            if any(map(own.holds, (key.encode(), b"**")))
+            if own is not None and any(map(own.holds, (key.encode(), b"**")))
         ]
+        together = self._together({own.normal}) if own is not None and found else frozenset[str]()
+        return [each for each, naming in found if not together.isdisjoint(naming)]

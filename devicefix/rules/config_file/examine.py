@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 LARGEST = 1_000_000  # bytes; larger files contain data
 _WORDS = re.compile(rb"cuda|gpu|nccl|device", re.I)
-_SELECTED = re.compile(rb"\A[^\0]*(?:cuda|nccl|\$\{)[^\0]*\Z")
 _DEVICE = re.compile(r"cuda(:\d+)?|nccl")
 _INTERPOLATED = re.compile(r"\$\{[\w.]+\}")
 _SHOWN = 60
@@ -82,7 +81,7 @@ def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str, str]]:
     A value `${device}` that the file does not have is that of another file.
     """
     language = language_of(path) or ""
-    if language not in ("json", "toml", "yaml") or len(data) > LARGEST or not _SELECTED.search(data):
+    if language not in ("json", "toml", "yaml") or len(data) > LARGEST:
         return []
     source = _decoded(data)
     pairs = [each for each in _READERS[language](source.text) if not each.several]

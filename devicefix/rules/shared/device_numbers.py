@@ -38,7 +38,7 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     moved = facts.once(_passed_as_devices, facts.tree.root)
     if not isinstance(name, (ast.Name, ast.Attribute)) or last_name(name) not in moved:
         return None
-    several = len(context.forwards.variable(name).bindings) > 1 and "DF203" not in context.options.enabled
+    several = "DF203" not in context.options.enabled and len(context.forwards.variable(name).bindings) > 1
     is_declared = isinstance(name, ast.Name) and name.id in facts.tree.declared_elsewhere
     return None if several or is_declared else bound_as_device(context.forwards, name)
 
