@@ -884,6 +884,48 @@ class CudaRequired(Rule):
                     return device
             """,
         ),
+        Example(
+            "a choice with settings of torch",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    device = torch.device("cuda")
+                    if torch.cuda.get_device_properties(0).major >= 8:
+                        torch.backends.cuda.matmul.allow_tf32 = True
+                elif torch.backends.mps.is_available():
+                    device = torch.device("mps")
+                else:
+                    raise RuntimeError("no GPU")
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    device = torch.device("cuda")
+                    if torch.cuda.get_device_properties(0).major >= 8:
+                        torch.backends.cuda.matmul.allow_tf32 = True
+                elif torch.backends.mps.is_available():
+                    device = torch.device("mps")
+                else:
+                    device = torch.device("cpu")
+            """,
+        ),
+        Example(
+            "a choice of more than the device",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    size = 8
+                    device = "cuda"
+                elif torch.backends.mps.is_available():
+                    size = 4
+                    device = "mps"
+                else:
+                    raise RuntimeError("no GPU")
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -1076,13 +1118,22 @@ class CudaRequired(Rule):
         """Report the error that ends a choice between CUDA and other devices: it becomes the CPU."""
         *bodies, rest = branches(node)
         last = self._ends.last(rest)
-        chosen = [self._device_chosen(body[-1]) for body in bodies]
-        is_choice = len(set(chosen)) == 1 and any(map(cuda_string, ast.walk(node.body[-1])))
-        if len(bodies) > 1 and len(rest) == 1 and last is not None and is_choice and chosen[0]:
+        of_cuda = [each for each in node.body if any(map(cuda_string, ast.walk(each)))]
+        chosen = [{self._device_chosen(each) for each in body} for body in (of_cuda, *bodies)]
+        device = min(set.intersection(*chosen) - {""}, default="")
+        if len(bodies) > 1 and len(rest) == 1 and last is not None and device:
             verdict = self._refusals.verdict(rest[0], (node.test, False), self._ends.error_of(last))
             if verdict is not None and verdict.removable:
-                fix = self.context.replace_statement(rest[0], chosen[0], verdict.why)
-                yield self.finding(rest[0], f"{MESSAGE}; choose the CPU", fix)
+                fix = self.context.replace_statement(rest[0], device, verdict.why)
+                others = (each for body in bodies for each in body if self._device_chosen(each) != device)
+                unless = "because the other branches bind more" if any(map(self._binds, others)) else ""
+                yield self.finding(rest[0], f"{MESSAGE}; choose the CPU", None if unless else fix, unless)
+
+    def _binds(self, statement: ast.stmt) -> bool:
+        """Return whether a statement binds anything but settings of torch."""
+        parts = (each for each in ast.walk(statement) if isinstance(getattr(each, "ctx", None), ast.Store))
+        of_torch = (isinstance(each, ast.expr) and self.facts.resolve(each) for each in parts)
+        return any(not (name or "").startswith("torch.") for name in of_torch)
 
     def _device_chosen(self, statement: ast.stmt) -> str:
         """Return the code that chooses the CPU in place of another device, empty if a statement chooses none."""
