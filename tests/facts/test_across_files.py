@@ -35,6 +35,33 @@ ENGINE = """
                 return x + 1
 """
 RUN = {
+    "a number that one caller passes for a device, and a device that another one does": (
+        {
+            "net.py": """
+                import torch
+
+                class Net:
+                    def __init__(self, device="cuda"):
+                        self.mean = torch.ones(2, device=device)
+            """,
+            "main.py": """
+                import torch
+                from net import Net
+
+                class Base:
+                    def __init__(self, number=0):
+                        self.device = torch.device(f"cuda:{number}")
+                        self.net = Net(device=self.device)
+
+                def run(gpu):
+                    torch.cuda.set_device(gpu)
+                    return Net(device=gpu)
+
+                print(Base().net.mean.tolist(), run(0).mean.tolist())
+            """,
+        },
+        "[1.0, 1.0] [1.0, 1.0]",
+    ),
     "a rank that another file imports": (
         {
             "env.py": RANK,

@@ -21,7 +21,7 @@ from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.forwards import Forwards, Use
-from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
+from devicefix.facts.flow.kinds import DEVICES, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import YIELDED, results
 from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of
@@ -48,7 +48,7 @@ _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(", b"torch")
 # The arguments of a call, and what shows that a number may be among them.
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")
-_NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
+_DEVICES = {kind.name for kind in (*DEVICES, Kind.NONE)}
 
 
 class Flow(SharedNames, Values):
@@ -107,7 +107,7 @@ class Flow(SharedNames, Values):
     def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
         """Return the kinds of what other files than `path` pass to functions of a name for a parameter.
 
-        They are those of numbers only if all calls pass numbers.
+        They are those of devices only if a call passes a number; what is not known then counts as a device.
         """
         scanned = {
             kind
@@ -152,9 +152,8 @@ class Flow(SharedNames, Values):
             value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
             if value is not None:  # all calls of a function are looked at
                 found.update(_names(replace(facts.kinds.of(value), open=False)))
-            if UNKNOWN in found:
-                return set()
-        return found if Kind.INDEX.name in found and found <= _NUMBERS else set()
+        known = found & _DEVICES
+        return {*known, *({Kind.DEVICE.name} if found - known else ())} if Kind.INDEX.name in found else set()
 
     @remembered
     def gives(self, path: str, called: str, part: str, position: int) -> bool:
