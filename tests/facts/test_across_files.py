@@ -691,6 +691,40 @@ def test_a_method_of_the_same_name_in_another_file_passes_no_number() -> None:
     assert not any(result.findings for result in results.values())
 
 
+def test_a_number_that_becomes_the_cpu_where_another_file_binds_it_needs_no_other_fix() -> None:
+    files = {
+        "net.py": """
+            import torch
+
+            def sample(device=None):
+                if device is None:
+                    device = next(model.parameters()).device
+                return torch.zeros(2, device=device)
+        """,
+        "one.py": """
+            import torch
+            from net import sample
+
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            sample(device=device)
+        """,
+        "many.py": """
+            import torch
+            from net import sample
+
+            device = rank % torch.cuda.device_count()
+            torch.cuda.set_device(device)
+            sample(device=device)
+        """,
+    }
+    output, results = rewritten(files)
+    assert not results["net.py"].fixed + results["net.py"].remaining
+    assert (
+        'device = rank % torch.cuda.device_count() if torch.cuda.is_available() else "cpu"'
+        in output["many.py"]
+    )
+
+
 def test_a_value_that_is_imported_or_returned_is_a_number_in_a_file_without_a_word_of_cuda() -> None:
     config = "WHERE = 0\n\ndef pick(): return int('1')"
     moved = "import torch\nfrom config import {0}\n\ndef move(x): return x.to({1})"

@@ -13,7 +13,6 @@ from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of, use_by_function
 from devicefix.facts.flow.parameters import argument_at, described, unpacks
 from devicefix.facts.flow.sinks import takes_device
-from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.steps import CALLED, family, related
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.module import Facts
@@ -103,8 +102,8 @@ def counts(values: Forwards, node: ast.expr) -> bool:
 def is_settled(values: Forwards, value: ast.expr, *, literals: bool = True) -> bool:
     """Return whether a value is no number of a GPU without CUDA, once what it comes from is fixed.
 
-    All its sources are known, in this file and in others. Each is no number, or `torch.cuda.current_device()`
-    or an argument `device=0`, whose fixes are the CPU.
+    All its sources are known, in this file and in others. Each is no number, or one whose fix is the CPU:
+    `torch.cuda.current_device()`, an argument `device=0`, or what a variable is bound to.
 
     Args:
         values: where the values of the module go.
@@ -129,19 +128,29 @@ def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.e
             return [body, orelse]
         case ast.Call() if facts.call(node, "torch.cuda.current_device"):
             return [] if becomes_cpu(values, node) else None
+        case ast.Attribute(attr="device", value=ast.Call(func=ast.Name("next"))):  # of a module's parameters
+            return []
         case ast.Constant() if literals and integer(node) and isinstance(parent, ast.keyword):
             fixed = device_name(parent.arg or "") and not facts.serves_others
             return [] if fixed and moves_number(facts, node) else None
         case ast.Name() | ast.Attribute() if kinds.seen and facts.resolve(node) is None:
-            parameter, variable = Sources(facts, How.BOUND, 1).parameter(node), values.variable(node)
-            if parameter is not None:
-                return _passed(facts, *parameter)
-            bound = [each.value for each in variable.bindings if each.value is not None]
+            if bound_as_device(values, node) is not None:
+                return []
+            variable = values.variable(node)
+            bound = [_bound(facts, node, each) for each in variable.bindings]
             heirs = variable.attribute and facts.others.is_read_elsewhere(f"super.{variable.name}")
-            known = len(bound) == len(variable.bindings) and not heirs and variable.elsewhere[:1] != "."
-            if bound and known:
-                return bound
+            if bound and None not in bound and not heirs and variable.elsewhere[:1] != ".":
+                return [value for each in bound for value in each or ()]
     return [] if kinds.are(_DEVICES) else None
+
+
+def _bound(facts: Facts, node: ast.expr, binding: Binding) -> Sequence[ast.expr] | None:
+    """Return what one of its bindings gives a variable, None if it isn't known."""
+    if binding.value is not None:
+        return [binding.value]
+    found = facts.tree.lookup(node) if binding.parameter else None
+    function = found[0].node if found is not None else None
+    return _passed(facts, function, binding) if isinstance(function, Function) else None
 
 
 def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[ast.expr] | None:
@@ -191,6 +200,8 @@ def bound_as_device(values: Forwards, node: ast.Name | ast.Attribute) -> ast.exp
         node: a use of the variable, or the target of its assignment.
     """
     facts, bindings = values.facts, values.variable(node).bindings
+    if isinstance(node, ast.Name) and node.id in facts.tree.declared_elsewhere:
+        return None
     match [each.node for each in bindings if not _names_device(each.value)]:
         case [
             ast.Assign(targets=[ast.Name() | ast.Attribute(value=ast.Name("self")) as target], value=number)

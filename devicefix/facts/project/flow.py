@@ -107,7 +107,7 @@ class Flow(SharedNames, Values):
     def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
         """Return the kinds of what other files than `path` pass to functions of a name for a parameter.
 
-        They are those of devices only if a call passes a number; what is not known then counts as a device.
+        They are those of devices only if a call passes a number, and all calls pass devices.
         """
         scanned = {
             kind
@@ -152,8 +152,9 @@ class Flow(SharedNames, Values):
             value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
             if value is not None:  # all calls of a function are looked at
                 found.update(_names(replace(facts.kinds.of(value), open=False)))
-        known = found & _DEVICES
-        return {*known, *({Kind.DEVICE.name} if found - known else ())} if Kind.INDEX.name in found else set()
+            if UNKNOWN in found:
+                return set()
+        return found if Kind.INDEX.name in found and found <= _DEVICES else set()
 
     @remembered
     def gives(self, path: str, called: str, part: str, position: int) -> bool:
