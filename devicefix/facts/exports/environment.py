@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from devicefix.facts.exports.export import of_bytes, of_facts
+from devicefix.facts.exports.export import of_facts
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.flow.parameters import called
 from devicefix.facts.flow.sources import How, Sources
@@ -24,10 +24,10 @@ _OF_DRIVER = re.compile(
 # What sets one by its name, any by an expression, or those of a file.
 _SETTING = rb"CUDA_|_VISIBLE_DEVICES|environ(?:\[|\.\w+\(|\s*\|=)\s*[\w*]|load_dotenv|read_env"
 _WORDS = (b"CUDA_", b"_VISIBLE_DEVICES", b"environ", b"load_dotenv", b"read_env")
-# `getattr(module, name)`, and not `getattr(module, "name")`
-_BY_TEXT = re.compile(
+# What may call a function that a text names: `getattr(module, name)`, and not `getattr(self, name)`.
+BY_TEXT = re.compile(
     rb"(?:instantiate|import_module|__import__|locate|(?<![\w.])(?<!def )eval)\(|globals\(\)"
-    rb"|getattr\(\s*(?!torch\b|nn\b)(\w+)[\w.]*\s*,\s*(?![\s\"'])"
+    rb"|getattr\(\s*(?!self\b|torch\b|nn\b|args\b|config\b)[\w.]+\s*,\s*(?![\s\"'])"
 )
 _FOLLOWED = How.BOUND | How.ELEMENT | How.ITEM | How.CHOICE | How.PASSED | How.DEFAULT
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -104,13 +104,6 @@ def late_functions(facts: Facts) -> frozenset[str]:
     settings = late_settings(facts)
     at_top = {""} if any(facts.tree.scope(each).function is None for each in settings) else set()
     return frozenset({*at_top, *_functions_of(facts, [*settings, *late_calls(facts, settings)])})
-
-
-@of_bytes()
-def takes_by_text(data: bytes) -> bool:
-    """Return whether a module may call functions of others that a text names."""
-    owners = {found[1] for found in _BY_TEXT.finditer(data)}
-    return any(owner is None or re.search(rb"import\b[^\n]*\b%b\b" % owner, data) for owner in owners)
 
 
 def readers(facts: Facts, _module: Scope, name: str) -> frozenset[str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
-from devicefix.facts.exports.environment import imported_early, late_functions, readers, takes_by_text
+from devicefix.facts.exports.environment import BY_TEXT, imported_early, late_functions, readers
 from devicefix.facts.exports.forks import UNKNOWN, Named, forked
 from devicefix.facts.exports.imports import guarded_imports, needed_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
@@ -197,7 +197,7 @@ class Programs(Files):
             if not (name and read) or "" in own:
                 return True
             todo += sorted(own.difference(todo))
-        return any(self.files[each].export(takes_by_text) for each in program)
+        return any(self.files[each].holds(BY_TEXT) for each in program)
 
     def _readers(self, file: ProjectFile, name: str) -> frozenset[str]:
         """Return the functions and classes of a file whose code reads a name; see `readers`."""
