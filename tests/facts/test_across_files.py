@@ -35,6 +35,42 @@ ENGINE = """
                 return x + 1
 """
 RUN = {
+    "a number that is passed to an object": (
+        {
+            "enc.py": """
+                import torch
+
+                class Enc:
+                    def __call__(self, texts, device):
+                        return torch.zeros(len(texts)).to(device)
+
+                class Net(torch.nn.Module):
+                    def forward(self, x, device):
+                        return x.to(device)  # cuda
+            """,
+            "main.py": """
+                import torch
+                from enc import Enc, Net
+
+                class Own:
+                    def __call__(self, x, device):
+                        return x.to(device)
+
+                class Run:
+                    def __init__(self):
+                        self.net = Net().eval()
+
+                    def work(self, gpu):
+                        torch.cuda.set_device(gpu)
+                        enc = Enc()
+                        x = enc(["a"], gpu) + Enc()(["b"], device=gpu)
+                        return Own()(self.net(x, gpu), gpu)
+
+                print(Run().work(0).tolist())
+            """,
+        },
+        "[0.0]",
+    ),
     "a number that one caller passes for a device, and a device that another one does": (
         {
             "net.py": """

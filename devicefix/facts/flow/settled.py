@@ -11,9 +11,9 @@ from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of, use_by_function
-from devicefix.facts.flow.parameters import argument_at, described, unpacks
+from devicefix.facts.flow.parameters import CALLED, argument_at, described, unpacks
 from devicefix.facts.flow.sinks import takes_device
-from devicefix.facts.flow.steps import CALLED, family, related
+from devicefix.facts.flow.steps import family, related
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Function, Scope, dotted
@@ -137,32 +137,31 @@ def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.e
             if bound_as_device(values, node) is not None:
                 return []
             variable = values.variable(node)
-            bound = [_bound(facts, node, each) for each in variable.bindings]
+            bound = [_bound(facts, each) for each in variable.bindings]
             heirs = variable.attribute and facts.others.is_read_elsewhere(f"super.{variable.name}")
             if bound and None not in bound and not heirs and variable.elsewhere[:1] != ".":
                 return [value for each in bound for value in each or ()]
     return [] if kinds.are(_DEVICES) else None
 
 
-def _bound(facts: Facts, node: ast.expr, binding: Binding) -> Sequence[ast.expr] | None:
-    """Return what one of its bindings gives a variable, None if it isn't known."""
-    if binding.value is not None:
-        return [binding.value]
-    found = facts.tree.lookup(node) if binding.parameter else None
-    function = found[0].node if found is not None else None
-    return _passed(facts, function, binding) if isinstance(function, Function) else None
+def _bound(facts: Facts, binding: Binding) -> Sequence[ast.expr] | None:
+    """Return what a variable is bound to: all that a parameter gets in the module.
 
-
-def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[ast.expr] | None:
-    """Return all that a parameter gets in the module; None if it isn't known, or a number in other files."""
-    assert isinstance(parameter.node, ast.arg)
-    name, place = described(facts.tree, function, parameter.node.arg)
+    None if it isn't known, or a number in other files.
+    """
+    parameter = binding.node
+    if binding.value is not None or not isinstance(parameter, ast.arg):
+        return [binding.value] if binding.value is not None else None
+    function = facts.tree.parents[facts.tree.parents[parameter]]
+    if not isinstance(function, Function):
+        return None
+    name, place = described(facts.tree, function, parameter.arg)
     decorators = (facts.resolve(without_call(each)) or "" for each in function.decorator_list)
     if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
         return None
     given = arguments(_calls(facts, name, *(_OWN if function.name == "__init__" else ())), *place)
     known = given is not None and facts.others.gives(name, *place)
-    return [*given, *filter(None, [parameter.default])] if known and given is not None else None
+    return [*given, *filter(None, [binding.default])] if known and given is not None else None
 
 
 def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[ast.expr] | None:
