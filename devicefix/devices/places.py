@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _FORKED = "it asks for CUDA during import, and CUDA does not survive the process
 _FORKED_BELOW = "it asks for CUDA before the program forks processes, in which CUDA does not survive"
 _SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
 TOO_EARLY = (_FORKED, _FORKED_BELOW, _SETS_LATE)  # a run on one machine does not show whether they matter
+_TO_DEVICE = re.compile(r"cuda|device|\.to\(")
 _FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start", "start_processes", "DataLoader"}
 
 
@@ -383,17 +385,30 @@ class Places:
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         below = (each for each in self._forks if each.lineno > line)
         forks = (e for e in below if owner in (self._owner(e), *self._facts.tree.around(e, *functions)))
-        fork = min((each.lineno for each in forks), default=0)
-        own = (each for each in walk(owner) if fork and isinstance(each, ast.Call) and each.lineno < fork)
-        return fork > 0 and not any(
-            self._is_tensor_call(each.func) for each in own if self._owner(each) is owner
+        fork = min(forks, key=lambda each: each.lineno, default=None)
+        around = {parent for _, parent in self._facts.tree.ancestors(fork)} if fork is not None else set()
+        own = (each for each in walk(owner) if isinstance(each, ast.Call) and self._owner(each) is owner)
+        return fork is not None and not any(
+            each.lineno < fork.lineno and self._is_tensor_call(each.func)
+            for each in own
+            if self._facts.tree.parents[self._facts.tree.statement(each)] in around
+            if _TO_DEVICE.search(self._facts.source.code(each))
         )
 
     @cached_property
     def _forks(self) -> list[ast.expr | ast.stmt]:
         """The calls that fork processes, and the statements that call functions of the module that do."""
         forks = [each for each in self._forking if last_name(each.func) in _FORKING]
-        return [*forks, *late_calls(self._facts, map(self._facts.tree.statement, forks))]
+        late = late_calls(self._facts, map(self._facts.tree.statement, forks))
+        return [*map(self._first_use, forks), *late]
+
+    def _first_use(self, fork: ast.Call) -> ast.expr:
+        """Return the first use of a loader that a variable holds, which starts its workers; else the fork."""
+        target = getattr(self._facts.tree.parents.get(fork), "targets", [fork])[0]
+        is_kept = isinstance(target, ast.Name) and last_name(fork.func) == "DataLoader"
+        reads = self._facts.reads_in(self._facts.tree.scope(target), target.id) if is_kept else ()
+        below = reads and reads[0].lineno > fork.lineno and self._owner(reads[0]) is self._owner(fork)
+        return reads[0] if below else fork
 
     @cached_property
     def _forking(self) -> set[ast.Call]:
