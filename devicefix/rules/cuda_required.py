@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from devicefix.devices.context import Context
 from devicefix.facts.copies.views import given_to
@@ -1125,15 +1125,15 @@ class CudaRequired(Rule):
             verdict = self._refusals.verdict(rest[0], (node.test, False), self._ends.error_of(last))
             if verdict is not None and verdict.removable:
                 fix = self.context.replace_statement(rest[0], device, verdict.why)
-                others = (each for body in bodies for each in body if self._device_chosen(each) != device)
-                unless = "because the other branches bind more" if any(map(self._binds, others)) else ""
+                others = [each for body in bodies for each in body if self._device_chosen(each) != device]
+                unless = "because the other branches bind more" if self._binds(others) else ""
                 yield self.finding(rest[0], f"{MESSAGE}; choose the CPU", None if unless else fix, unless)
 
-    def _binds(self, statement: ast.stmt) -> bool:
-        """Return whether a statement binds anything but settings of torch."""
-        parts = (each for each in ast.walk(statement) if isinstance(getattr(each, "ctx", None), ast.Store))
-        of_torch = (isinstance(each, ast.expr) and self.facts.resolve(each) for each in parts)
-        return any(not (name or "").startswith("torch.") for name in of_torch)
+    def _binds(self, statements: Iterable[ast.stmt]) -> bool:
+        """Return whether statements bind anything but settings of torch."""
+        nodes = (node for each in statements for node in ast.walk(each) if isinstance(node, ast.expr))
+        bound = (node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store))
+        return any(not (self.facts.resolve(node) or "").startswith("torch.") for node in bound)
 
     def _device_chosen(self, statement: ast.stmt) -> str:
         """Return the code that chooses the CPU in place of another device, empty if a statement chooses none."""

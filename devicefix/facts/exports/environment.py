@@ -113,18 +113,15 @@ def readers(facts: Facts, _module: Scope, name: str) -> frozenset[str]:
     """
     tree, found = facts.tree, set[str]()
     for node in tree.nodes_with_name(name):
-        match node:
-            case (
-                (ast.FunctionDef(name=read) | ast.AsyncFunctionDef(name=read) | ast.ClassDef(name=read))
-                | (ast.Name(id=read) | ast.Attribute(attr=read) | ast.Constant(value=str(read)))
-                | ast.alias(name=read, asname=str())
-            ) if re.search(rf"\b{name}\b", read) and not isinstance(tree.parents[node], ast.Expr):
-                above = list(tree.ancestors(node))
-                if any(getattr(parent, each, None) is child for child, parent in above for each in _NOTES):
-                    continue
-                top, inside = above[-1][0], isinstance(node, _DEFINITIONS) or tree.scope(node).function
-                is_own = inside and isinstance(top, _DEFINITIONS) and not top.decorator_list
-                found.add(getattr(top, "name", "") if is_own else "")
+        parts = (getattr(node, each, None) for each in ("name", "id", "attr", "value"))
+        texts = [each for each in parts if isinstance(each, str) and re.search(rf"\b{name}\b", each)]
+        if not texts or isinstance(tree.parents[node], ast.Expr) or not getattr(node, "asname", "a"):
+            continue  # a docstring, or an import
+        above = list(tree.ancestors(node))
+        top, inside = above[-1][0], isinstance(node, _DEFINITIONS) or tree.scope(node).function
+        if not any(getattr(parent, each, None) is child for child, parent in above for each in _NOTES):
+            is_own = inside and isinstance(top, _DEFINITIONS) and not top.decorator_list
+            found.add(getattr(top, "name", "") if is_own else "")
     return frozenset(found - {name})
 
 

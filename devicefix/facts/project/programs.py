@@ -177,11 +177,9 @@ class Programs(Files):
         found = closure({file.normal for file in early if file is not None}, self._imported)
         for file, names in self.exporting(late_functions):
             programs = {closure({each}, self._imported) for each in self._importing(file.normal)}
-            asked: list[frozenset[str]] = []
             for program in sorted(programs, key=len, reverse=True):
-                if not any(program <= each for each in asked):  # a part of a program calls no more
-                    asked.append(program)
-                    found |= program if self._may_call(program, names) else frozenset()
+                if not program <= found and self._may_call(program, names):
+                    found |= program
         return found
 
     def _may_call(self, program: frozenset[str], names: frozenset[str]) -> bool:
