@@ -144,8 +144,8 @@ def name_fix(context: Context, target: ast.expr) -> Fix | None:
 def gpu_number(context: Context, target: ast.expr) -> str | None:
     """Return why it is not safe to take an expression for the number of a GPU, or None if it is none.
 
-    It is safe if all values that the module shows are numbers, None, or CUDA devices. It is a guess if one of
-    them is a number, or if nothing but the name says so.
+    It is safe if all values that the module shows are numbers, None, CUDA devices or the CPU. It is a guess
+    if one of them is a number, or if nothing but the name says so.
     """
     if context.facts.call(target, "torch.cuda.current_device"):
         return None  # which has a rule of its own
@@ -157,7 +157,7 @@ def gpu_number(context: Context, target: ast.expr) -> str | None:
     kinds = context.facts.kinds.of(target)
     if NUMBERS.isdisjoint(kinds.seen):
         return _BY_NAME if _is_called_gpu(target) and not kinds.shown(set(Kind)) else None
-    return "" if kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}) else _OTHER_VALUES
+    return "" if kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA, Kind.CPU}) else _OTHER_VALUES
 
 
 def _is_asked_tensor(facts: Facts, target: ast.expr) -> bool:

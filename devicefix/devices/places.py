@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ _FORKED = "it asks for CUDA during import, and CUDA does not survive the process
 _FORKED_BELOW = "it asks for CUDA before the program forks processes, in which CUDA does not survive"
 _SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
 TOO_EARLY = (_FORKED, _FORKED_BELOW, _SETS_LATE)  # a run on one machine does not show whether they matter
+_TO_DEVICE = re.compile(r"cuda|device|\.to\(")
 _FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start", "start_processes", "DataLoader"}
 
 
@@ -382,10 +384,17 @@ class Places:
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         below = (each for each in self._forks if each.lineno > line)
         forks = (e for e in below if owner in (self._owner(e), *self._facts.tree.around(e, *functions)))
-        fork = min((each.lineno for each in forks), default=0)
-        own = (each for each in walk(owner) if isinstance(each, ast.Call) and each.lineno < fork)
-        starts = (self._is_tensor_call(each.func) for each in own if self._owner(each) is owner)
-        return fork > 0 and not any(starts) and self._project.is_forked(self._path)
+        fork = min(forks, key=lambda each: each.lineno, default=None)
+        if fork is None or not self._project.is_forked(self._path):
+            return False
+        around = {parent for _, parent in self._facts.tree.ancestors(fork)}
+        own = (each for each in walk(owner) if isinstance(each, ast.Call) and self._owner(each) is owner)
+        return not any(
+            each.lineno < fork.lineno and self._is_tensor_call(each.func)
+            for each in own
+            if self._facts.tree.parents[self._facts.tree.statement(each)] in around
+            if _TO_DEVICE.search(self._facts.source.code(each))
+        )
 
     @cached_property
     def _forks(self) -> list[ast.expr | ast.stmt]:
@@ -393,7 +402,16 @@ class Places:
         names = sorted(_FORKING) if self._project.may_fork(self._path) else ()
         calls = chain.from_iterable(map(self._facts.tree.calls_with_name, names))
         forks = dict.fromkeys(call for call in calls if last_name(call.func) in _FORKING)
-        return [*forks, *late_calls(self._facts, map(self._facts.tree.statement, forks))]
+        late = late_calls(self._facts, map(self._facts.tree.statement, forks))
+        return [*map(self._first_use, forks), *late]
+
+    def _first_use(self, fork: ast.Call) -> ast.expr:
+        """Return the first use of a loader that a variable holds, which starts its workers; else the fork."""
+        target = getattr(self._facts.tree.parents.get(fork), "targets", [fork])[0]
+        is_kept = isinstance(target, ast.Name) and last_name(fork.func) == "DataLoader"
+        reads = self._facts.reads_in(self._facts.tree.scope(target), target.id) if is_kept else ()
+        below = reads and reads[0].lineno > fork.lineno and self._owner(reads[0]) is self._owner(fork)
+        return reads[0] if below else fork
 
     def _may_fork(self, statement: ast.stmt, around: set[ast.AST]) -> bool:
         """Return whether a statement may fork processes: by a name, in other files, or by what it calls."""

@@ -114,6 +114,7 @@ class CudaAutocast(Rule):
     summary = "CUDA autocast is off on a CPU, where low-precision code may need it"
     words = (b"cuda",)
     common_words = (b"autocast",)
+    references = _OF_CUDA
     INVALID = (
         Example(
             "a module in bfloat16",
@@ -249,6 +250,20 @@ class CudaAutocast(Rule):
                     return net(x.half())
             """,
             unsafe=True,
+        ),
+        Example(
+            "another name, which is that alone or a choice",
+            before="""
+                import torch
+                from contextlib import nullcontext
+
+                cast = torch.cuda.amp.autocast
+                other = torch.cuda.amp.autocast if options.amp else nullcontext
+                with cast():
+                    y = net(x.half())
+                with other():
+                    y = net(x.half())
+            """,
         ),
         Example(
             "a flag",
@@ -452,6 +467,16 @@ class CudaAutocast(Rule):
         return "device" in on or (changed and self._has_low_precision)
 
     # -- the call ------------------------------------------------------------------------------------
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, _name: str) -> Iterator[Finding]:
+        """Check autocast that gets another name, by which it is called on lines that do not show what it is."""
+        calls = (
+            self.facts.tree.call_of(use) for use in self.context.forwards.of(node).uses if use is not node
+        )
+        hidden = (each for each in calls if each and "autocast" not in self.context.source.code(each.func))
+        is_on = any(all(keyword.arg != "enabled" for keyword in each.keywords) for each in hidden)
+        if is_on and self._has_low_precision and not self.facts.is_guarded(node):
+            yield self.finding(node, _OFF, unless="because it is called by another name")
 
     def _autocast(self, node: ast.Call) -> _Autocast | None:
         """Return a call of autocast, or of `partial` with it; None for any other call."""

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from devicefix.devices.context import Context
 from devicefix.facts.copies.views import given_to
@@ -884,6 +884,48 @@ class CudaRequired(Rule):
                     return device
             """,
         ),
+        Example(
+            "a choice with settings of torch",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    device = torch.device("cuda")
+                    if torch.cuda.get_device_properties(0).major >= 8:
+                        torch.backends.cuda.matmul.allow_tf32 = True
+                elif torch.backends.mps.is_available():
+                    device = torch.device("mps")
+                else:
+                    raise RuntimeError("no GPU")
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    device = torch.device("cuda")
+                    if torch.cuda.get_device_properties(0).major >= 8:
+                        torch.backends.cuda.matmul.allow_tf32 = True
+                elif torch.backends.mps.is_available():
+                    device = torch.device("mps")
+                else:
+                    device = torch.device("cpu")
+            """,
+        ),
+        Example(
+            "a choice of more than the device",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    size = 8
+                    device = "cuda"
+                elif torch.backends.mps.is_available():
+                    size = 4
+                    device = "mps"
+                else:
+                    raise RuntimeError("no GPU")
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -1076,13 +1118,22 @@ class CudaRequired(Rule):
         """Report the error that ends a choice between CUDA and other devices: it becomes the CPU."""
         *bodies, rest = branches(node)
         last = self._ends.last(rest)
-        chosen = [self._device_chosen(body[-1]) for body in bodies]
-        is_choice = len(set(chosen)) == 1 and any(map(cuda_string, ast.walk(node.body[-1])))
-        if len(bodies) > 1 and len(rest) == 1 and last is not None and is_choice and chosen[0]:
+        of_cuda = [each for each in node.body if any(map(cuda_string, ast.walk(each)))]
+        chosen = [{self._device_chosen(each) for each in body} for body in (of_cuda, *bodies)]
+        device = min(set.intersection(*chosen) - {""}, default="")
+        if len(bodies) > 1 and len(rest) == 1 and last is not None and device:
             verdict = self._refusals.verdict(rest[0], (node.test, False), self._ends.error_of(last))
             if verdict is not None and verdict.removable:
-                fix = self.context.replace_statement(rest[0], chosen[0], verdict.why)
-                yield self.finding(rest[0], f"{MESSAGE}; choose the CPU", fix)
+                fix = self.context.replace_statement(rest[0], device, verdict.why)
+                others = [each for body in bodies for each in body if self._device_chosen(each) != device]
+                unless = "because the other branches bind more" if self._binds(others) else ""
+                yield self.finding(rest[0], f"{MESSAGE}; choose the CPU", None if unless else fix, unless)
+
+    def _binds(self, statements: Iterable[ast.stmt]) -> bool:
+        """Return whether statements bind anything but settings of torch."""
+        nodes = (node for each in statements for node in ast.walk(each) if isinstance(node, ast.expr))
+        bound = (node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store))
+        return any(not (self.facts.resolve(node) or "").startswith("torch.") for node in bound)
 
     def _device_chosen(self, statement: ast.stmt) -> str:
         """Return the code that chooses the CPU in place of another device, empty if a statement chooses none."""

@@ -75,6 +75,7 @@ def _length(devices: ast.expr) -> int | None:
 _FOLLOWED = How.BOUND | How.PASSED | How.DEFAULT | How.OPTION | How.CHOICE
 _STEPS = 4  # from an argument to a literal
 _SETTINGS = ("device_map", "accelerator", "max_memory")
+_ADDS_CPU = re.compile(r"\[[\"']cpu[\"']\] *=")  # to the memory of GPUs
 _ATTENTION = "attn_implementation"
 _UNSEEN = "this value may not reach a library"
 
@@ -335,6 +336,16 @@ class HardWiredFlag(Rule):
                 from accelerate import infer_auto_device_map  # with torch
 
                 infer_auto_device_map(model, max_memory={0: "10GB", "cpu": "30GB"})
+            """,
+        ),
+        Example(
+            "the memory of all GPUs, of which there are none on a CPU",
+            before="""
+                import torch
+                from accelerate import infer_auto_device_map
+
+                memory = {index: "10GB" for index in range(torch.cuda.device_count())}
+                infer_auto_device_map(model, max_memory=memory)
             """,
         ),
         Example(
@@ -848,6 +859,9 @@ class HardWiredFlag(Rule):
                 from transformers import AutoModel
 
                 a = AutoModel.from_pretrained(name, device_map="auto", max_memory={"cpu": "30GB"})
+                memory = {index: "10GB" for index in range(torch.cuda.device_count())}
+                memory["cpu"] = "30GB"
+                infer_auto_device_map(model, max_memory=memory)
                 b = AutoModel.from_pretrained(name, device_map={"": "cpu"})
                 c = AutoModel.from_pretrained(name, device_map={"": device})
                 device_map["lm_head"] = "cpu"
@@ -1095,15 +1109,23 @@ class HardWiredFlag(Rule):
                 advice, fix = _LOADS, self._on_cpu(node, leaf)
             elif name == "accelerator" and is_constant(leaf, *_GPU):
                 advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
-            elif name == "max_memory" and isinstance(leaf, ast.Dict):
-                if any(key is not None and integer(key) for key in leaf.keys):
-                    advice = "refers to GPUs by index; without CUDA, leave them out"
+            elif name == "max_memory" and self._names_gpus(leaf):
+                advice = "refers to GPUs by index; without CUDA, leave them out"
             known = {node, leaf} & self.context.handled  # two settings may be of one variable
             if advice and not known and not self.facts.is_guarded(leaf):
                 self.context.mark_handled(node, leaf)
                 code = self.context.source.code(leaf)
                 setting = f"{name}={code}" if "\n" not in code else name
                 yield self.finding(node, f"`{setting}` {advice}", fix)
+
+    def _names_gpus(self, memory: ast.expr) -> bool:
+        """Return whether the memory of devices is that of GPUs alone, or with numbers that a CPU does not have."""
+        match memory:
+            case ast.Dict(keys=keys):
+                return any(key is not None and integer(key) for key in keys)
+            case ast.DictComp(key=ast.Name(), generators=[ast.comprehension(iter=ast.Call(func=each))]):
+                return dotted(each) in ("range", "enumerate") and not self.context.source.holds(_ADDS_CPU)
+        return False
 
     def _on_cpu(self, node: ast.expr, leaf: ast.expr) -> Fix:
         """Return the fix of a device map that loads onto the CPU without CUDA.

@@ -9,6 +9,7 @@ from devicefix.facts.flow.forwards import Use
 from devicefix.facts.values import cuda_literal, cuda_string, is_current_object, is_negative
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 from devicefix.rules.shared.device_uses import checked_for_uses
 
 _OFTEN = 3  # so many arguments are worth a definition of their own
@@ -480,7 +481,8 @@ class TorchDevice(Rule):
             only = arguments[0]
             if self.devices.accelerator and cuda_literal(only) is None:
                 return self.context.when_cuda(node, f'{self.devices.torch(node).text}.device("cpu")')
-            why = "" if cuda_string(only) else gpu_number(self.context, only)
+            number = None if is_fixed_where_bound(self.context, only) else gpu_number(self.context, only)
+            why = "" if cuda_string(only) else number
             return None if why is None else self.context.when_cuda(only, '"cpu"', why)
         if len(arguments) == 2 and cuda_string(arguments[0]) and not is_negative(arguments[1]):
             torch = self.devices.torch(node)

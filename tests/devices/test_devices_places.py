@@ -167,6 +167,32 @@ def test_asking_on_import_is_unsafe_before_a_fork(site: str, is_safe: bool) -> N
     assert (not places(context).why_unsafe(expression(context, "'cuda'"))) is is_safe
 
 
+@pytest.mark.parametrize(
+    ("between", "is_safe"),
+    [
+        ("net.to(device)", True),
+        ("", False),
+        ("if net:\n        net.to(device)", False),
+        ("print(len(loader))\n    net.to(device)", False),
+        ("with torch.no_grad():\n        torch.ones(2)", False),
+    ],
+)
+def test_asking_is_safe_where_the_program_starts_cuda_before_the_workers(between: str, is_safe: bool) -> None:
+    context = context_of(f"""import torch
+from torch.utils.data import DataLoader, Dataset
+class Ones(Dataset):
+    def __getitem__(self, i): return torch.ones(1).cuda()
+
+def run(net):
+    device = g7('cuda')
+    loader = DataLoader(Ones(), num_workers=2)
+    {between}
+    for x in loader:
+        net(x.to(device))
+""")
+    assert (not places(context).why_unsafe(expression(context, "'cuda'"))) is is_safe
+
+
 @pytest.mark.parametrize(("called", "line"), [("show", None), ("start", 13), ("begin", 13)])
 def test_a_function_defines_it_below_the_call_of_a_function_that_forks(called: str, line: int | None) -> None:
     code = f"""from multiprocessing import Process

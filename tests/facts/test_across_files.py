@@ -35,6 +35,69 @@ ENGINE = """
                 return x + 1
 """
 RUN = {
+    "a number that is passed to an object": (
+        {
+            "enc.py": """
+                import torch
+
+                class Enc:
+                    def __call__(self, texts, device):
+                        return torch.zeros(len(texts)).to(device)
+
+                class Net(torch.nn.Module):
+                    def forward(self, x, device):
+                        return x.to(device)  # cuda
+            """,
+            "main.py": """
+                import torch
+                from enc import Enc, Net
+
+                class Own:
+                    def __call__(self, x, device):
+                        return x.to(device)
+
+                class Run:
+                    def __init__(self):
+                        self.net = Net().eval()
+
+                    def work(self, gpu):
+                        torch.cuda.set_device(gpu)
+                        enc = Enc()
+                        x = enc(["a"], gpu) + Enc()(["b"], device=gpu)
+                        return Own()(self.net(x, gpu), gpu)
+
+                print(Run().work(0).tolist())
+            """,
+        },
+        "[0.0]",
+    ),
+    "a number that one caller passes for a device, and a device that another one does": (
+        {
+            "net.py": """
+                import torch
+
+                class Net:
+                    def __init__(self, device="cuda"):
+                        self.mean = torch.ones(2, device=device)
+            """,
+            "main.py": """
+                import torch
+                from net import Net
+
+                class Base:
+                    def __init__(self, number=0):
+                        self.device = torch.device(f"cuda:{number}")
+                        self.net = Net(device=self.device)
+
+                def run(gpu):
+                    torch.cuda.set_device(gpu)
+                    return Net(device=gpu)
+
+                print(Base().net.mean.tolist(), run(0).mean.tolist())
+            """,
+        },
+        "[1.0, 1.0] [1.0, 1.0]",
+    ),
     "a rank that another file imports": (
         {
             "env.py": RANK,
@@ -662,6 +725,40 @@ def test_a_method_of_the_same_name_in_another_file_passes_no_number() -> None:
     """
     _, results = rewritten({"grid.py": own, "image.py": other})
     assert not any(result.findings for result in results.values())
+
+
+def test_a_number_that_becomes_the_cpu_where_another_file_binds_it_needs_no_other_fix() -> None:
+    files = {
+        "net.py": """
+            import torch
+
+            def sample(device=None):
+                if device is None:
+                    device = next(model.parameters()).device
+                return torch.zeros(2, device=device)
+        """,
+        "one.py": """
+            import torch
+            from net import sample
+
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            sample(device=device)
+        """,
+        "many.py": """
+            import torch
+            from net import sample
+
+            device = rank % torch.cuda.device_count()
+            torch.cuda.set_device(device)
+            sample(device=device)
+        """,
+    }
+    output, results = rewritten(files)
+    assert not results["net.py"].fixed + results["net.py"].remaining
+    assert (
+        'device = rank % torch.cuda.device_count() if torch.cuda.is_available() else "cpu"'
+        in output["many.py"]
+    )
 
 
 def test_a_value_that_is_imported_or_returned_is_a_number_in_a_file_without_a_word_of_cuda() -> None:

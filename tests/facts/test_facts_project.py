@@ -172,6 +172,39 @@ def test_who_imports_a_late_file_is_late() -> None:
     assert [files.is_late(f"/p/{name}.py") for name in ("main", "model", "other")] == [True, True, False]
 
 
+_SET = "    os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "main", "train", "late"),
+    [
+        (f"def choose():\n{_SET}", "", "import gpu\ngpu.choose()", False),
+        (f"def choose():\n{_SET}", "gpu.choose()", "import gpu\ngpu.choose()", True),
+        (f"def choose():\n{_SET}", "from gpu import choose as f\nf()", "import gpu\ngpu.choose()", True),
+        (
+            f"def choose():\n{_SET}",
+            "def f(x: choose): pass",
+            "import gpu\ngpu.choose()",
+            False,
+        ),
+        (f"def choose():\n{_SET}", "f = getattr(gpu, 'choose')", "", True),
+        (f"def choose():\n{_SET}", "f = getattr(gpu, name)", "import gpu\ngpu.choose()", True),
+        (f"def choose():\n{_SET}", "import importlib\nimportlib.import_module(name)", "gpu.choose()", True),
+        (f"@command\ndef choose():\n{_SET}", "", "import gpu\ngpu.choose()", True),
+        (f"class A:\n  def run(self):\n{_SET}class B(A): pass", "", "import gpu\ngpu.B().run()", True),
+        (f"class A:\n  def run(self):\n{_SET}", "", "import gpu\ngpu.A().run()", False),
+        (f"class A:\n  def __init__(self):\n{_SET}def f():\n    A()", "", "import gpu\ngpu.f()", False),
+        (f"class A:\n  def __init__(self):\n{_SET}def f():\n    A()", "gpu.f()", "", True),
+        (f"class A:\n  def __init__(self):\n{_SET}def f():\n    A()", "", "", True),
+    ],
+)
+def test_a_setting_in_a_function_counts_for_programs_that_may_call_it(
+    gpu: str, main: str, train: str, late: bool
+) -> None:
+    files = project(gpu=gpu, main=f"import gpu\n{main}", train=train)
+    assert files.is_late("/p/main.py") is late
+
+
 _MP = "import multiprocessing as mp\nimport a\n"
 _WORK = "def work(x):\n    return x.cuda()\n"
 FORKING = {

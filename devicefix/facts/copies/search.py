@@ -13,9 +13,9 @@ from devicefix.facts.copies.moves import MOVES, is_parameter, is_typed, moved
 from devicefix.facts.copies.views import Copy, Place, copy_of, given_to, is_copied, is_given, passed, whole_of
 from devicefix.facts.flow.binding import collects, contents, kept_at
 from devicefix.facts.flow.order import Body
-from devicefix.facts.flow.parameters import called
+from devicefix.facts.flow.parameters import CALLED, called
 from devicefix.facts.flow.points import Point, root, starts_of
-from devicefix.facts.flow.steps import CALLED, Steps
+from devicefix.facts.flow.steps import Steps
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name, without_call
 

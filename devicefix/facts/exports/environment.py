@@ -11,6 +11,7 @@ from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.flow.parameters import called
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 from devicefix.files.notebook.markers import MAGIC
 
@@ -23,7 +24,14 @@ _OF_DRIVER = re.compile(
 # What sets one by its name, any by an expression, or those of a file.
 _SETTING = rb"CUDA_|_VISIBLE_DEVICES|environ(?:\[|\.\w+\(|\s*\|=)\s*[\w*]|load_dotenv|read_env"
 _WORDS = (b"CUDA_", b"_VISIBLE_DEVICES", b"environ", b"load_dotenv", b"read_env")
+# What may call a function that a text names: `getattr(module, name)`, and not `getattr(self, name)`.
+BY_TEXT = re.compile(
+    rb"(?:instantiate|import_module|__import__|locate|(?<![\w.])(?<!def )eval)\(|globals\(\)"
+    rb"|getattr\(\s*(?!self\b|torch\b|nn\b|args\b|config\b)[\w.]+\s*,\s*(?![\s\"'])"
+)
 _FOLLOWED = How.BOUND | How.ELEMENT | How.ITEM | How.CHOICE | How.PASSED | How.DEFAULT
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_NOTES = ("annotation", "returns")
 _LOADERS = ("putenv", "load_dotenv", "read_env")  # the last two set those of a file
 
 
@@ -96,6 +104,25 @@ def late_functions(facts: Facts) -> frozenset[str]:
     settings = late_settings(facts)
     at_top = {""} if any(facts.tree.scope(each).function is None for each in settings) else set()
     return frozenset({*at_top, *_functions_of(facts, [*settings, *late_calls(facts, settings)])})
+
+
+def readers(facts: Facts, _module: Scope, name: str) -> frozenset[str]:
+    """Return the functions and classes at the top of a module whose code reads a name; "" for other code.
+
+    Who has a class may call its methods. Annotations call nothing; what has a decorator, others may call.
+    """
+    tree, found = facts.tree, set[str]()
+    for node in tree.nodes_with_name(name):
+        parts = (getattr(node, each, None) for each in ("name", "id", "attr", "value"))
+        texts = [each for each in parts if isinstance(each, str) and re.search(rf"\b{name}\b", each)]
+        if not texts or isinstance(tree.parents[node], ast.Expr) or not getattr(node, "asname", "a"):
+            continue  # a docstring, or an import
+        above = list(tree.ancestors(node))
+        top, inside = above[-1][0], isinstance(node, _DEFINITIONS) or tree.scope(node).function
+        if not any(getattr(parent, each, None) is child for child, parent in above for each in _NOTES):
+            is_own = inside and isinstance(top, _DEFINITIONS) and not top.decorator_list
+            found.add(getattr(top, "name", "") if is_own else "")
+    return frozenset(found - {name})
 
 
 def _functions_of(facts: Facts, statements: Iterable[ast.stmt]) -> list[str]:

@@ -9,6 +9,7 @@ from devicefix.facts.tree import Tree
 from devicefix.facts.values import last_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+CALLED = ("forward", "__call__")  # the methods that a call of an object reaches
 Place = int | str  # the position of an argument, or its keyword
 # The name by which a function is called, and a parameter: its name, and its position, -1 if it has none.
 Parameter = tuple[str, tuple[str, int]]

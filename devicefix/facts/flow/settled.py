@@ -11,10 +11,9 @@ from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import NUMBERS, Kind
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import need_of, use_by_function
-from devicefix.facts.flow.parameters import argument_at, described, unpacks
+from devicefix.facts.flow.parameters import CALLED, argument_at, described, unpacks
 from devicefix.facts.flow.sinks import takes_device
-from devicefix.facts.flow.sources import How, Sources
-from devicefix.facts.flow.steps import CALLED, family, related
+from devicefix.facts.flow.steps import family, related
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Function, Scope, dotted
@@ -103,8 +102,8 @@ def counts(values: Forwards, node: ast.expr) -> bool:
 def is_settled(values: Forwards, value: ast.expr, *, literals: bool = True) -> bool:
     """Return whether a value is no number of a GPU without CUDA, once what it comes from is fixed.
 
-    All its sources are known, in this file and in others. Each is no number, or `torch.cuda.current_device()`
-    or an argument `device=0`, whose fixes are the CPU.
+    All its sources are known, in this file and in others. Each is no number, or one whose fix is the CPU:
+    `torch.cuda.current_device()`, an argument `device=0`, or what a variable is bound to.
 
     Args:
         values: where the values of the module go.
@@ -129,31 +128,40 @@ def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.e
             return [body, orelse]
         case ast.Call() if facts.call(node, "torch.cuda.current_device"):
             return [] if becomes_cpu(values, node) else None
+        case ast.Attribute(attr="device", value=ast.Call(func=ast.Name("next"))):  # of a module's parameters
+            return []
         case ast.Constant() if literals and integer(node) and isinstance(parent, ast.keyword):
             fixed = device_name(parent.arg or "") and not facts.serves_others
             return [] if fixed and moves_number(facts, node) else None
         case ast.Name() | ast.Attribute() if kinds.seen and facts.resolve(node) is None:
-            parameter, variable = Sources(facts, How.BOUND, 1).parameter(node), values.variable(node)
-            if parameter is not None:
-                return _passed(facts, *parameter)
-            bound = [each.value for each in variable.bindings if each.value is not None]
+            if bound_as_device(values, node) is not None:
+                return []
+            variable = values.variable(node)
+            bound = [_bound(facts, each) for each in variable.bindings]
             heirs = variable.attribute and facts.others.is_read_elsewhere(f"super.{variable.name}")
-            known = len(bound) == len(variable.bindings) and not heirs and variable.elsewhere[:1] != "."
-            if bound and known:
-                return bound
+            if bound and None not in bound and not heirs and variable.elsewhere[:1] != ".":
+                return [value for each in bound for value in each or ()]
     return [] if kinds.are(_DEVICES) else None
 
 
-def _passed(facts: Facts, function: Function, parameter: Binding) -> Sequence[ast.expr] | None:
-    """Return all that a parameter gets in the module; None if it isn't known, or a number in other files."""
-    assert isinstance(parameter.node, ast.arg)
-    name, place = described(facts.tree, function, parameter.node.arg)
+def _bound(facts: Facts, binding: Binding) -> Sequence[ast.expr] | None:
+    """Return what a variable is bound to: all that a parameter gets in the module.
+
+    None if it isn't known, or a number in other files.
+    """
+    parameter = binding.node
+    if binding.value is not None or not isinstance(parameter, ast.arg):
+        return [binding.value] if binding.value is not None else None
+    function = facts.tree.parents[facts.tree.parents[parameter]]
+    if not isinstance(function, Function):
+        return None
+    name, place = described(facts.tree, function, parameter.arg)
     decorators = (facts.resolve(without_call(each)) or "" for each in function.decorator_list)
     if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
         return None
     given = arguments(_calls(facts, name, *(_OWN if function.name == "__init__" else ())), *place)
     known = given is not None and facts.others.gives(name, *place)
-    return [*given, *filter(None, [parameter.default])] if known and given is not None else None
+    return [*given, *filter(None, [binding.default])] if known and given is not None else None
 
 
 def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[ast.expr] | None:
@@ -190,8 +198,10 @@ def bound_as_device(values: Forwards, node: ast.Name | ast.Attribute) -> ast.exp
         values: where the values of the module go.
         node: a use of the variable, or the target of its assignment.
     """
-    facts = values.facts  # the reads of a name are not asked for
-    bindings = facts.tree.bound(node) if isinstance(node, ast.Name) else values.variable(node).bindings
+    facts, is_name = values.facts, isinstance(node, ast.Name)
+    if is_name and last_name(node) in facts.tree.declared_elsewhere:
+        return None
+    bindings = facts.tree.bound(node) if is_name else values.variable(node).bindings  # no reads are asked for
     match [each.node for each in bindings if not _names_device(each.value)]:
         case [
             ast.Assign(targets=[ast.Name() | ast.Attribute(value=ast.Name("self")) as target], value=number)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from devicefix.facts.flow.kinds.bindings import PROPERTIES
 from devicefix.facts.flow.kinds.objects import fields_of, methods_of, names_of_fields
-from devicefix.facts.flow.parameters import Function, Place, positional
+from devicefix.facts.flow.parameters import CALLED, Function, Place, positional
 from devicefix.facts.flow.sinks import is_of_tensor
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
@@ -19,7 +19,6 @@ from devicefix.facts.values import last_name
 
 # The containers around a value, the outer one first: each by the value's key or position, empty if any.
 Layers = tuple[str, ...]
-CALLED = ("forward", "__call__")  # the methods that a call of an object reaches
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 _HOPS = 4  # how many names of a function to follow from one to the next
 

@@ -21,10 +21,10 @@ from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
 from devicefix.facts.flow.forwards import Forwards, Use
-from devicefix.facts.flow.kinds import NUMBERS, Kind, Kinds
+from devicefix.facts.flow.kinds import DEVICES, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import YIELDED, results
 from devicefix.facts.flow.kinds.objects import field_of
-from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.kinds.parameters import argument_of, calls_of_object
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
 from devicefix.facts.flow.settled import arguments, is_kept, is_settled, numbers
@@ -48,7 +48,7 @@ _OF_NUMBERS = (b"rank", b"gpu", b"device", b"cuda", b"int(", b"torch")
 # The arguments of a call, and what shows that a number may be among them.
 _ARGUMENTS = re.compile(rb"\([^()]*(?:\([^()]*\)[^()]*)*")
 _NUMBER = re.compile(rb"rank|gpu|device|\d")
-_NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
+_DEVICES = {kind.name for kind in (*DEVICES, Kind.NONE)}
 
 
 class Flow(SharedNames, Values):
@@ -107,7 +107,7 @@ class Flow(SharedNames, Values):
     def passed(self, path: str, function: str, parameter: str, position: int) -> list[str]:
         """Return the kinds of what other files than `path` pass to functions of a name for a parameter.
 
-        They are those of numbers only if all calls pass numbers.
+        They are those of devices only if a call passes a number, and all calls pass devices.
         """
         scanned = {
             kind
@@ -144,9 +144,9 @@ class Flow(SharedNames, Values):
         return sorted(found)
 
     def _numbers_passed(self, path: str, function: str, parameter: str, position: int) -> set[str]:
-        found: set[str] = set()
-        files = self._calling(path, function)
-        if not any(_passes_number(file, function) for file in files):
+        found, name = set[str](), function.removesuffix("()")
+        files = self._calling(path, name)
+        if name == function and not any(_passes_number(file, function) for file in files):
             return found
         for facts, call in self._reads(files, function, os.path.normpath(path)):
             value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
@@ -154,7 +154,7 @@ class Flow(SharedNames, Values):
                 found.update(_names(replace(facts.kinds.of(value), open=False)))
             if UNKNOWN in found:
                 return set()
-        return found if Kind.INDEX.name in found and found <= _NUMBERS else set()
+        return found if Kind.INDEX.name in found and found <= _DEVICES else set()
 
     @remembered
     def gives(self, path: str, called: str, part: str, position: int) -> bool:
@@ -177,13 +177,19 @@ class Flow(SharedNames, Values):
         return found if len(found) <= _FILES else []
 
     def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
-        """Yield what may read or call a name of the file at a normal path, or an attribute, in some files."""
+        """Yield what may read or call a name of the file at a normal path, or an attribute, in some files.
+
+        With `()`, that are the calls of the objects that a class makes.
+        """
+        made = name.removesuffix("()")
         for file in files:
             facts = self.informed(file)
-            for node in _named(facts, name) if facts is not None else ():
+            for node in _named(facts, made) if facts is not None else ():
                 assert facts is not None
-                if isinstance(node.ctx, ast.Load) and self._is_of(path, file, facts, node, name):
-                    yield facts, facts.tree.call_of(node) or node
+                if isinstance(node.ctx, ast.Load) and self._is_of(path, file, facts, node, made):
+                    read = facts.tree.call_of(node) or node
+                    calls = [read] if made == name else calls_of_object(facts, read)
+                    yield from ((facts, each) for each in calls)
 
     def _is_of(
         self, path: str, file: ProjectFile, facts: Facts, node: ast.Name | ast.Attribute, name: str

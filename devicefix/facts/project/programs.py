@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
-from devicefix.facts.exports.environment import imported_early, late_functions
+from devicefix.facts.exports.environment import BY_TEXT, imported_early, late_functions, readers
 from devicefix.facts.exports.forks import UNKNOWN, Named, forked
 from devicefix.facts.exports.imports import guarded_imports, needed_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
@@ -180,8 +180,34 @@ class Programs(Files):
         early = (
             self.find(file.path, name) for file, names in self.exporting(imported_early) for name in names
         )
-        imported = closure({file.normal for file in early if file is not None}, self._imported)
-        return self._together({file.normal for file, _ in self.exporting(late_functions)}) | imported
+        found = closure({file.normal for file in early if file is not None}, self._imported)
+        for file, names in self.exporting(late_functions):
+            programs = {closure({each}, self._imported) for each in self._importing(file.normal)}
+            for program in sorted(programs, key=len, reverse=True):
+                if not program <= found and self._may_call(program, names):
+                    found |= program
+        return found
+
+    def _may_call(self, program: frozenset[str], names: frozenset[str]) -> bool:
+        """Return whether a program may call a function: code that runs on import leads to its name.
+
+        What no file of the project names is called from elsewhere, and a text may name any function.
+        """
+        todo = sorted(names)
+        for name in todo:  # which grows
+            files = self.mentioning(name)
+            read = [(each.normal, reader) for each in files for reader in self._readers(each, name)]
+            own = {reader for path, reader in read if path in program or path.endswith("setup.py")}
+            if not (name and read) or "" in own:
+                return True
+            todo += sorted(own.difference(todo))
+        return any(self.files[each].holds(BY_TEXT) for each in program)
+
+    def _readers(self, file: ProjectFile, name: str) -> frozenset[str]:
+        """Return the functions and classes of a file whose code reads a name; see `readers`."""
+        file.is_followed = True
+        facts = file.facts
+        return frozenset({""}) if facts is None else facts.once(readers, facts.tree.root, name)
 
     def _use_cuda(self, file: ProjectFile, names: frozenset[Named]) -> bool:
         """Return whether one of the things that processes run may use CUDA, as a file names them."""

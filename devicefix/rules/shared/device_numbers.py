@@ -22,7 +22,7 @@ def is_fixed_where_bound(context: Context, use: ast.expr) -> bool:
     enabled = context.options.enabled
     if "DF205" in enabled and defined_as_device(context, use) is not None:
         return True
-    if not isinstance(use, (ast.Name, ast.Attribute)) or not {"DF202", "DF401"} <= enabled:
+    if not isinstance(use, (ast.Name, ast.Attribute)) or not {"DF202", "DF205", "DF401"} <= enabled:
         return False
     return not NUMBERS.isdisjoint(context.facts.kinds.of(use).seen) and is_settled(context.forwards, use)
 
@@ -39,8 +39,7 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     if not isinstance(name, (ast.Name, ast.Attribute)) or last_name(name) not in moved:
         return None
     several = "DF203" not in context.options.enabled and len(context.forwards.variable(name).bindings) > 1
-    is_declared = isinstance(name, ast.Name) and name.id in facts.tree.declared_elsewhere
-    return None if several or is_declared else bound_as_device(context.forwards, name)
+    return None if several else bound_as_device(context.forwards, name)
 
 
 def _passed_as_devices(facts: Facts, _module: Scope) -> frozenset[str]:

@@ -40,9 +40,9 @@ class KindsOf(Calls, Bindings):
             case ast.Name() | ast.Attribute():
                 return self._path(node, depth)
             case ast.IfExp(body=body, orelse=orelse):
-                if choice(self._facts, node) is not None:
-                    return Kinds({Kind.DEVICE: node})
-                return self.of(body, depth) | self.of(orelse, depth)
+                found = self.of(body, depth) | self.of(orelse, depth)
+                chosen = choice(self._facts, node) is not None and not found.are({Kind.CPU})
+                return Kinds({Kind.DEVICE: node}) if chosen else found
             case ast.BoolOp(op=op, values=values):
                 *others, last = (self.of(value, depth) for value in values)
                 for kinds in others:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.kinds.annotations import Annotations
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
-from devicefix.facts.flow.parameters import called, described
+from devicefix.facts.flow.parameters import CALLED, called, described
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import FUNCTIONS, Function, Scope, dotted, with_defaults
 from devicefix.facts.values import last_name
@@ -54,8 +54,13 @@ class Parameters(Annotations):
         if self._is_object(function, parameter.arg):
             return Kinds()
         name, place = described(self._facts.tree, function, parameter.arg)
-        found = self._facts.others.passed(name, *place)
+        found = self._facts.others.passed(self._objects(function) or name, *place)
         return Kinds({Kind[kind]: parameter for kind in found})
+
+    def _objects(self, function: Function) -> str:
+        """Return the class, with `()`, whose objects run a method when they are called, or an empty text."""
+        owner = self._facts.tree.parents.get(function)
+        return f"{owner.name}()" if isinstance(owner, ast.ClassDef) and function.name in CALLED else ""
 
     def _is_object(self, function: Function, name: str) -> bool:
         """Return whether a function reads attributes of a parameter that no device, number or name has."""
@@ -73,8 +78,10 @@ class Parameters(Annotations):
         name = called(tree, function)
         parameters = [arg for arg, _ in with_defaults(function.args)]
         positional = [*function.args.posonlyargs, *function.args.args]
-        for node in map(_of_partial, tree.calls_with_name(name)):
-            if self._calls(node.func, name, method) and parameter in parameters:
+        made = tree.calls_with_name(self._objects(function)[:-2])
+        of_objects = [call for each in made for call in calls_of_object(self._facts, each)]
+        for node in map(_of_partial, (*tree.calls_with_name(name), *of_objects)):
+            if (node in of_objects or self._calls(node.func, name, method)) and parameter in parameters:
                 bound = method and not (isinstance(node.func, ast.Name) and name == function.name)
                 position = positional.index(parameter) - bound if parameter in positional else -1
                 passed = argument_of(node, parameter.arg, position)
@@ -174,6 +181,17 @@ def _of_partial(call: ast.Call) -> ast.Call:
     if last_name(call.func) != "partial" or not call.args:
         return call
     return ast.Call(call.args[0], call.args[1:], call.keywords)
+
+
+def calls_of_object(facts: Names, made: ast.expr) -> Iterator[ast.Call]:
+    """Yield the calls of the object that an expression makes: `Net()(x)`, `net(x)`, `self.net(x)`."""
+    tree = facts.tree
+    while isinstance(method := tree.parents.get(made), ast.Attribute) and (call := tree.call_of(method)):
+        made = call  # `Net().to(device)`
+    yield from filter(None, [tree.call_of(made)])
+    for path in filter(None, map(dotted, getattr(tree.parents.get(made), "targets", ()))):
+        calls = tree.calls_with_name(path.rpartition(".")[2])
+        yield from (each for each in calls if dotted(each.func) == path)
 
 
 def argument_of(call: ast.Call, name: str, position: int) -> ast.expr | None:
