@@ -225,7 +225,7 @@ def _behind_removals(edits: list[Edit]) -> list[Edit]:
 
 
 def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:
-    """Replace what all statements of a block, or all arms of a choice, get: that may change what is around."""
+    """Replace what all statements of a block, or all arms of a choice, get: it may change what is around."""
     while True:
         starts = sorted(edit.start for edit in edits)
         blocks: dict[int, list[Edit]] = defaultdict(list)
