@@ -122,7 +122,7 @@ def _find(
     folded = Stops(context, [*_visit(context, settings, on)]).fold()
     pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
     failing = {each.code for _, each in pairs if each.code[2] in _FAILING and RULES[each.code].fails}
-    kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()  # below the checks that stay
+    kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()  # by the checks
     found = sorted((each for _, each in kept), key=by_position)
     if plan is None:
         made = (finding.fix for finding in found if finding.is_fixable(settings.unsafe_fixes))
