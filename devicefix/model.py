@@ -196,12 +196,14 @@ class Fix:
         needs: Imports and definitions that the new code uses, inserted once for all fixes of the module.
         replacements: The edits and the insertions as plain text, for this fix alone; empty unless
             `Settings.replacements` asks for them.
+        optional: Whether the code is right as it is, so that it needs no definition that no other fix needs.
     """
 
     edits: tuple[Edit, ...]
     why: str = ""
     needs: frozenset[Need] = frozenset()
     replacements: tuple[Replacement, ...] = ()
+    optional: bool = False
 
     @property
     def safety(self) -> Safety:

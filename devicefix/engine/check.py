@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +21,7 @@ from devicefix.facts.prefilter import (
     may_matter,
     uses_torch,
 )
-from devicefix.model import Doubt, Finding, Fix, Import, Refused, Safety
+from devicefix.model import Definition, Doubt, Finding, Fix, Import, Refused, Safety
 from devicefix.rewrite.edits import is_too_deep, new_code
 from devicefix.rewrite.selfcheck import loses_comment
 
@@ -123,7 +124,7 @@ def _find(
     pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
     failing = {each.code for _, each in pairs if each.code[2] in _FAILING and RULES[each.code].fails}
     kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()  # by the checks
-    found = sorted((each for _, each in kept), key=by_position)
+    found = _without_needless(sorted((each for _, each in kept), key=by_position))
     if plan is None:
         made = (finding.fix for finding in found if finding.is_fixable(settings.unsafe_fixes))
         plan = context.devices.replan(*(fix.needs for fix in made if fix is not None))
@@ -288,6 +289,16 @@ def _unless_impossible(source: Source, finding: Finding) -> Finding:
     if loses_comment(source, edits):
         return finding.unfixed("because a comment inside it would be lost: move the comment first")
     return finding
+
+
+def _without_needless(findings: list[Finding]) -> list[Finding]:
+    """Drop the findings in code that is right as it is, and whose fix alone would define a device."""
+    counts = Counter(need for each in findings if each.fix for need in each.fix.needs)
+
+    def is_needless(fix: Fix) -> bool:
+        return fix.optional and any(isinstance(need, Definition) and counts[need] == 1 for need in fix.needs)
+
+    return [each for each in findings if not (each.fix and is_needless(each.fix))]
 
 
 def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Finding]:
