@@ -124,7 +124,7 @@ def _find(
     pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
     failing = {each.code for _, each in pairs if each.code[2] in _FAILING and RULES[each.code].fails}
     kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()  # by the checks
-    found = _without_needless(sorted((each for _, each in kept), key=by_position))
+    found = _without_needless(sorted((each for _, each in kept), key=by_position), settings.unsafe_fixes)
     if plan is None:
         made = (finding.fix for finding in found if finding.is_fixable(settings.unsafe_fixes))
         plan = context.devices.replan(*(fix.needs for fix in made if fix is not None))
@@ -291,14 +291,12 @@ def _unless_impossible(source: Source, finding: Finding) -> Finding:
     return finding
 
 
-def _without_needless(findings: list[Finding]) -> list[Finding]:
+def _without_needless(findings: list[Finding], unsafe_fixes: bool) -> list[Finding]:
     """Drop the findings in code that is right as it is, and whose fix alone would define a device."""
-    counts = Counter(need for each in findings if each.fix for need in each.fix.needs)
-
-    def is_needless(fix: Fix) -> bool:
-        return fix.optional and any(isinstance(need, Definition) and counts[need] == 1 for need in fix.needs)
-
-    return [each for each in findings if not (each.fix and is_needless(each.fix))]
+    fixes = [each.fix for each in findings if each.fix and each.is_fixable(unsafe_fixes)]
+    counts = Counter(need for fix in fixes for need in fix.needs if isinstance(need, Definition))
+    alone = {fix for fix in fixes if fix.optional and any(counts[need] == 1 for need in fix.needs)}
+    return [each for each in findings if each.fix not in alone]
 
 
 def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Finding]:

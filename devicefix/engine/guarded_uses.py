@@ -31,14 +31,14 @@ class GuardedUses:
         whole, parents = node, self._facts.tree.parents
         while isinstance(choice := parents.get(whole), ast.IfExp) and whole is not choice.test:
             whole = choice
-        if self._names_device(node) and self._is_local(whole):
+        names_device = self._names_device(node)
+        if names_device and self._is_local(whole):
             return True
         match self._definition(whole):
             case ast.FunctionDef(name=name, decorator_list=[]) as definition:
                 pass
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) as definition if value is whole:
-                if not self._names_device(node):
-                    return False
+            case ast.Assign(targets=[ast.Name(id=name)]) as definition if names_device:
+                pass
             case _:
                 return False
         if definition not in self._known:

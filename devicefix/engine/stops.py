@@ -71,11 +71,11 @@ class Stops:
         """Return whether a finding is of a statement that ends the program without CUDA, and stays."""
         if finding.code == _REFUSAL:
             return finding.safety is not Safety.SAFE
-        raises = finding.fix is None and self._context.facts.call(node, *_GRAPHS, *_EVENTS)
-        if raises and not self._context.facts.call(node, *_GRAPHS):
+        facts = self._context.facts
+        if finding.fix is None and facts.call(node, *_EVENTS):
             self._events.add(finding)
-            return not any(isinstance(each, _PERHAPS) for each in self._tree.around(node, *_PERHAPS))
-        return raises or finding.stops
+            return not any(self._tree.around(node, *_PERHAPS))
+        return finding.stops or (finding.fix is None and facts.call(node, *_GRAPHS))
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""
