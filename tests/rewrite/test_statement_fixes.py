@@ -327,7 +327,11 @@ def test_a_statement_is_fixed(name: str, newline: str) -> None:
 @pytest.mark.parametrize("name", WITH_DEVICE)
 def test_a_statement_is_fixed_with_a_device(name: str) -> None:
     before, after = (dedent(text).lstrip() for text in WITH_DEVICE[name])
-    assert fixed(f"{HEAD}{before}") == f"{HEAD}{DEVICE}{after}"
+    other = "\nz.{}\n"  # without which the guard would stay
+    assert (
+        fixed(f"{HEAD}{before}{other.format('cuda()')}")
+        == f"{HEAD}{DEVICE}{after}{other.format('to(device)')}"
+    )
 
 
 def test_a_device_is_defined_above_the_comment_of_the_first_statement() -> None:
