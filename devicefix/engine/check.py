@@ -294,8 +294,9 @@ def _unless_impossible(source: Source, finding: Finding) -> Finding:
 def _without_needless(findings: list[Finding], unsafe_fixes: bool) -> list[Finding]:
     """Drop the findings in code that is right as it is, and whose fix alone would define a device."""
     fixes = [each.fix for each in findings if each.fix and each.is_fixable(unsafe_fixes)]
-    counts = Counter(need for fix in fixes for need in fix.needs if isinstance(need, Definition))
-    alone = {fix for fix in fixes if fix.optional and any(counts[need] == 1 for need in fix.needs)}
+    counts = Counter(need for fix in fixes for need in fix.needs)
+    new = {need for need, count in counts.items() if count == 1 and isinstance(need, Definition)}
+    alone = {fix for fix in fixes if fix.optional and not new.isdisjoint(fix.needs)}
     return [each for each in findings if each.fix not in alone]
 
 
