@@ -36,22 +36,26 @@ class Effect:
         removed: Parts of the old text whose statements and comments go. What is in the blocks of a
             removed statement, and not removed itself, takes its place.
         deeper: Whether the statement that starts where the edit does gets one block deeper.
+        below: The starts of other statements that do.
     """
 
     added: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
     removed: tuple[Span, ...] = ()
     deeper: bool = False
+    below: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
     """The removal of a statement from its block, which must not become empty, or its guard.
 
+    Of an arm of `a if b else c` it is the condition.
+
     Attributes:
-        block: The offset at which the block's first statement starts.
-        size: The number of statements in the block.
-        instead: The edit that takes its place if all statements of the block are removed, or get this guard.
+        block: The offset at which the block's first statement starts, or the conditional expression.
+        size: The number of statements in the block, or of arms.
+        instead: The edit that takes its place if all of them are removed, or get this guard or condition.
     """
 
     block: int
@@ -192,12 +196,14 @@ class Fix:
         needs: Imports and definitions that the new code uses, inserted once for all fixes of the module.
         replacements: The edits and the insertions as plain text, for this fix alone; empty unless
             `Settings.replacements` asks for them.
+        optional: Whether the code is right as it is, so that it needs no definition that no other fix needs.
     """
 
     edits: tuple[Edit, ...]
     why: str = ""
     needs: frozenset[Need] = frozenset()
     replacements: tuple[Replacement, ...] = ()
+    optional: bool = False
 
     @property
     def safety(self) -> Safety:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from weakref import proxy
@@ -304,8 +305,9 @@ class Devices:
         self, site: ast.AST, add: Callable[[Definition], Definition | None], index: int | None = None
     ) -> DeviceExpr | None:
         """Return the name of a device that a fix defines, None where it can't or where nothing is added."""
-        if index is None and self._definitions.plan is Plan.IN_PLACE:
-            return None
+        named = not self.accelerator and re.findall(rf"cuda[:(]{index}\b", self.facts.source.text)
+        if self._definitions.plan is Plan.IN_PLACE if index is None else named and len(named) == 1:
+            return None  # one place needs no name
         place = self._place(site)
         if index is None and self._definitions.plan is Plan.IN_FUNCTION:
             place = self._names.place_in_function(site) or place

@@ -18,7 +18,7 @@ from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
-from devicefix.model import Edit, Finding, Fix, New
+from devicefix.model import Edit, Finding, Fix, New, Removal
 from devicefix.rewrite import blocks
 from devicefix.rewrite.imports import without_import
 from devicefix.rewrite.lines import alone
@@ -121,12 +121,22 @@ class Context:
             case _:
                 choice = Conditional(question.text, otherwise, brackets=not self._accepts_conditional(node))
                 new = Chain((accelerated[1], choice)) if accelerated else choice
-                edits = (Edit(*self.source.span(node), new),)
+                around = None if accelerated else self._shared_condition(node, choice)
+                edits = (Edit(*self.source.span(node), new, removal=around),)
         fix = Fix(edits, why, question.needs)
         if isinstance(otherwise, str) and not why and has_effects(self.facts, node):
             fix = replace(fix, why=SKIPS)
         to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
         return self.unless_others(node, fix) if to_cpu and not accelerated else fix
+
+    def _shared_condition(self, node: ast.expr, choice: Conditional) -> Removal | None:
+        """Return how the arms of a conditional expression share a condition that they all get."""
+        parent = self.facts.tree.parents.get(node)
+        if not isinstance(parent, ast.IfExp) or node is parent.test or has_effects(self.facts, parent.test):
+            return None
+        span = self.source.span(parent)
+        choice = replace(choice, brackets=not self._accepts_conditional(parent))
+        return Removal(span[0], 2, Edit(*span, choice, removal=self._shared_condition(parent, choice)))
 
     def test_with_cuda(self, test: ast.expr, *, otherwise: bool) -> Fix:
         """Return a fix that evaluates a test only with CUDA, and has another result without it.
@@ -240,4 +250,6 @@ class Context:
             return False
         if isinstance(parent, ast.Dict):
             return parent.keys[self.facts.tree.place(node)] is not None  # `{**node}`
-        return isinstance(parent, _NO_PARENTHESES)
+        start, end = self.source.span(node)
+        has_brackets = self.source.text[start - 1 : start] + self.source.text[end : end + 1] == "()"
+        return has_brackets or isinstance(parent, _NO_PARENTHESES)

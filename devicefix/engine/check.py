@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +21,7 @@ from devicefix.facts.prefilter import (
     may_matter,
     uses_torch,
 )
-from devicefix.model import Doubt, Finding, Fix, Import, Refused, Safety
+from devicefix.model import Definition, Doubt, Finding, Fix, Import, Refused, Safety
 from devicefix.rewrite.edits import is_too_deep, new_code
 from devicefix.rewrite.selfcheck import loses_comment
 
@@ -122,7 +123,8 @@ def _find(
     folded = Stops(context, [*_visit(context, settings, on)]).fold()
     pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
     failing = {each.code for _, each in pairs if each.code[2] in _FAILING and RULES[each.code].fails}
-    found = sorted(with_checks(context.forwards, pairs, failing), key=by_position)
+    kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()  # by the checks
+    found = _without_needless(sorted((each for _, each in kept), key=by_position), settings.unsafe_fixes)
     if plan is None:
         made = (finding.fix for finding in found if finding.is_fixable(settings.unsafe_fixes))
         plan = context.devices.replan(*(fix.needs for fix in made if fix is not None))
@@ -287,6 +289,15 @@ def _unless_impossible(source: Source, finding: Finding) -> Finding:
     if loses_comment(source, edits):
         return finding.unfixed("because a comment inside it would be lost: move the comment first")
     return finding
+
+
+def _without_needless(findings: list[Finding], unsafe_fixes: bool) -> list[Finding]:
+    """Drop the findings in code that is right as it is, and whose fix alone would define a device."""
+    fixes = [each.fix for each in findings if each.fix and each.is_fixable(unsafe_fixes)]
+    counts = Counter(need for fix in fixes for need in fix.needs)
+    new = {need for need, count in counts.items() if count == 1 and isinstance(need, Definition)}
+    alone = {fix for fix in fixes if fix.optional and not new.isdisjoint(fix.needs)}
+    return [each for each in findings if each.fix not in alone]
 
 
 def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Finding]:

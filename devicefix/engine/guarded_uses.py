@@ -28,14 +28,17 @@ class GuardedUses:
 
     def hold(self, node: ast.AST) -> bool:
         """Return whether a node is part of a definition that is only used where CUDA is available."""
-        if self._is_default(node):
+        whole, parents = node, self._facts.tree.parents
+        while isinstance(choice := parents.get(whole), ast.IfExp) and whole is not choice.test:
+            whole = choice
+        names_device = self._names_device(node)
+        if names_device and self._is_local(whole):
             return True
-        match self._definition(node):
+        match self._definition(whole):
             case ast.FunctionDef(name=name, decorator_list=[]) as definition:
                 pass
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) as definition if value is node:
-                if not self._names_device(value):
-                    return False
+            case ast.Assign(targets=[ast.Name(id=name)]) as definition if names_device:
+                pass
             case _:
                 return False
         if definition not in self._known:
@@ -48,19 +51,25 @@ class GuardedUses:
             )
         return self._known[definition]
 
-    def _is_default(self, node: ast.AST) -> bool:
-        """Return whether a node is the default of a parameter that is only read where CUDA is available."""
-        arguments = self._facts.tree.parents.get(node)
-        if not isinstance(arguments, ast.arguments) or not self._names_device(node):
-            return False
-        function = self._facts.tree.scopes.get(self._facts.tree.parents[arguments])
-        names = [parameter.arg for parameter, default in with_defaults(arguments) if default is node]
+    def _is_local(self, node: ast.AST) -> bool:
+        """Return whether a node is the value of a variable of a function that is only read with CUDA.
+
+        It may be the default of a parameter.
+        """
+        match self._facts.tree.parents.get(node):
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                function, names = self._facts.tree.scope(node).function, [name]
+            case ast.arguments() as arguments:
+                function = self._facts.tree.scopes.get(self._facts.tree.parents[arguments])
+                names = [parameter.arg for parameter, default in with_defaults(arguments) if default is node]
+            case _:
+                return False
         reads = [read for name in names if function for read in self._facts.reads_in(function, name)]
         return bool(reads) and self._are_guarded(reads)
 
     def _names_device(self, node: ast.AST) -> bool:
-        """Return whether an expression is a device or its name: making one does not fail."""
-        return isinstance(node, ast.Constant) or self._facts.call(node, "torch.device")
+        """Return whether an expression is a device or its name, which can be made anywhere."""
+        return isinstance(node, (ast.Constant, ast.JoinedStr)) or self._facts.call(node, "torch.device")
 
     def _are_guarded(self, uses: Iterable[ast.AST]) -> bool:
         return all(self._is_guarded(use) or self.hold(use) for use in uses)

@@ -14,11 +14,13 @@ from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import children
 from devicefix.model import Finding
 
+STILL = "still needs CUDA"
 _REFUSAL = "DF701"
+_Found = tuple[ast.AST, Finding]
 _STEPS = 4000  # nodes
 
 
-def with_checks(steps: Steps, found: list[tuple[ast.AST, Finding]], failing: set[str]) -> Iterator[Finding]:
+def with_checks(steps: Steps, found: list[_Found], failing: set[str]) -> Iterator[_Found]:
     """Yield findings, without the safe fixes that remove a check before code that has no safe fix.
 
     Args:
@@ -31,7 +33,7 @@ def with_checks(steps: Steps, found: list[tuple[ast.AST, Finding]], failing: set
         may_go = left and finding.code in (_REFUSAL, "DF402") and finding.is_fixable(unsafe_fixes=False)
         removes = may_go and finding.fix and any(edit.effect.removed for edit in finding.fix.edits)
         line = min((left[each] for each in _after(steps, node) if each in left), default=0) if removes else 0
-        yield finding.unsafe(f"line {line} still needs CUDA") if line else finding
+        yield node, finding.unsafe(f"line {line} {STILL}") if line else finding
 
 
 def _after(steps: Steps, check: ast.AST) -> list[ast.AST]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from weakref import proxy
 
 from devicefix.engine.guarded_uses import GuardedUses
+from devicefix.engine.kept_checks import STILL
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.model import Finding, Safety
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _LIBRARY, _REFUSAL = "DF902", "DF701"
 _GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph")
+_EVENTS = ("torch.cuda.Event", "torch.cuda.Stream")
+_PERHAPS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
 
 
 class Stops:
@@ -34,6 +37,7 @@ class Stops:
         self._context = context
         self._tree = context.facts.tree
         self._found = found
+        self._events = set[Finding]()
         self._blocks: dict[int, tuple[ast.stmt, Finding]] = {}
         for node, finding in found:
             if self._stops(node, finding):
@@ -46,7 +50,7 @@ class Stops:
         kept, lines = list[tuple[ast.AST, Finding]](), dict[Finding, list[int]]()
         for node, finding in self._found:
             stop = self._of(node) if finding.code != _LIBRARY else None
-            if stop is None or stop is finding:
+            if stop is None or stop is finding or not self._covers(stop, finding):
                 kept.append((node, finding))
             else:
                 lines.setdefault(stop, []).append(finding.line)
@@ -54,12 +58,24 @@ class Stops:
         kept += ((self._tree.module, each) for each in others)
         return [(node, _with_lines(each, sorted({*lines.get(each, ())}))) for node, each in kept]
 
+    def _covers(self, stop: Finding, finding: Finding) -> bool:
+        """Return whether a finding is for no use while a stop is left: guards beside an event, but no move.
+
+        A check stays because of what has no fix, which is reported.
+        """
+        if stop in self._events:
+            return finding.code.startswith("DF4") and finding.is_fixable(unsafe_fixes=False)
+        return STILL not in stop.message or finding.is_fixable(unsafe_fixes=False)
+
     def _stops(self, node: ast.AST, finding: Finding) -> bool:
         """Return whether a finding is of a statement that ends the program without CUDA, and stays."""
         if finding.code == _REFUSAL:
             return finding.safety is not Safety.SAFE
-        is_graph = finding.fix is None and self._context.facts.call(node, *_GRAPHS)
-        return is_graph or finding.stops
+        facts = self._context.facts
+        if finding.fix is None and facts.call(node, *_EVENTS):
+            self._events.add(finding)
+            return not any(self._tree.around(node, *_PERHAPS))
+        return finding.stops or (finding.fix is None and facts.call(node, *_GRAPHS))
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""

@@ -26,6 +26,7 @@ from devicefix.rewrite.lines import (
 )
 from devicefix.rewrite.operations import BecomeElse, Conditional, Guard, KeepBranch
 
+_ELSE = re.compile(r"(?:\s|#[^\r\n]*[\r\n])*else\b")  # below comments
 _AT_CELL_END = re.compile(rf"(?:\s|#[^\r\n]*[\r\n])*{CELL_END}")
 _WITHOUT_VALUE = (
     "set_", "reset_", "synchronize", "init", "ipc_collect", "empty_cache", "manual_seed",
@@ -64,10 +65,19 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
 
 
 def _in_condition(facts: Facts, statement: ast.stmt, test: str) -> Removal | None:
-    """Return how a guard joins the test of the `if` around: not if that has other branches or a long line."""
+    """Return how a guard joins the test of the `if` around, or its `else`.
+
+    It does not if the `if` has other branches, or a long line.
+    """
     source, parent = facts.source, facts.tree.parents[statement]
-    if not isinstance(parent, ast.If) or parent.orelse:
+    if not isinstance(parent, ast.If) or (facts.tree.block(statement) is parent.body and parent.orelse):
         return None
+    if parent.orelse:
+        starts = tuple(source.span(each)[0] for each in parent.orelse)
+        found = _ELSE.match(source.text, else_start(source, parent))
+        effect = Effect(added=("If",), below=starts)
+        elif_ = Edit(found.end() - len("else"), found.end(), f"elif {test}", effect=effect) if found else None
+        return Removal(starts[0], len(starts), elif_) if elif_ else None
     start, end = source.span(parent.test)
     instead = Edit(start, end, lambda code: f"{operand(code)} and {operand(test)}")
     room = _WIDTH - source.line_end(end) + source.line_starts[source.position(end)[0] - 1]

@@ -225,7 +225,7 @@ def _behind_removals(edits: list[Edit]) -> list[Edit]:
 
 
 def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:
-    """Replace the removals of all statements of a block, or their guards: both may change what is around."""
+    """Replace what all statements of a block, or all arms of a choice, get: it may change what is around."""
     while True:
         starts = sorted(edit.start for edit in edits)
         blocks: dict[int, list[Edit]] = defaultdict(list)
@@ -239,6 +239,8 @@ def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:
             assert first.removal is not None
             instead, whole = first.removal.instead, first.removal.size == len(block)
             kept = bisect_left(starts, instead.start) == bisect_left(starts, instead.end)
+            if first.end <= instead.end:  # an arm of it
+                kept = all((edit.start, edit.end) != (instead.start, instead.end) for edit in edits)
             if whole and (not guards or (kept and all(each.new == first.new for each in others))):
                 changed[id(first)] = instead
                 changed.update((id(edit), None) for edit in others if guards or edit.start < instead.end)

@@ -98,6 +98,7 @@ class _Effects:
         self.removed = Spans(span for edit in with_effect for span in edit.effect.removed)
         self.moved = Spans((edit.start, edit.end) for edit in with_effect)
         self.deeper = {edit.start for edit in with_effect if edit.effect.deeper}
+        self.deeper.update(start for edit in with_effect for start in edit.effect.below)
         self.added = [
             (edit.start, kind, inside)
             for edit in with_effect

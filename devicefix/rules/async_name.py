@@ -65,10 +65,9 @@ class AsyncName(Rule):
                 import torch
 
                 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-                device0 = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
                 x = x.to(device, non_blocking=True)
-                y = y.to(device0, non_blocking = True)  # async
+                y = y.to("cuda:0" if torch.cuda.is_available() else "cpu", non_blocking = True)  # async
             """,
         ),
         Example(

@@ -222,9 +222,7 @@ class CudaCall(Rule):
             after="""
                 import torch
 
-                device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")
-
-                x = torch.randn(3).to(device1)
+                x = torch.randn(3).to("cuda:1" if torch.cuda.is_available() else "cpu")
                 z = torch.randn(3).to(x.data.device)
             """,
         ),

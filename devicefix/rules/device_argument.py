@@ -159,9 +159,7 @@ class DeviceArgument(Rule):
             after="""
                 import torch
 
-                device0 = 'cuda:0' if torch.cuda.is_available() else 'cpu'
-
-                encoder = Encoder(device=device0, depth=2)
+                encoder = Encoder(device='cuda:0' if torch.cuda.is_available() else 'cpu', depth=2)
             """,
         ),
         Example(

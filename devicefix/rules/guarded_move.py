@@ -14,7 +14,8 @@ class GuardedMove(Rule):
     """
     ## What it does
     Finds guards around code that only moves something, as in `if torch.cuda.is_available(): x = x.cuda()` and
-    `x.cuda() if use_cuda else x`.
+    `x.cuda() if use_cuda else x`. A single such move is not reported if neither the file nor another fix defines a
+    device for it: the guard is then as short as a definition.
 
     ## Why it matters
     The code is correct, but `.to(device)` is shorter, and the guard invites more code that works only with CUDA.
@@ -24,6 +25,8 @@ class GuardedMove(Rule):
     use_gpu = torch.cuda.is_available()
     if use_gpu:
         model = model.cuda()
+    if use_gpu:
+        x = x.cuda()
     ```
 
     ## Use instead
@@ -31,6 +34,7 @@ class GuardedMove(Rule):
     use_gpu = torch.cuda.is_available()
     device = torch.device("cuda" if use_gpu else "cpu")
     model = model.to(device)
+    x = x.to(device)
     ```
 
     ## Fix safety
@@ -70,10 +74,12 @@ class GuardedMove(Rule):
                 import torch
 
 
-                def to_var(x):
+                def to_var(x, y):
                     if torch.cuda.is_available():
                         x = x.cuda()
-                    return x
+                    if torch.cuda.is_available():
+                        y = y.cuda()
+                    return x, y
             """,
             after="""
                 import torch
@@ -81,9 +87,10 @@ class GuardedMove(Rule):
                 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-                def to_var(x):
+                def to_var(x, y):
                     x = x.to(device)
-                    return x
+                    y = y.to(device)
+                    return x, y
             """,
         ),
         Example(
@@ -92,6 +99,7 @@ class GuardedMove(Rule):
                 import torch
 
                 y = x.cuda() if torch.cuda.is_available() else x
+                z.cuda()
             """,
             after="""
                 import torch
@@ -99,6 +107,7 @@ class GuardedMove(Rule):
                 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
                 y = x.to(device)
+                z.to(device)
             """,
         ),
         Example(
@@ -133,6 +142,15 @@ class GuardedMove(Rule):
         ),
     )
     VALID = (
+        Example(
+            "one move, for which nothing defines a device",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    model.cuda()
+            """,
+        ),
         Example(
             "a statement, and a value with another one",
             """

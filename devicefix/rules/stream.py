@@ -317,6 +317,43 @@ class CudaStream(Rule):
             """,
         ),
         Example(
+            "times that are added, and kept",
+            before="""
+                import torch
+
+
+                def run(f, report):
+                    total, limit = 0, 1000
+                    for _ in range(9):
+                        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                        start.record()
+                        f()
+                        end.record()
+                        torch.cuda.synchronize()
+                        total += start.elapsed_time(end)
+                        limit -= start.elapsed_time(end) / 1000
+                    report([total], limit > 0)
+            """,
+            after="""
+                import torch
+
+
+                def run(f, report):
+                    total, limit = 0, 1000
+                    for _ in range(9):
+                        if torch.cuda.is_available():
+                            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                            start.record()
+                        f()
+                        if torch.cuda.is_available():
+                            end.record()
+                            torch.cuda.synchronize()
+                            total += start.elapsed_time(end)
+                            limit -= start.elapsed_time(end) / 1000
+                    report([total], limit > 0)
+            """,
+        ),
+        Example(
             "an event that something asks for, and one that is made again",
             before="""
                 import torch

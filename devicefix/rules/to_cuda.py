@@ -165,9 +165,7 @@ class ToCuda(Rule):
             after="""
                 import torch
 
-                device1 = torch.device('cuda:1' if torch.cuda.is_available() else 'cpu')
-
-                x = x.to(device=device1, dtype=torch.half)
+                x = x.to(device='cuda:1' if torch.cuda.is_available() else 'cpu', dtype=torch.half)
             """,
         ),
         Example(

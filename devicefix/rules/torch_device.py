@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
+from devicefix.facts import dotted
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.values import cuda_literal, cuda_string, is_current_object, is_negative
 from devicefix.model import Finding, Fix
@@ -12,7 +13,7 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 from devicefix.rules.shared.device_uses import checked_for_uses
 
-_OFTEN = 3  # so many arguments are worth a definition of their own
+_OFTEN = 2  # so many arguments are worth a definition of their own
 
 
 class TorchDevice(Rule):
@@ -210,13 +211,34 @@ class TorchDevice(Rule):
             """,
         ),
         Example(
+            "attributes of other objects beside a move, which share its definition",
+            before="""
+                import torch
+
+
+                def place(app):
+                    app.net.mean = app.net.mean.cuda()
+                    app.net.device = torch.device("cuda")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def place(app):
+                    app.net.mean = app.net.mean.to(device)
+                    app.net.device = device
+            """,
+        ),
+        Example(
             "so many arguments that they get a definition",
             before="""
                 import torch
 
 
                 def f(x):
-                    return g(x, torch.device("cuda")), g(x, torch.device("cuda")), g(x, torch.device(type="cuda"))
+                    return g(x, torch.device("cuda")), g(x, torch.device(type="cuda"))
             """,
             after="""
                 import torch
@@ -225,7 +247,7 @@ class TorchDevice(Rule):
 
 
                 def f(x):
-                    return g(x, device), g(x, device), g(x, device)
+                    return g(x, device), g(x, device)
             """,
         ),
         Example(
@@ -461,11 +483,13 @@ class TorchDevice(Rule):
         return self._choice(node) if shared is None else self.context.replace(node, shared)
 
     def _is_argument(self, node: ast.AST) -> bool:
-        """Return whether a node is `torch.device("cuda")`, as an argument of a call or the default of a parameter."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.keyword):
-            parent = self.facts.tree.parents.get(parent)
-        return isinstance(parent, (ast.Call, ast.arguments)) and is_current_object(self.facts, node)
+        """Return whether a node is `torch.device("cuda")`, which an argument, default or other object takes."""
+        match self.facts.tree.parents.get(node):
+            case ast.Assign(targets=[ast.Attribute(value=owner)]) if dotted(owner) != "self":
+                return is_current_object(self.facts, node)
+            case ast.Call() | ast.keyword() | ast.arguments():
+                return is_current_object(self.facts, node)
+        return False
 
     @cached_property
     def _is_common(self) -> bool:

@@ -85,13 +85,19 @@ def test_quotes_are_those_of_the_file() -> None:
 
 
 def test_an_index_is_part_of_the_name() -> None:
-    context = context_of("import torch\n\nx.cuda(1)\n")
+    context = context_of("import torch\n\nx.cuda(1)\ny.cuda(1)\n")
     found = context.devices.indexed(expression(context, "x.cuda(1)"), 1)
     (new,) = (need for need in found.needs if isinstance(need, Definition))
     assert (found.text, new.line) == (
         "device1",
         'device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")',
     )
+
+
+def test_an_index_of_one_place_needs_no_name() -> None:
+    context = context_of("import torch\n\nx.cuda(1)\ny.cuda(10)\n")
+    found = context.devices.indexed(expression(context, "x.cuda(1)"), 1)
+    assert found.text == '"cuda:1" if torch.cuda.is_available() else "cpu"'
 
 
 def test_a_computed_index_is_used_in_place() -> None:

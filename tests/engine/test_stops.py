@@ -91,6 +91,39 @@ def test_a_check_that_stays(check: str, lines: list[int]) -> None:
     assert [each.line for each in analyze(source).findings] == lines
 
 
+def test_guards_beside_an_event_that_stays() -> None:
+    source = """import torch
+
+def start(kind, x):
+    if kind == "mps":
+        event = torch.mps.event.Event()
+    else:
+        event = torch.cuda.Event()
+        torch.cuda.synchronize()
+        x = x.cuda()
+    torch.cuda.synchronize()
+    return event, x
+"""
+    found = analyze(source).findings
+    assert [each.line for each in found] == [7, 9, 10]
+    assert found[0].message.endswith("; until then, nothing is fixed on line 8")
+    chosen = source.replace("torch.cuda.Event()", "torch.cuda.Event() if x is None else None")
+    assert [each.line for each in analyze(chosen).findings] == [7, 8, 9, 10]
+
+
+def test_fixes_below_a_check_that_stays_for_code_without_a_fix() -> None:
+    source = """import torch
+
+def main(net, n):
+    assert torch.cuda.is_available()
+    torch.cuda.set_device(n := n + 1)
+    return torch.nn.parallel.DistributedDataParallel(net, device_ids=[n])
+"""
+    check, left = analyze(source).findings
+    assert check.message.endswith("(unsafe: line 5 still needs CUDA); until then, nothing is fixed on line 6")
+    assert (left.line, left.fix) == (5, None)
+
+
 def test_a_device_before_its_check_and_in_it() -> None:
     source = "import torch\nwhere = 'cuda'\nassert where == 'cuda'\ntorch.cuda.synchronize()\n"
     assert [(each.code, each.line) for each in analyze(source).findings] == [("DF203", 2), ("DF704", 3)]

@@ -92,6 +92,64 @@ FIXES = {
                 run(i)
         """,
     ),
+    "guards that are all of an else": (
+        """
+        def wait(kind, on):
+            if kind == "mps":
+                torch.mps.synchronize()
+            # or else
+            else:  # CUDA
+                # first
+                torch.cuda.synchronize()  # now
+                torch.cuda.reset_peak_memory_stats()
+            if on: print(kind)
+            elif kind: print(on)
+            else: torch.cuda.synchronize()
+            if on:
+                torch.cuda.synchronize()
+            else:
+                print(kind)
+                torch.cuda.synchronize()
+        """,
+        """
+        def wait(kind, on):
+            if kind == "mps":
+                torch.mps.synchronize()
+            # or else
+            elif torch.cuda.is_available():  # CUDA
+                # first
+                torch.cuda.synchronize()  # now
+                torch.cuda.reset_peak_memory_stats()
+            if on: print(kind)
+            elif kind: print(on)
+            elif torch.cuda.is_available(): torch.cuda.synchronize()
+            if on:
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+            else:
+                print(kind)
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+        """,
+    ),
+    "a condition of all arms of a choice, or of some": (
+        """
+        a = x.to(f"cuda:{i}" if i else "cuda")
+        b = x.to("cuda:1" if i else "cuda:2" if j else "cuda:3")
+        c = x.to(("cuda:1" if i else "cuda:2") if j else y.device)
+        d = x.to("cuda:1" if todo.pop() else "cuda")
+        """,
+        """
+        a = x.to((f"cuda:{i}" if i else "cuda") if torch.cuda.is_available() else "cpu")
+        b = x.to(("cuda:1" if i else "cuda:2" if j else "cuda:3") if torch.cuda.is_available() else "cpu")
+        c = x.to((("cuda:1" if i else "cuda:2") if torch.cuda.is_available() else "cpu") if j else y.device)
+        d = x.to(
+            ("cuda:1" if torch.cuda.is_available() else "cpu")
+            if todo.pop()
+            else ("cuda" if torch.cuda.is_available() else "cpu")
+        )
+        """,
+    ),
     "a guard in a file of tabs": (
         "\nfor i in x:\n\ttorch.cuda.synchronize()\n",
         "\nfor i in x:\n\tif torch.cuda.is_available():\n\t\ttorch.cuda.synchronize()\n",
@@ -269,7 +327,11 @@ def test_a_statement_is_fixed(name: str, newline: str) -> None:
 @pytest.mark.parametrize("name", WITH_DEVICE)
 def test_a_statement_is_fixed_with_a_device(name: str) -> None:
     before, after = (dedent(text).lstrip() for text in WITH_DEVICE[name])
-    assert fixed(f"{HEAD}{before}") == f"{HEAD}{DEVICE}{after}"
+    other = "\nz.{}\n"  # without which the guard would stay
+    assert (
+        fixed(f"{HEAD}{before}{other.format('cuda()')}")
+        == f"{HEAD}{DEVICE}{after}{other.format('to(device)')}"
+    )
 
 
 def test_a_device_is_defined_above_the_comment_of_the_first_statement() -> None:
@@ -302,7 +364,7 @@ def test_a_fix_that_would_lose_a_comment_is_not_offered(code: str) -> None:
 
 
 def test_a_fix_that_keeps_a_comment_is_offered() -> None:
-    assert "y = x.to(  # why\n    device0)\n" in fixed(f"{HEAD}y = x.cuda(  # why\n    0)\n")
+    assert "y = x.to(  # why\n    device)\n" in fixed(f"{HEAD}y = x.cuda(  # why\n    None)\n")
 
 
 @pytest.mark.parametrize(

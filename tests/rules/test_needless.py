@@ -48,6 +48,20 @@ PROGRAMS = {
             net = net.to(place)
             return step(place, 1), step(rank, 1)
     """,
+    "names of devices that are only read with CUDA": """
+        import torch
+
+        name = f"cuda:{gpu}" if gpu else "cuda"
+        if torch.cuda.is_available():
+            net.to(name)
+
+
+        def pick(on, number):
+            one = f"cuda:{number}" if on else "cuda"
+            other = "cuda:1" if on else "cpu"  # DF204
+            device = torch.device(one) if torch.cuda.is_available() else torch.device("cpu")
+            return device, torch.ones(2, device=other)
+    """,
     "a scaler of gradients, which is off without CUDA": """
         import torch
 

@@ -403,7 +403,7 @@ FAULTS = {
         "on device: cuda:0",
     ),
     "the index of a GPU is lost": Fault(
-        "gpus", "to(device0)", "to(device)", CUDA, 11, "on cuda:0 in the original and on cuda:1"
+        "gpus", f"to({EARLY})", "to(device)", CUDA, 11, "on cuda:0 in the original and on cuda:1"
     ),
     "`.module` is lost": Fault(
         "gpus", "net.module.state_dict()", "net.state_dict()", CUDA, 9, "wrote `weight` in the original"

@@ -86,7 +86,6 @@ INVALID = (
             import torch
 
             device = "cuda" if torch.cuda.is_available() else "cpu"
-            device1 = "cuda:1" if torch.cuda.is_available() else "cpu"
 
             def make(n, where=None):
                 return torch.ones(n, device=where)
@@ -94,7 +93,7 @@ INVALID = (
 
             build = make
             build(1, device)
-            place = (lambda each: each)(device1)
+            place = (lambda each: each)("cuda:1" if torch.cuda.is_available() else "cpu")
             net.to(place)
         """,
     ),

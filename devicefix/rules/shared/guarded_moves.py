@@ -35,22 +35,29 @@ class GuardedMoves:
         moves = self._moves(node)
         if not moves or node.orelse or not can_unwrap(self.context.source, node):
             return None
-        use = self._device(node, node.test)
+        names = (each for part in node.body for each in ast.walk(part) if isinstance(each, ast.Name))
+        is_right = len(moves) == 1 and not any(self._is_missing(each, node) for each in names)
+        optional = is_right and self.devices.accelerator is None
+        use = self._device(node, node.test, optional=optional)
         if use is None:
             return None
         edits = [self._moved(call, use) for call in moves]
-        return Fix((*edits, unwrap(self.facts, node)), needs=use.needs)
+        return Fix((*edits, unwrap(self.facts, node)), needs=use.needs, optional=optional)
 
     def of_choice(self, node: ast.IfExp) -> Fix | None:
         """Return the fix that replaces `x.cuda() if use_cuda else x` by `x.to(device)`, or None."""
         receiver = self._moved_by(node.body)
         if type(receiver) is not type(node.orelse) or self.facts.is_guarded(node):
             return None
-        use = self._device(node, node.test) if ast.unparse(receiver) == ast.unparse(node.orelse) else None
+        is_same, optional = (
+            ast.unparse(receiver) == ast.unparse(node.orelse),
+            self.devices.accelerator is None,
+        )
+        use = self._device(node, node.test, optional=optional) if is_same else None
         if use is None:
             return None
         choice = Edit(*self.context.source.span(node), KeepFirst())
-        return Fix((self._moved(node.body, use), choice), needs=use.needs)
+        return Fix((self._moved(node.body, use), choice), needs=use.needs, optional=optional)
 
     def _moves(self, node: ast.If) -> list[ast.expr]:
         """Return the calls of `.cuda()` in the body, or nothing if it does anything else."""
@@ -124,9 +131,10 @@ class GuardedMoves:
                 return None if is_own or may_be_storage(self.context, receiver) else receiver
         return None
 
-    def _device(self, site: ast.AST, test: ast.expr) -> DeviceExpr | None:
+    def _device(self, site: ast.AST, test: ast.expr, *, optional: bool) -> DeviceExpr | None:
         if self.facts.call(test, *ASKS):
-            return self.devices.current(site)
+            named = self.devices.shared(site, define=True, may_be_text=True)
+            return named or (None if optional else self.devices.current(site))
         if dotted(test) is not None and self.facts.guards.implies(test):
             return self.devices.flagged(site, test)
         return None

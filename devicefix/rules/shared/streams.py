@@ -10,11 +10,13 @@ from weakref import proxy
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
+from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Followed, Use
 from devicefix.facts.flow.needs import divisor, needs_of, of_number
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
+from devicefix.rewrite.lines import alone
 from devicefix.rules.shared.event_statements import EventStatements
 
 _MAKERS = {
@@ -108,6 +110,9 @@ class Streams:
         method = last_name(node.func)
         if method in _ANSWERS:
             answer = self._time(node) or _NAN if method == "elapsed_time" else _ANSWERS[method]
+            statement = self.facts.tree.statement(node)
+            if answer == "0.0" and self._is_added(statement, self._scaled(node)):
+                return self._under_guard(statement)
             if answer == _NAN and not self.context.has_builtin(node, "float"):
                 answer = f"{self.context.devices.torch(node).text}.nan"
             return self.context.when_cuda(self._scaled(node) if method == "elapsed_time" else node, answer)
@@ -117,6 +122,13 @@ class Streams:
             # A call inside it that makes a stream is found itself, with the same fix.
             return None if any(map(self.is_maker, _operands(node))) else self._under_guard(statement)
         return self._made(node)
+
+    def _is_added(self, statement: ast.stmt, time: ast.expr) -> bool:
+        """Return whether a statement, which has its lines to itself, only adds a time, or subtracts it."""
+        match statement:
+            case ast.AugAssign(target=target, op=ast.Add() | ast.Sub(), value=value) if value is time:
+                return alone(self.context.source, statement) and not has_effects(self.facts, target)
+        return False
 
     def _scaled(self, node: ast.expr) -> ast.expr:
         """Return a time with the constants that it is multiplied or divided by."""
