@@ -311,9 +311,8 @@ class Conditions(ABC):
             case ast.IfExp(body=body, orelse=orelse):
                 return self._type_of_device(body, depth) and self._type_of_device(orelse, depth)
         values = [binding.value for binding in self.facts.bindings(node)] if depth else []
-        return bool(values) and all(
-            value is not None and self._type_of_device(value, depth - 1) for value in values
-        )
+        known = (value is not None and self._type_of_device(value, depth - 1) for value in values)
+        return bool(values) and all(known)
 
     # -- numbers of GPUs -------------------------------------------------------------------------------
 

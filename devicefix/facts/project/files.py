@@ -139,11 +139,9 @@ class Files(Questions):
     def is_tried(self, path: str, name: str) -> bool:
         """Return whether another file than `path` catches the errors of a module or function of this name."""
         here = os.path.normpath(path)
-        return any(
-            name in file.export(tried_names)
-            for file in self.mentioning(name)
-            if file.normal != here and here in self._imported[file.normal]
-        )
+        others = (file for file in self.mentioning(name) if file.normal != here)
+        importing = (file for file in others if here in self._imported[file.normal])
+        return any(name in file.export(tried_names) for file in importing)
 
     @remembered
     def imported_extensions(self, path: str) -> dict[str, str]:

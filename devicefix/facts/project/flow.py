@@ -104,12 +104,9 @@ class Flow(SharedNames, Values):
 
         They are those of numbers only if all calls pass numbers.
         """
-        scanned = {
-            kind
-            for file in self.mentioning(function)
-            for called, (place, kind) in file.export(passed_kinds)
-            if called == function and place in (parameter, position)
-        }
+        passed = (each for file in self.mentioning(function) for each in file.export(passed_kinds))
+        own = (each for called, each in passed if called == function)
+        scanned = {kind for place, kind in own if place in (parameter, position)}
         return sorted(scanned | self._numbers_passed(path, function, parameter, position))
 
     @remembered

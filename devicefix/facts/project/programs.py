@@ -171,9 +171,8 @@ class Programs(Files):
 
     @cached_property
     def _late(self) -> frozenset[str]:
-        early = (
-            self.find(file.path, name) for file, names in self.exporting(imported_early) for name in names
-        )
+        named = ((file.path, name) for file, names in self.exporting(imported_early) for name in names)
+        early = (self.find(path, name) for path, name in named)
         imported = closure({file.normal for file in early if file is not None}, self._imported)
         return self._together({file.normal for file, _ in self.exporting(late_functions)}) | imported
 
