@@ -18,11 +18,8 @@ from devicefix.model import Finding, Fix
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
 
-_STATEMENTS = tuple(
-    kind
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.stmt) and kind._fields
-)
+_CLASSES = (each for each in vars(ast).values() if isinstance(each, type))
+_STATEMENTS = tuple(each for each in _CLASSES if issubclass(each, ast.stmt) and each._fields)
 
 
 class Example:
@@ -171,14 +168,12 @@ class Rule:
         """
         start, end = self.context.source.span(node)
         message += f" (unsafe: {fix.why})" if fix and fix.why else ""
-        found = Finding(
-            self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
-        )
+        places = *self.context.source.position(start), *self.context.source.position(end)
+        found = Finding(self.code, message, *places, fix)
         merged = self.facts.once(merged_devices, self.facts.tree.root) if fix is not None else {}
         if node in merged:
-            found = found.unsafe(
-                f"without CUDA, this equals another device, which line {merged[node]} tells apart"
-            )
+            why = f"without CUDA, this equals another device, which line {merged[node]} tells apart"
+            found = found.unsafe(why)
         return found.unfixed(unless) if unless and fix is None else found
 
 
