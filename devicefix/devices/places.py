@@ -226,14 +226,9 @@ class Places:
         assert isinstance(node, Function)
         owner = tree.parents.get(node)
         name = owner.name if node.name == "__init__" and isinstance(owner, ast.ClassDef) else node.name
-        calls = (each for each in tree.nodes_with_name(name) if isinstance(each, ast.Call))
-        return [
-            call
-            for call in calls
-            if last_name(call.func) == name
-            and tree.scope(call).function is None
-            and not self._is_in_script(call)
-        ]
+        calls = (each for each in tree.calls_with_name(name) if last_name(each.func) == name)
+        at_top = (call for call in calls if tree.scope(call).function is None)
+        return [call for call in at_top if not self._is_in_script(call)]
 
     def _is_in_script(self, node: ast.AST) -> bool:
         """Return whether code runs only in the module that is the program, and not during its import."""
@@ -257,10 +252,8 @@ class Places:
         calls = [node for node in nodes if isinstance(node, ast.Call)]
         own = [call for call in calls if self._facts.tree.scope(call).function is None]
         first = min((call.lineno for call in own if last_name(call.func) in _FORKING), default=sys.maxsize)
-        return any(
-            isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES and call.lineno < first
-            for call in own
-        )
+        early = (call.func for call in own if call.lineno < first)
+        return any(isinstance(func, ast.Attribute) and func.attr in _MOVES for func in early)
 
     def _is_tensor_call(self, func: ast.expr) -> bool:
         """Return whether what is called moves or creates a tensor."""
@@ -293,10 +286,8 @@ class Places:
     @property
     def _torch_may_be_missing(self) -> bool:
         """Return whether the module imports torch in a `try` statement."""
-        return any(
-            isinstance(statement, ast.Try) and self._layout.binds_torch(statement)
-            for statement in self._facts.tree.module.body
-        )
+        tries = (each for each in self._facts.tree.module.body if isinstance(each, ast.Try))
+        return any(map(self._layout.binds_torch, tries))
 
     @cached_property
     def _settings(self) -> list[ast.stmt]:
@@ -329,9 +320,7 @@ class Places:
     def _with_settings_inside(self) -> set[Scope]:
         """The functions that hold another function, or a class, with such a statement."""
         scopes = [self._facts.tree.scope(each) for each in self._late]
-        return {
-            scope.function for scope in scopes if scope.function is not None and scope.function is not scope
-        }
+        return {outer for scope in scopes if (outer := scope.function) is not None and outer is not scope}
 
     @cached_property
     def _set_at_top(self) -> bool:
@@ -350,9 +339,7 @@ class Places:
         last, block = None, function.body
         while found := [statement for statement in block if statement in self._around_settings]:
             last, block = found[-1], []
-            if isinstance(last, ast.With) and any(
-                each is last for _, each in self._facts.tree.ancestors(site)
-            ):
+            if isinstance(last, ast.With) and last in self._facts.tree.around(site, ast.With):
                 block = last.body
         return last
 
@@ -383,10 +370,9 @@ class Places:
         below = (each for each in self._forks if each.lineno > line)
         forks = (e for e in below if owner in (self._owner(e), *self._facts.tree.around(e, *functions)))
         fork = min((each.lineno for each in forks), default=0)
-        own = (each for each in walk(owner) if fork and isinstance(each, ast.Call) and each.lineno < fork)
-        return fork > 0 and not any(
-            self._is_tensor_call(each.func) for each in own if self._owner(each) is owner
-        )
+        calls = (each for each in walk(owner) if fork and isinstance(each, ast.Call) and each.lineno < fork)
+        own = (call for call in calls if self._owner(call) is owner)
+        return fork > 0 and not any(self._is_tensor_call(call.func) for call in own)
 
     @cached_property
     def _forks(self) -> list[ast.expr | ast.stmt]:
@@ -423,18 +409,14 @@ class Places:
             return last_name(call.func) in _FORKING
         name, path = self._facts.resolve(call.func), dotted(call.func) or ""
         is_own = path.startswith("self.") or self._facts.guards.refusals.own_function(call.func) is not None
-        return (is_own or name is not None) and self._project.starts_forks(
-            self._path, None if is_own else name
-        )
+        known = is_own or name is not None
+        return known and self._project.starts_forks(self._path, None if is_own else name)
 
     @cached_property
     def _around_settings(self) -> set[ast.AST]:
         """The settings of the driver, and the nodes around them."""
-        tree = self._facts.tree
-        around: set[ast.AST] = set(self._late)
-        for setting in self._late:
-            around.update(parent for _, parent in tree.ancestors(setting))
-        return around
+        around = (parent for each in self._late for _, parent in self._facts.tree.ancestors(each))
+        return {*self._late, *around}
 
     @cached_property
     def _end_of_prologue(self) -> ast.stmt | None:
@@ -468,6 +450,5 @@ class Places:
 
 def is_main(node: ast.AST) -> bool:
     """Return whether a statement is `if __name__ == "__main__":`."""
-    return isinstance(node, ast.If) and any(
-        isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test)
-    )
+    parts = ast.walk(node.test) if isinstance(node, ast.If) else ()
+    return any(isinstance(each, ast.Name) and each.id == "__name__" for each in parts)

@@ -114,11 +114,8 @@ def _find(
     options = replace(rule_options(settings), seen=settings.evidence.seen_in(path))
     context = Context(facts.source, facts, project, path, options)
     context.devices.follow(plan or Plan.IN_MODULE)
-    on = [
-        RULES[code](context)
-        for code in ORDER
-        if code in options.enabled and (options.seen or not RULES[code].needs_run)
-    ]
+    enabled = (RULES[code] for code in ORDER if code in options.enabled)
+    on = [rule(context) for rule in enabled if options.seen or not rule.needs_run]
     folded = Stops(context, [*_visit(context, settings, on)]).fold()
     pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
     failing = {each.code for _, each in pairs if each.code[2] in _FAILING and RULES[each.code].fails}
@@ -136,11 +133,8 @@ def rule_options(settings: Settings) -> RuleOptions:
     """Return the settings that rules may use."""
     from devicefix.rules.registry import RULES
 
-    on = (
-        code
-        for code, rule in RULES.items()
-        if settings.target in rule.targets and settings.enabled(code, rule.default)
-    )
+    rules = (rule for rule in RULES.values() if settings.target in rule.targets)
+    on = (rule.code for rule in rules if settings.enabled(rule.code, rule.default))
     return RuleOptions(settings.target, settings.torch_version, frozenset(on), settings.unsafe_fixes)
 
 

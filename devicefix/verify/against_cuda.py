@@ -242,7 +242,6 @@ def has_cuda(python: str) -> bool:
     """
     python = python if "python" in os.path.basename(python) else sys.executable
     question = "import torch; raise SystemExit(not torch.cuda.is_available())"
-    done = subprocess.run(
-        [python, "-c", question], stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    command = [python, "-c", question]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.returncode == 0
