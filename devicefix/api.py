@@ -377,16 +377,8 @@ def _public(outcome: internal.Outcome, findings: Iterable[internal.Finding]) -> 
 
     for finding in findings:
         rule = RULES[finding.code]
-        yield Finding(
-            finding.code,
-            rule.name,
-            finding.message,
-            outcome.path,
-            *_span(finding),
-            _fix(finding.fix),
-            url(rule),
-            finding.cell,
-        )
+        about = finding.code, rule.name, finding.message, outcome.path
+        yield Finding(*about, *_span(finding), _fix(finding.fix), url(rule), finding.cell)
 
 
 def _span(part: internal.Finding | internal.Replacement) -> tuple[Location, Location]:

@@ -51,11 +51,8 @@ def complete_codes(_ctx: click.Context, _param: click.Parameter, incomplete: str
     from devicefix.rules.registry import RULES
 
     *before, last = incomplete.split(",")
-    return [
-        CompletionItem(",".join([*before, code]), help=rule.summary)
-        for code, rule in sorted(RULES.items())
-        if code.startswith(last.upper())
-    ]
+    rules = (RULES[code] for code in sorted(RULES) if code.startswith(last.upper()))
+    return [CompletionItem(",".join([*before, rule.code]), help=rule.summary) for rule in rules]
 
 
 # The arguments for `click.option` that suit each kind of value.

@@ -54,19 +54,12 @@ def definitions(findings: Iterable[Finding], lines_of: Lines) -> list[Row]:
         findings: the findings of the file, whose fixes hold replacements.
         lines_of: returns the text.
     """
-    found = {
-        replacement: {line for line in LINE_END.split(replacement.text) if line.strip()}
-        for finding in findings
-        for replacement in (finding.fix.replacements if finding.fix else ())
-        if _is_definition(replacement, finding)
-    }
+    fixed = ((finding, finding.fix.replacements) for finding in findings if finding.fix)
+    inserted = {each for finding, edits in fixed for each in edits if _is_definition(each, finding)}
+    found = {each: {line for line in LINE_END.split(each.text) if line.strip()} for each in inserted}
     # A fix that needs two of them has both in one replacement.
-    contained = {
-        one
-        for one in found
-        for other in found
-        if _position(one) == _position(other) and found[one] < found[other]
-    }
+    pairs = ((one, other) for one in found for other in found if _position(one) == _position(other))
+    contained = {one for one, other in pairs if found[one] < found[other]}
     made: list[Row] = []
     for replacement in sorted(found.keys() - contained, key=lambda edit: (_position(edit), edit.text)):
         lines = lines_of(replacement.cell)
@@ -127,11 +120,8 @@ def _changed(
 
 def _shift(line: int, replacements: Iterable[Replacement]) -> int:
     """Return by how many lines replacements move a line down."""
-    return sum(
-        len(LINE_END.findall(replacement.text)) - (replacement.end_line - replacement.line)
-        for replacement in replacements
-        if (replacement.end_line, replacement.end_column) <= (line, 1)
-    )
+    above = (each for each in replacements if (each.end_line, each.end_column) <= (line, 1))
+    return sum(len(LINE_END.findall(each.text)) - (each.end_line - each.line) for each in above)
 
 
 def _unchanged(

@@ -59,11 +59,9 @@ class Text:
     def edits(self, new: str) -> list[types.TextEdit]:
         """Return the edits that turn this text into another one."""
         others = lines_of(new)
-        return [
-            types.TextEdit(
-                types.Range(self.position(first + 1, 1), self.position(last + 1, 1)),
-                "".join(others[start:end]),
-            )
-            for kind, first, last, start, end in Differences(self.lines, others).get_opcodes()
-            if kind != "equal"
-        ]
+        edits = []
+        for kind, first, last, start, end in Differences(self.lines, others).get_opcodes():
+            if kind != "equal":
+                place = types.Range(self.position(first + 1, 1), self.position(last + 1, 1))
+                edits.append(types.TextEdit(place, "".join(others[start:end])))
+        return edits

@@ -205,11 +205,8 @@ class CudaComparison:
 
 def _uses(events: list[dict[str, Any]], device: str) -> list[Use]:
     """Return where a run uses autocast or a gradient scaler for a kind of device."""
-    return [
-        (event["file"], event["line"], event["what"])
-        for event in events
-        if event["kind"] == "autocast" and event["device"] == device
-    ]
+    own = (each for each in events if each["kind"] == "autocast" and each["device"] == device)
+    return [(event["file"], event["line"], event["what"]) for event in own]
 
 
 def _dtypes(events: list[dict[str, Any]], device: str) -> str:

@@ -240,10 +240,8 @@ def _compares_number(node: ast.Compare) -> bool:
     sides = [node.left, *node.comparators]
     lists = (side.elts for side in sides if isinstance(side, (ast.List, ast.Tuple, ast.Set)))
     listed = [each for elements in lists for each in elements]
-    return any(
-        cuda_string(each) and (text_of(each) or "").lower() != "cuda" and not isinstance(node.ops[0], ast.Is)
-        for each in (*sides, *listed)
-    )
+    named = (text_of(each) or "" for each in (*sides, *listed) if cuda_string(each))
+    return any(text.lower() != "cuda" for text in named) and not isinstance(node.ops[0], ast.Is)
 
 
 def _takes_number(facts: Facts, node: ast.expr) -> bool:

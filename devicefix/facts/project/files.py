@@ -149,12 +149,9 @@ class Files(Questions):
         if not self._cuda_extensions:  # that is soon known of a file that is checked alone
             return {}
         file = self.file(path)
-        return {
-            name: extension
-            for name in (file.imports if file is not None else ())
-            for extension in self._cuda_extensions
-            if _reads_extension(path, name, extension)
-        }
+        imports = file.imports if file is not None else ()
+        pairs = ((name, each) for name in imports for each in self._cuda_extensions)
+        return {name: each for name, each in pairs if _reads_extension(path, name, each)}
 
     @cached_property
     def _cuda_extensions(self) -> frozenset[str]:

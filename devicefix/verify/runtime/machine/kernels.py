@@ -273,9 +273,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
 def different(places: Iterable[int]) -> RuntimeError:
     """Return the error that CUDA raises for tensors on several devices."""
     found = " and ".join(str(device(place)) for place in sorted(places, reverse=True)[:2])
-    return RuntimeError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {found}!"
-    )
+    expected = "Expected all tensors to be on the same device"
+    return RuntimeError(f"{expected}, but found at least two devices, {found}!")
 
 
 def type_name(tensor: torch.Tensor) -> str:
