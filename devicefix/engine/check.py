@@ -231,9 +231,8 @@ def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
     for edit in fix.edits if fix is not None else ():
         old = context.source.text[edit.start : edit.end]
-        read: set[str] = {
-            name for owner, name in _ATTRIBUTE.findall(old) if not _is_library(context.facts, owner)
-        }
+        attributes = _ATTRIBUTE.findall(old)
+        read: set[str] = {name for owner, name in attributes if not _is_library(context.facts, owner)}
         found = [name for name in sorted(read) if context.project.is_patched(context.devices.path, name)]
         new = new_code(edit.new, old) if found else ""  # LibCST takes long to import
         for name in found:

@@ -7,22 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from devicefix.files.differences import Differences
 from devicefix.files.text import LINE_END
 from devicefix.model import Finding, Replacement
-from devicefix.report.changes import (
-    Parts,
-    grouped,
-    mark_differences,
-    mark_finding,
-    paired,
-    replaced,
-    shortened,
-)
+from devicefix.report import changes
 
 CONTEXT = 2  # unchanged lines around a change
 MAX_ROWS = 40  # of one finding
 
 # The length of a row is its kind: [number of rows left out], [number, line], [number before, number after,
 # unchanged line], [number before, line, number after, line]. A missing line has the number 0.
-Row = list[int | Parts]
+Row = list[int | changes.Parts]
 # Returns the lines of a file, or of the notebook cell with a number.
 Lines = Callable[[int | None], Sequence[str]]
 
@@ -96,7 +88,7 @@ def _place(finding: Finding, lines: Sequence[str]) -> Iterator[Row]:
     first = max(finding.line - 1 - CONTEXT, 0)
     last = min(finding.end_line + CONTEXT, _line_count(lines))
     for number, line in enumerate(lines[first:last], first + 1):
-        yield [number, mark_finding(line, number, finding)]
+        yield [number, changes.mark_finding(line, number, finding)]
 
 
 def _changed(
@@ -105,13 +97,13 @@ def _changed(
     """Yield the lines that a finding's own replacements change, and their context."""
     total = _line_count(lines)
     shown = 0
-    for group in grouped(own, CONTEXT):
+    for group in changes.grouped(own, CONTEXT):
         first, last = group[0].line - 1, max(replacement.end_line for replacement in group)
         start, end = max(first - CONTEXT, shown), min(last + CONTEXT, total)
         if shown and start > shown:
             yield [start - shown]
         yield from _unchanged(lines, start, first, replacements)
-        after = replaced(lines, first, last, group)
+        after = changes.replaced(lines, first, last, group)
         before = lines[first : min(last, total)]
         yield from _compared(before, after, first, first + _shift(first + 1, replacements))
         yield from _unchanged(lines, last, end, replacements)
@@ -139,12 +131,12 @@ def _compared(before: Sequence[str], after: list[str], old: int, new: int) -> It
             for index in range(a, b):
                 yield [old + index + 1, new + c + index - a + 1, [before[index]]]
             continue
-        for left, right in paired(before[a:b], after[c:d]):
+        for left, right in changes.paired(before[a:b], after[c:d]):
             one = None if left is None else before[a + left]
             other = None if right is None else after[c + right]
             marked = ([one or ""], [other or ""])
             if one is not None and other is not None:
-                marked = mark_differences(one, other)
+                marked = changes.mark_differences(one, other)
             before_number = 0 if left is None else old + a + left + 1
             after_number = 0 if right is None else new + c + right + 1
             yield [before_number, marked[0], after_number, marked[1]]
@@ -156,6 +148,6 @@ def _limited(found: list[Row]) -> list[Row]:
         half = MAX_ROWS // 2
         found = [*found[:half], [len(found) - MAX_ROWS], *found[-half:]]
     return [
-        [[shortened(part) for part in field] if isinstance(field, list) else field for field in row]
+        [[changes.shortened(part) for part in field] if isinstance(field, list) else field for field in row]
         for row in found
     ]

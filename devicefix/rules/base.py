@@ -12,6 +12,7 @@ from devicefix.config.evidence import Seen
 from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
+from devicefix.facts.exports.imports import full_names
 from devicefix.facts.flow.merged import merged_devices
 from devicefix.facts.scopes import Scope
 from devicefix.model import Finding, Fix
@@ -241,11 +242,7 @@ def _imports_reference(rule: Rule) -> bool:
 
 def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:
     """Return the full names of what a module imports."""
-    return frozenset(
-        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-        for node in facts.tree.imports
-        for alias in node.names
-    )
+    return frozenset(name for node in facts.tree.imports for name in full_names(node))
 
 
 @cache

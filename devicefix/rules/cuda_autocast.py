@@ -27,12 +27,8 @@ _STILL_ON = (
     " pass that device's type"
 )
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
-_WIDE = {
-    "torch.float32": "float32",
-    "torch.float": "float32",
-    "torch.float64": "float64",
-    "torch.double": "float64",
-}
+_WIDE = dict.fromkeys(("torch.float32", "torch.float"), "float32")
+_WIDE |= dict.fromkeys(("torch.float64", "torch.double"), "float64")
 _HOPS = 4  # bindings and calls to follow from a dtype to its constant
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OLD_ARGUMENTS = ("enabled", "dtype", "cache_enabled")

@@ -57,9 +57,8 @@ def _given(file: ProjectFile, tops: tuple[str, ...]) -> Iterator[str]:
         for script in _candidates(file, pattern, tops):
             with suppress(OSError):
                 text = read(script, size(LARGEST)).decode(errors="replace").replace("\\\n", " ")
-                yield from (
-                    name for arguments in command.findall(text) for name in _CONFIGURATION.findall(arguments)
-                )
+                for arguments in command.findall(text):
+                    yield from _CONFIGURATION.findall(arguments)
 
 
 def _candidates(file: ProjectFile, name: str, tops: tuple[str, ...]) -> Iterator[str]:

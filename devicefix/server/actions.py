@@ -62,9 +62,10 @@ def hover(inspection: Inspection, part: Part, position: types.Position) -> types
             start, end = (text.position(line, at + 1) for at in match.span())
             return _pages([match[0].upper()], types.Range(start, end))
     found = [
-        each for each in findings_in(part, inspection.findings) if (each.line, each.column) <= (line, column)
+        finding
+        for finding in findings_in(part, inspection.findings)
+        if (finding.line, finding.column) <= (line, column) <= (finding.end_line, finding.end_column)
     ]
-    found = [each for each in found if (line, column) <= (each.end_line, each.end_column)]
     return _pages([finding.code for finding in found], text.range(found[-1])) if found else None
 
 

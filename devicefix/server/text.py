@@ -46,9 +46,8 @@ class Text:
 
     def range(self, part: Finding | Replacement) -> types.Range:
         """Return the range of a finding, or of the text that a replacement replaces."""
-        return types.Range(
-            self.position(part.line, part.column), self.position(part.end_line, part.end_column)
-        )
+        start, end = (part.line, part.column), (part.end_line, part.end_column)
+        return types.Range(self.position(*start), self.position(*end))
 
     def character(self, position: types.Position) -> tuple[int, int]:
         """Return the line and the column, both from 1 and in characters, of an editor's position."""

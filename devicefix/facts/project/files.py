@@ -110,11 +110,10 @@ class Files(Questions):
     def is_set_elsewhere(self, path: str, name: str) -> bool:
         """Return whether another file sets a name of the module at `path`, as in `config.device = "cpu"`."""
         path = os.path.normpath(path)
-        setting = [
-            file.normal
-            for file in {*self.mentioning(name), *self.mentioning("setattr")}
-            if file.normal != path and not file.export(attributes_set).isdisjoint((name, ""))
-        ]
+        others = (
+            each for each in {*self.mentioning(name), *self.mentioning("setattr")} if each.normal != path
+        )
+        setting = [each.normal for each in others if not each.export(attributes_set).isdisjoint((name, ""))]
         return bool(setting) and not self._importing(path).isdisjoint(setting)
 
     @remembered

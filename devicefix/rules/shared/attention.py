@@ -24,12 +24,8 @@ _MODULES = {
     "xformers.ops": (ATTENTION, UNBIND),
     "xformers.ops.fmha": (ATTENTION,),
 }
-_OPTIONS = {
-    "dropout_p": "dropout_p",
-    "softmax_scale": "scale",
-    "p": "dropout_p",
-    "scale": "scale",
-}  # of torch
+# The names that torch has for the options.
+_OPTIONS = {"dropout_p": "dropout_p", "softmax_scale": "scale", "p": "dropout_p", "scale": "scale"}
 _WIDTH = 100
 SCALED_SINCE = (2, 1)  # the parameter `scale` of torch's function
 ATTENTION_SINCE = (2, 0)

@@ -63,9 +63,8 @@ class Traits:
         self.inplace = self.name.endswith("_") and not self.name.endswith("__")
         if self.name in names("operations", "storages"):
             self.tensors, self.makes = [], False
-        self.plain = not (
-            self.composite or self.keywords or self.places or self.draws or self.indexing or self.first
-        )
+        traits = (self.composite, self.keywords, self.places, self.draws, self.indexing, self.first)
+        self.plain = not any(traits)
 
 
 def _program_runs(types: Any) -> bool:
