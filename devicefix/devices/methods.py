@@ -96,10 +96,11 @@ def _is_located(context: Context, receiver: ast.expr) -> bool:
         return False
     function = found[0].node
     uses = tree.reads(function.name) if isinstance(function, ast.FunctionDef) else [function]
-    for use, parent in ((use, tree.parents[use]) for use in uses):
-        if isinstance(parent, ast.Call) and use in parent.args[1:] and last_name(parent.func) == "load":
-            return True
-    return any(getattr(tree.parents[use], "arg", None) == "map_location" for use in uses)
+    return any(
+        (isinstance(parent, ast.keyword) and parent.arg == "map_location")
+        or (isinstance(parent, ast.Call) and use in parent.args[1:] and last_name(parent.func) == "load")
+        for use, parent in ((use, tree.parents[use]) for use in uses)
+    )
 
 
 def _has_parameter(_facts: Names, bindings: Sequence[Binding]) -> bool:
