@@ -19,7 +19,7 @@ from devicefix.model import Finding, Fix
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
 
-_CLASSES = (each for each in vars(ast).values() if isinstance(each, type))
+_CLASSES = [each for each in vars(ast).values() if isinstance(each, type)]
 _STATEMENTS = tuple(each for each in _CLASSES if issubclass(each, ast.stmt) and each._fields)
 
 
