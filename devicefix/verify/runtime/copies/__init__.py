@@ -94,7 +94,10 @@ def _keep_fast_paths() -> None:
     disabled = torch._C._disabled_torch_function_impl
 
     def has_torch_function(arguments: Any) -> bool:
-        kinds = set(map(type, arguments)) - {torch.Tensor, torch.nn.Parameter, type(None)}
-        return any(getattr(kind, "__torch_function__", disabled) is not disabled for kind in kinds)
+        return any(
+            type(value) not in (torch.Tensor, torch.nn.Parameter, type(None))
+            and getattr(type(value), "__torch_function__", disabled) is not disabled
+            for value in arguments
+        )
 
     torch.overrides.has_torch_function = has_torch_function  # type: ignore[assignment]
