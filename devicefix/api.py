@@ -259,11 +259,8 @@ def rewrite_source(
     """
     outcome = _outcome(source, filename, replace(_settings(config, settings, RewriteSettings), fix=True))
     result = outcome.result
-    return Rewrite(
-        source if result.output is None else _like(source, result.output),
-        tuple(_public(outcome, result.fixed)),
-        tuple(_public(outcome, result.remaining)),
-    )
+    fixed, left = (tuple(_public(outcome, found)) for found in (result.fixed, result.remaining))
+    return Rewrite(source if result.output is None else _like(source, result.output), fixed, left)
 
 
 def check_paths(
@@ -303,11 +300,9 @@ def check_paths(
         raise DevicefixError(str(problem)) from None
     errors = [FileError(str(error.filename), error.strerror or str(error)) for error in trouble]
     errors += [FileError(outcome.path, outcome.error) for outcome in outcomes if outcome.error]
-    return Report(
-        tuple(finding for outcome in outcomes for finding in _public(outcome, outcome.result.findings)),
-        tuple(outcome.path for outcome in outcomes if not outcome.error),
-        tuple(errors),
-    )
+    found = (finding for outcome in outcomes for finding in _public(outcome, outcome.result.findings))
+    checked = (outcome.path for outcome in outcomes if not outcome.error)
+    return Report(tuple(found), tuple(checked), tuple(errors))
 
 
 def find_config(path: StrPath) -> Path | None:
@@ -377,16 +372,8 @@ def _public(outcome: internal.Outcome, findings: Iterable[internal.Finding]) -> 
 
     for finding in findings:
         rule = RULES[finding.code]
-        yield Finding(
-            finding.code,
-            rule.name,
-            finding.message,
-            outcome.path,
-            *_span(finding),
-            _fix(finding.fix),
-            url(rule),
-            finding.cell,
-        )
+        about = finding.code, rule.name, finding.message, outcome.path
+        yield Finding(*about, *_span(finding), _fix(finding.fix), url(rule), finding.cell)
 
 
 def _span(part: internal.Finding | internal.Replacement) -> tuple[Location, Location]:

@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 def changes_of(outcomes: Iterable[Outcome]) -> list[files.Change]:
     """Return the changes to write."""
-    return [
-        files.Change(outcome.path, outcome.before, outcome.result.output)
-        for outcome in outcomes
-        if outcome.result.output is not None
-    ]
+    made = ((each.path, each.before, each.result.output) for each in outcomes)
+    return [files.Change(path, before, after) for path, before, after in made if after is not None]
 
 
 def check_changes(changes: list[files.Change], require_clean: bool) -> None:

@@ -9,21 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli import baseline, noqa
+from devicefix.cli import baseline, noqa, options
 from devicefix.cli.changes import changes_of, check_changes, print_changes, write_changes
 from devicefix.cli.diff_base import changes_since, diff_base_option, hide_unchanged
 from devicefix.cli.errors import exit_status
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths, listed
-from devicefix.cli.options import (
-    STDIN,
-    baseline_option,
-    common_folder,
-    common_options,
-    option,
-    resolver_for,
-    unsafe_option,
-)
 from devicefix.cli.output import Output
 from devicefix.config.printable import printable_path
 from devicefix.config.resolver import Resolver
@@ -48,7 +39,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option(
     "--fix", is_flag=True, help="Apply fixes, like `rewrite --in-place`, and report the remaining findings."
 )
-@unsafe_option
+@options.unsafe_option
 @click.option(
     "--fix-only",
     is_flag=True,
@@ -65,9 +56,9 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     is_flag=True,
     help="Exit with status 1 if anything was fixed, even if no findings remain.",
 )
-@common_options
+@options.common_options
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and exit.")
-@option("output-format")
+@options.option("output-format")
 @click.option(
     "--output-file",
     "-o",
@@ -86,7 +77,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     type=click.Choice(["rule", "folder", "file"]),
     help="Show only the number of findings for each rule, folder or file.",
 )
-@baseline_option
+@options.baseline_option
 @click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file.")
 @click.option("--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings.")
 @diff_base_option
@@ -130,7 +121,7 @@ def check(
     kind = kinds[0] if kinds else None
 
     def configured() -> Resolver:
-        return resolver_for(paths, stdin_filename, given)
+        return options.resolver_for(paths, stdin_filename, given)
 
     def report(resolver: Resolver) -> int:
         output = Output.of(resolver.root, output_file, group_by or ("rule" if statistics else None))
@@ -178,9 +169,9 @@ def _fix(
     resolver = resolver.changed(fix=True, replacements=reports and output.needs_fixes)
     checked = check_paths(paths, stdin_filename, resolver)
     outcomes, failed = list(checked.outcomes), len(checked.failed)
-    piped = STDIN in paths
+    piped = options.STDIN in paths
     if shows or piped:
-        print_changes(outcomes, None if piped and not shows else common_folder(paths))
+        print_changes(outcomes, None if piped and not shows else options.common_folder(paths))
     else:
         changes = changes_of(outcomes)
         check_changes(changes, require_clean=False)
@@ -222,7 +213,7 @@ def _check_usage(
     """
     kind = kinds[0] if kinds else None
     writes_baseline = kind == "--write-baseline"
-    if "--add-noqa" in kinds and STDIN in paths:
+    if "--add-noqa" in kinds and options.STDIN in paths:
         raise click.UsageError("--add-noqa cannot be used with standard input (-)")
     for other in ("--add-noqa", "--write-baseline"):
         if other in kinds[1:]:
@@ -234,6 +225,5 @@ def _check_usage(
     if writes_baseline and settings.baseline is None:
         raise click.UsageError("--write-baseline needs --baseline FILE or the `baseline` key")
     if writes_baseline and diff_base:
-        raise click.UsageError(
-            "--write-baseline cannot be used with --diff-base, because a baseline contains all findings"
-        )
+        why = "because a baseline contains all findings"
+        raise click.UsageError(f"--write-baseline cannot be used with --diff-base, {why}")

@@ -157,16 +157,11 @@ def _levels(ctx: click.Context, file: Path | None, source: Source) -> list[dict[
         if given not in (None, (), ""):
             value = _plain(given)
             options[key.name] = Setting(key.name, value, _origin(ctx, key, value))
-    documents = [
-        {name: _in_file(document, name) for name in document.table}
-        for document, _ in (load.chain(file, known_codes) if file else ())
-    ]
+    files = load.chain(file, known_codes) if file else ()
+    documents = [{name: _in_file(document, name) for name in document.table} for document, _ in files]
     if source.values:
-        inline = {
-            key.name: Setting(key.name, _plain(source.values[key.field]), "--config")
-            for key in KEYS.values()
-            if key.field in source.values
-        }
+        given = ((key.name, source.values[key.field]) for key in KEYS.values() if key.field in source.values)
+        inline = {name: Setting(name, _plain(value), "--config") for name, value in given}
         documents[:1] = [{**(documents[0] if documents else {}), **inline}]
     return [options, *documents]
 
@@ -219,7 +214,6 @@ def _as_json(key: str | None, settings: list[Setting]) -> Any:
     if key is None:
         return [asdict(setting) for setting in settings]
     known = KEYS[key]
-    about = {
-        name: getattr(known, name) for name in ("name", "type", "default", "summary", "details", "example")
-    }
+    names = ("name", "type", "default", "summary", "details", "example")
+    about = {name: getattr(known, name) for name in names}
     return about | {"in_force": [asdict(setting) for setting in settings]}

@@ -50,10 +50,8 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, resolver: R
         else:
             facts = partial(Projects(resolver).around, path) if stdin_filename else None
             outcomes = [check_text(data, path, settings, facts)]
-    failed = [
-        Outcome(str(error.filename), Result(str(error.filename)), error=error.strerror or str(error))
-        for error in unread
-    ]
+    problems = ((str(error.filename), error.strerror or str(error)) for error in unread)
+    failed = [Outcome(path, Result(path), error=problem) for path, problem in problems]
     failed += (outcome for outcome in outcomes if outcome.error)
     for outcome in failed:
         print_error(outcome.path, outcome.error or "")

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from devicefix.cli import options
 from devicefix.cli.changes import check_changes, write_all
 from devicefix.cli.errors import UNCHANGED, exit_status, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
-from devicefix.cli.options import (
-    FILE,
-    color_option,
-    resolver_for,
-    settings_options,
-    text_or_json,
-    tolerance_option,
-)
 from devicefix.cli.output import check_folder, write_file
 from devicefix.cli.verify import check_packages, limit_options, progress
 
@@ -50,16 +43,16 @@ findings are left, 1 if findings are left, 2 if an error occurs.
     help="A command to run in PATH, such as `python train.py --epochs 1`. Can be repeated.",
 )
 @click.option("--in-place", "-i", is_flag=True, help="Change the files: either all of them or none.")
-@click.option("--patch", type=FILE, help="Write the changes to this file as a patch for `git apply`.")
+@click.option("--patch", type=options.FILE, help="Write the changes to this file as a patch for `git apply`.")
 @click.option(
     "--branch", metavar="NAME", help="Commit each step to a new git branch, without checking it out."
 )
-@click.option("--report", type=FILE, help="Also write the result to this file as an HTML page.")
+@click.option("--report", type=options.FILE, help="Also write the result to this file as an HTML page.")
 @limit_options
-@tolerance_option
-@text_or_json
-@color_option
-@settings_options
+@options.tolerance_option
+@options.text_or_json
+@options.color_option
+@options.settings_options
 @click.pass_context
 def migrate(
     ctx: click.Context,
@@ -92,7 +85,7 @@ def migrate(
     for file in filter(None, (patch, report)):
         check_folder(file)
     render = None if report is None else _html()
-    resolver = resolver_for([path], None, given)
+    resolver = options.resolver_for([path], None, given)
     limits = launch.Limits(timeout, memory)
     request = session.Request(path, commands, limits, steps, tolerance, in_place)
     quiet = resolver.root.quiet
@@ -159,10 +152,8 @@ def _patch(changes: Iterable[Change], root: Path) -> bytes:
     from devicefix.report.diff import unified
 
     top = work_tree(root) or root
-    return b"".join(
-        unified(relative(os.path.realpath(change.path), top), change.before, change.after)
-        for change in changes
-    )
+    named = ((relative(os.path.realpath(change.path), top), change) for change in changes)
+    return b"".join(unified(name, change.before, change.after) for name, change in named)
 
 
 def _written(done: Migration, in_place: bool, patch: Path | None, branch: str | None) -> str:

@@ -51,11 +51,8 @@ def complete_codes(_ctx: click.Context, _param: click.Parameter, incomplete: str
     from devicefix.rules.registry import RULES
 
     *before, last = incomplete.split(",")
-    return [
-        CompletionItem(",".join([*before, code]), help=rule.summary)
-        for code, rule in sorted(RULES.items())
-        if code.startswith(last.upper())
-    ]
+    rules = (RULES[code] for code in sorted(RULES) if code.startswith(last.upper()))
+    return [CompletionItem(",".join([*before, rule.code]), help=rule.summary) for rule in rules]
 
 
 # The arguments for `click.option` that suit each kind of value.
@@ -232,14 +229,10 @@ class Source:
                     hint = "specify a file or a TOML `KEY = VALUE` pair"
                     raise click.BadParameter(f"{text!r} {wrong}; {hint}", param_hint="--config")
         if file is not None and given["isolated"]:
-            raise click.UsageError(
-                "--isolated cannot be used with --config FILE, because it ignores configuration files"
-            )
-        options = {
-            name: value
-            for name, value in given.items()
-            if name not in ("configs", "isolated", "no_cache") and value not in (None, ())
-        }
+            why = "because it ignores configuration files"
+            raise click.UsageError(f"--isolated cannot be used with --config FILE, {why}")
+        set_ = ((name, value) for name, value in given.items() if value not in (None, ()))
+        options = {name: value for name, value in set_ if name not in ("configs", "isolated", "no_cache")}
         if "cache_dir" in options:  # a link that the user names is followed; the cache itself follows none
             options["cache_dir"] = Path(os.path.realpath(options["cache_dir"]))
         return cls(file, given["isolated"], values, options, not given.get("no_cache", True))
@@ -275,9 +268,8 @@ def _inline(text: str) -> dict[str, Any]:
         subject = "the configuration " if problem.unknown else ""
         raise click.BadParameter(f"{subject}{problem}", param_hint="--config") from None
     if "extend" in values:
-        raise click.BadParameter(
-            "`extend` cannot be set here; specify the file itself: --config FILE", param_hint="--config"
-        )
+        advice = "`extend` cannot be set here; specify the file itself: --config FILE"
+        raise click.BadParameter(advice, param_hint="--config")
     return values
 
 

@@ -113,9 +113,8 @@ def check_default(file: Path) -> None:
         CommandError: it is one.
     """
     if file.is_symlink():
-        raise CommandError(
-            f"{file}: this is a symbolic link; remove it, or specify another file with --output"
-        )
+        advice = "remove it, or specify another file with --output"
+        raise CommandError(f"{file}: this is a symbolic link; {advice}")
     if file.exists() and not file.is_file():
         raise CommandError(f"{file}: this is not a regular file; specify another file with --output")
 

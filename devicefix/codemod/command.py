@@ -63,12 +63,9 @@ class DeviceAgnostic(CodemodCommand):
             action="store_true",
             help="Also apply fixes that may change how the program behaves on CUDA.",
         )
-        arg_parser.add_argument(
-            "--select", type=_codes, metavar="CODES", help="Enable only these rules: DF101,DF2."
-        )
-        arg_parser.add_argument(
-            "--ignore", type=_codes, metavar="CODES", help="Disable these rules: DF101,DF2."
-        )
+        for name, what in (("--select", "Enable only"), ("--ignore", "Disable")):
+            about = f"{what} these rules: DF101,DF2."
+            arg_parser.add_argument(name, type=_codes, metavar="CODES", help=about)
         arg_parser.add_argument("--target", choices=TARGETS, help="What to run on besides the CPU.")
 
     def transform_module_impl(self, tree: libcst.Module) -> libcst.Module:

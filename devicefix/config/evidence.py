@@ -94,10 +94,9 @@ class Evidence:
             path: the path with which the text is checked.
             lines: returns the lines of the text for a file and a line.
         """
-        return Evidence(
-            frozenset((path, at._replace(line=n)) for file, at in self.seen for n in lines(file, at.line)),
-            frozenset((path, at._replace(line=n)) for file, at in self.proven for n in lines(file, at.line)),
-        )
+        seen = ((path, at._replace(line=n)) for file, at in self.seen for n in lines(file, at.line))
+        proven = ((path, at._replace(line=n)) for file, at in self.proven for n in lines(file, at.line))
+        return Evidence(frozenset(seen), frozenset(proven))
 
 
 NO_EVIDENCE = Evidence()

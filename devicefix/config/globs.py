@@ -53,12 +53,8 @@ def off(path: str, ignores: Ignores) -> tuple[str, ...]:
             in front a pattern matches every file that the rest does not match.
     """
     path = os.path.abspath(path).replace(os.sep, "/")
-    found = {
-        code: None
-        for glob, codes in _compiled(ignores)
-        if glob.matches(path) is not glob.negated
-        for code in codes
-    }
+    matching = (codes for glob, codes in _compiled(ignores) if glob.matches(path) is not glob.negated)
+    found = {code: None for codes in matching for code in codes}
     return tuple(found)
 
 

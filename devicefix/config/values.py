@@ -171,9 +171,8 @@ def _read_path(value: Any, origin: Origin) -> Path:
     if not origin.trusted:
         folder, real = map(os.path.realpath, (origin.folder, path))
         if not Path(real).is_relative_to(folder):
-            raise ValueError(
-                "must be inside the configuration's folder; use the option to set a path elsewhere"
-            )
+            advice = "use the option to set a path elsewhere"
+            raise ValueError(f"must be inside the configuration's folder; {advice}")
         if os.path.islink(path):  # false, too, where no file can have the name
             raise ValueError("must not be a symbolic link; use the option to set one")
     return path

@@ -202,10 +202,9 @@ class Accelerator:
 
     def _is_variable(self, node: ast.AST) -> bool:
         """Return whether a name is a variable: the reference to torch.cuda is the value it is bound to."""
-        return isinstance(node, ast.Name) and (
-            not isinstance(node.ctx, ast.Load)
-            or any(binding.value is not None for binding in self.facts.bindings(node))
-        )
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+            return isinstance(node, ast.Name)
+        return any(binding.value is not None for binding in self.facts.bindings(node))
 
     def _is_of_object(self, node: ast.expr) -> bool:
         """Return whether a node is an attribute of a variable that holds an object, and no module."""
@@ -244,13 +243,9 @@ class Accelerator:
         """
         references = [(node, self.reference(node)) for node in self.facts.tree.nodes]
         used = [(node, short) for node, short in references if short in _STREAMS]
-        return all(self._is_replaceable(node, short) for node, short in used if short) and all(
-            self._is_used_portably(node)
-            for node in self.facts.tree.nodes
-            if isinstance(node, (ast.Name, ast.Attribute))
-            and isinstance(node.ctx, ast.Load)
-            and dotted(node) in self._stream_names
-        )
+        reads = (read for name in self._stream_names for read in self.facts.tree.reads(name))
+        replaceable = all(self._is_replaceable(node, short) for node, short in used if short)
+        return replaceable and all(map(self._is_used_portably, reads))
 
     def _is_replaceable(self, node: ast.AST, short: str) -> bool:
         """Return whether torch.Stream or torch.Event can replace a reference to torch.cuda's."""
@@ -263,9 +258,8 @@ class Accelerator:
         if short == "stream":
             parent = self.facts.tree.parents.get(call)
             entered = isinstance(parent, ast.withitem) and parent.optional_vars is None
-            return (
-                entered and len(call.args) == 1 and not names and dotted(call.args[0]) in self._stream_names
-            )
+            fits = len(call.args) == 1 and not names
+            return entered and fits and dotted(call.args[0]) in self._stream_names
         if short == "Event":
             fits = len(call.args) <= 1 and names <= {"enable_timing"} and not (call.args and names)
         elif short == "Stream":
@@ -278,10 +272,9 @@ class Accelerator:
         """Return the target that a stream is assigned to, also in `stream if … else None`."""
         parents = self.facts.tree.parents
         parent = parents.get(node)
-        if isinstance(parent, ast.IfExp) and (
-            is_constant(parent.body, None) or is_constant(parent.orelse, None)
-        ):
-            node, parent = parent, parents.get(parent)
+        if isinstance(parent, ast.IfExp):
+            if is_constant(parent.body, None) or is_constant(parent.orelse, None):
+                node, parent = parent, parents.get(parent)
         if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
             return parent.targets[0]
         outer = parents.get(parent) if isinstance(parent, ast.Tuple) else None

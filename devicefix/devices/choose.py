@@ -329,12 +329,9 @@ class Devices:
     @cached_property
     def _sends_functions(self) -> bool:
         """Return whether functions of the module, with its variables, may run on other machines."""
-        return self._project.is_taken(self.path) or any(
-            (binding.imported or "").partition(".")[0] in _SENDING
-            for scope in self.facts.tree.scopes.values()
-            for bindings in scope.bindings.values()
-            for binding in bindings
-        )
+        bound = (each for scope in self.facts.tree.scopes.values() for each in scope.bindings.values())
+        packages = ((each.imported or "").partition(".")[0] for bindings in bound for each in bindings)
+        return self._project.is_taken(self.path) or not _SENDING.isdisjoint(packages)
 
     def _place(self, site: ast.AST) -> InsertionPoint | None:
         """Return where to define a device, in front of a site and below what binds torch; None if nowhere."""
@@ -408,10 +405,8 @@ class Devices:
         """Return whether a site can use a device that no flag chooses."""
         if self._known.current(site) is not None:
             return True
-        return any(
-            definition.flag is None and definition.function is None
-            for definition in self._definitions.of_name(self._definitions.name)
-        )
+        definitions = self._definitions.of_name(self._definitions.name)
+        return any(each.flag is None and each.function is None for each in definitions)
 
 
 def _as_object(new: DeviceExpr) -> DeviceExpr:

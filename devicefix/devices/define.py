@@ -149,10 +149,9 @@ class Definitions:
         return self._free_names[name]
 
     def _is_used(self, name: str) -> bool:
-        return self._is_taken(name) or any(
-            name in scope.bindings and name not in self._known.certain(scope) and self._mentions_cuda(scope)
-            for scope in tuple(self._facts.tree.scopes.values())
-        )
+        scopes = [scope for scope in self._facts.tree.scopes.values() if name in scope.bindings]
+        others = (scope for scope in scopes if name not in self._known.certain(scope))
+        return self._is_taken(name) or any(map(self._mentions_cuda, others))
 
     def _is_taken(self, name: str) -> bool:
         if self._facts.taken(name) or name in self._known.star_names or self._project.is_open(self._path):

@@ -78,9 +78,8 @@ class KnownDevices:
         if not may_be_text:
             return None  # what a star import brings may be a text
         imported = (name for name, is_device in self.star_names.items() if is_device)
-        return next(
-            (name for name in imported if scope.lookup(name) is None and self._bound.name(name, site)), None
-        )
+        bound = (name for name in imported if scope.lookup(name) is None and self._bound.name(name, site))
+        return next(bound, None)
 
     def _own(self, site: ast.AST, may_be_text: bool) -> str | None:
         """Return the attribute that holds such a device in all objects of the class around a site."""
@@ -113,24 +112,15 @@ class KnownDevices:
         """Return a variable that a site can use which holds whether CUDA is available, and nothing else."""
         if not self._holds_answers:
             return None
-        found = (
-            name
-            for scope in self._facts.tree.scope(site).chain()
-            for name in self._answers(scope)
-            if self._is_visible(name, scope, site)
-        )
-        return next(found, None)
+        scopes = self._facts.tree.scope(site).chain()
+        answers = ((name, scope) for scope in scopes for name in self._answers(scope))
+        return next((name for name, scope in answers if self._is_visible(name, scope, site)), None)
 
     def _answers(self, scope: Scope) -> list[str]:
         if scope not in self._of_answer:
-            self._of_answer[scope] = [
-                name
-                for name, bindings in scope.bindings.items()
-                if len(bindings) == 1
-                and bindings[0].value is not None
-                and self._facts.call(bindings[0].value, AVAILABLE)
-                and not self._is_looped(bindings[0])
-            ]
+            single = ((name, found[0]) for name, found in scope.bindings.items() if len(found) == 1)
+            asking = ((name, only) for name, only in single if self._facts.call(only.value, AVAILABLE))
+            self._of_answer[scope] = [name for name, only in asking if not self._is_looped(only)]
         return self._of_answer[scope]
 
     @cached_property
@@ -172,9 +162,8 @@ class KnownDevices:
     def certain(self, scope: Scope) -> list[str]:
         """Return those of the names that are the current CUDA device on every machine with CUDA."""
         if scope not in self._certain:
-            self._certain[scope] = [
-                name for name in self.named(scope) if self._is_certain(scope.bindings[name])
-            ]
+            named = self.named(scope)
+            self._certain[scope] = [name for name in named if self._is_certain(scope.bindings[name])]
         return self._certain[scope]
 
     def _is_cuda(self, name: str, scope: Scope, site: ast.AST) -> bool:

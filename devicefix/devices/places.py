@@ -227,16 +227,11 @@ class Places:
         assert isinstance(node, Function)
         owner = tree.parents.get(node)
         name = owner.name if node.name == "__init__" and isinstance(owner, ast.ClassDef) else node.name
-        calls = (each for each in tree.nodes_with_name(name) if isinstance(each, ast.Call))
-        is_own = owner is tree.module  # what is called by a path, as in `@hydra.main()`, is another function
-        return [
-            call
-            for call in calls
-            if last_name(call.func) == name
-            and (not is_own or isinstance(call.func, ast.Name))
-            and tree.scope(call).function is None
-            and not self._is_in_script(call)
-        ]
+        calls = (each for each in tree.calls_with_name(name) if last_name(each.func) == name)
+        if owner is tree.module:  # what is called by a path, as in `@hydra.main()`, is another function
+            calls = (call for call in calls if isinstance(call.func, ast.Name))
+        at_top = (call for call in calls if tree.scope(call).function is None)
+        return [call for call in at_top if not self._is_in_script(call)]
 
     def _is_in_script(self, node: ast.AST) -> bool:
         """Return whether code runs only in the module that is the program, and not during its import."""
@@ -260,10 +255,8 @@ class Places:
         calls = [node for node in nodes if isinstance(node, ast.Call)]
         own = [call for call in calls if self._facts.tree.scope(call).function is None]
         first = min((call.lineno for call in own if last_name(call.func) in _FORKING), default=sys.maxsize)
-        return any(
-            isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES and call.lineno < first
-            for call in own
-        )
+        early = (call.func for call in own if call.lineno < first)
+        return any(isinstance(func, ast.Attribute) and func.attr in _MOVES for func in early)
 
     def _is_tensor_call(self, func: ast.expr) -> bool:
         """Return whether what is called moves or creates a tensor."""
@@ -296,10 +289,8 @@ class Places:
     @property
     def _torch_may_be_missing(self) -> bool:
         """Return whether the module imports torch in a `try` statement."""
-        return any(
-            isinstance(statement, ast.Try) and self._layout.binds_torch(statement)
-            for statement in self._facts.tree.module.body
-        )
+        tries = (each for each in self._facts.tree.module.body if isinstance(each, ast.Try))
+        return any(map(self._layout.binds_torch, tries))
 
     @cached_property
     def _settings(self) -> list[ast.stmt]:
@@ -332,9 +323,7 @@ class Places:
     def _with_settings_inside(self) -> set[Scope]:
         """The functions that hold another function, or a class, with such a statement."""
         scopes = [self._facts.tree.scope(each) for each in self._late]
-        return {
-            scope.function for scope in scopes if scope.function is not None and scope.function is not scope
-        }
+        return {outer for scope in scopes if (outer := scope.function) is not None and outer is not scope}
 
     @cached_property
     def _set_at_top(self) -> bool:
@@ -353,9 +342,7 @@ class Places:
         last, block = None, function.body
         while found := [statement for statement in block if statement in self._around_settings]:
             last, block = found[-1], []
-            if isinstance(last, ast.With) and any(
-                each is last for _, each in self._facts.tree.ancestors(site)
-            ):
+            if isinstance(last, ast.With) and last in self._facts.tree.around(site, ast.With):
                 block = last.body
         return last
 
@@ -434,11 +421,8 @@ class Places:
     @cached_property
     def _around_settings(self) -> set[ast.AST]:
         """The settings of the driver, and the nodes around them."""
-        tree = self._facts.tree
-        around: set[ast.AST] = set(self._late)
-        for setting in self._late:
-            around.update(parent for _, parent in tree.ancestors(setting))
-        return around
+        around = (parent for each in self._late for _, parent in self._facts.tree.ancestors(each))
+        return {*self._late, *around}
 
     @cached_property
     def _end_of_prologue(self) -> ast.stmt | None:
@@ -472,6 +456,5 @@ class Places:
 
 def is_main(node: ast.AST) -> bool:
     """Return whether a statement is `if __name__ == "__main__":`."""
-    return isinstance(node, ast.If) and any(
-        isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test)
-    )
+    parts = ast.walk(node.test) if isinstance(node, ast.If) else ()
+    return any(isinstance(each, ast.Name) and each.id == "__name__" for each in parts)

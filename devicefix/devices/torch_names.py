@@ -70,16 +70,13 @@ class TorchNames:
             scope: The scope that uses it.
             site: What uses it; None for the beginning of the module.
         """
-        bound = scope.lookup(module)
-        same = bound is None or (
-            bound[0].is_module
-            and all((binding.imported or "").rpartition(".")[2] == module for binding in bound[1])
-        )
+        where, bindings = scope.lookup(module) or (None, ())
+        imported = all((binding.imported or "").rpartition(".")[2] == module for binding in bindings)
+        same = where is None or (where.is_module and imported)
         new = Import(module) if same else Import(module, f"_{module}")
         above = self._layout.above_import(new)
-        if self._is_optional(module) or not (
-            above is None or (site is not None and (site is above or self._bound.ran(above, site)))
-        ):
+        ran = above is None or (site is not None and (site is above or self._bound.ran(above, site)))
+        if self._is_optional(module) or not ran:
             why = f"because `{module}` may not be imported here: import it at the top"
             return DeviceExpr(module, frozenset({Refused(why)}))
         return DeviceExpr(new.alias or module, frozenset({new}))
@@ -87,13 +84,10 @@ class TorchNames:
     def _is_optional(self, module: str) -> bool:
         """Return whether the module imports another one only where it can, or where it is wanted."""
         bindings = self._facts.tree.root.bindings
-        return module not in sys.stdlib_module_names and any(
-            isinstance(parent, (ast.Try, ast.If)) and not is_main(parent)
-            for name, found in bindings.items()
-            for binding in found
-            if (binding.imported and name == module) or binding.imported == module
-            for _, parent in self._facts.tree.ancestors(binding.node)
-        )
+        every = ((name, binding) for name, found in bindings.items() for binding in found)
+        own = (each.node for name, each in every if each.imported and module in (name, each.imported))
+        around = (parent for node in own for parent in self._facts.tree.around(node, ast.Try, ast.If))
+        return module not in sys.stdlib_module_names and not all(map(is_main, around))
 
     @cached_property
     def place_in_module(self) -> InsertionPoint | None:

@@ -115,11 +115,8 @@ def _find(
     options = replace(rule_options(settings), seen=settings.evidence.seen_in(path))
     context = Context(facts.source, facts, project, path, options)
     context.devices.follow(plan or Plan.IN_MODULE)
-    on = [
-        RULES[code](context)
-        for code in ORDER
-        if code in options.enabled and (options.seen or not RULES[code].needs_run)
-    ]
+    enabled = (RULES[code] for code in ORDER if code in options.enabled)
+    on = [rule(context) for rule in enabled if options.seen or not rule.needs_run]
     folded = Stops(context, [*_visit(context, settings, on)]).fold()
     pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
     failing = {each.code for _, each in pairs if each.code[2] in _FAILING and RULES[each.code].fails}
@@ -138,11 +135,8 @@ def rule_options(settings: Settings) -> RuleOptions:
     """Return the settings that rules may use."""
     from devicefix.rules.registry import RULES
 
-    on = (
-        code
-        for code, rule in RULES.items()
-        if settings.target in rule.targets and settings.enabled(code, rule.default)
-    )
+    rules = (rule for rule in RULES.values() if settings.target in rule.targets)
+    on = (rule.code for rule in rules if settings.enabled(rule.code, rule.default))
     return RuleOptions(settings.target, settings.torch_version, frozenset(on), settings.unsafe_fixes)
 
 
@@ -239,9 +233,8 @@ def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
     for edit in fix.edits if fix is not None else ():
         old = context.source.text[edit.start : edit.end]
-        read: set[str] = {
-            name for owner, name in _ATTRIBUTE.findall(old) if not _is_library(context.facts, owner)
-        }
+        attributes = _ATTRIBUTE.findall(old)
+        read: set[str] = {name for owner, name in attributes if not _is_library(context.facts, owner)}
         found = [name for name in sorted(read) if context.project.is_patched(context.devices.path, name)]
         new = new_code(edit.new, old) if found else ""  # LibCST takes long to import
         for name in found:

@@ -133,11 +133,8 @@ class File:
 
         if not self.settings.enabled(Unparsable.code):
             return []
-        return [
-            replace(explain(part.data, part.error), cell=part.cell)
-            for part in self._document.unreadable
-            if matters(part.data, self.settings)
-        ]
+        parts = (part for part in self._document.unreadable if matters(part.data, self.settings))
+        return [replace(explain(part.data, part.error), cell=part.cell) for part in parts]
 
     def _beside(self) -> list[Finding]:
         """Return the findings in the shell commands and the metadata of a notebook."""
@@ -206,13 +203,10 @@ class Module:
         It imports a CUDA extension that they build, moves something to the number of a GPU that they pass
         or define, or may read a device from a configuration file.
         """
-        reached = (
-            bool(project.imported_extensions(self.path))
-            or project.receives_number(self.path)
-            or project.brings_number(self.path)
-            or bool(project.selected(self.path))
-        )
-        return reached and not skipped(self.data)
+        questions = (
+            project.imported_extensions, project.receives_number, project.brings_number, project.selected,
+        )  # fmt: skip
+        return any(ask(self.path) for ask in questions) and not skipped(self.data)
 
     def check(self, project: Project) -> Result:
         """Check the module, and fix it if the settings say so; see `check_file`."""

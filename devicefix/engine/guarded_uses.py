@@ -44,11 +44,9 @@ class GuardedUses:
         if definition not in self._known:
             self._known[definition] = False
             uses = [read for read in self._facts.tree.reads(name) if not self._facts.shadowed(name, read)]
-            self._known[definition] = (
-                bool(uses)
-                and self._are_guarded(uses)
-                and not self._context.project.is_read_elsewhere(self._context.devices.path, name)
-            )
+            project, path = self._context.project, self._context.devices.path
+            guarded = bool(uses) and self._are_guarded(uses)
+            self._known[definition] = guarded and not project.is_read_elsewhere(path, name)
         return self._known[definition]
 
     def _is_local(self, node: ast.AST) -> bool:

@@ -96,12 +96,9 @@ def _long_strings(source: Source, module: ast.Module) -> list[tuple[int, int]]:
     """Return the first and the last line of each string in triple quotes that has several."""
     if '"""' not in source.text and "'''" not in source.text:
         return []
-    lines = (
-        (node.lineno, node.end_lineno, source.code(node))
-        for node in walk(module)
-        if isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
-    )
-    return [(first, last) for first, last, code in lines if last and ('"""' in code or "'''" in code)]
+    strings = (node for node in walk(module) if isinstance(node, (ast.Constant, ast.JoinedStr)))
+    lines = ((node.lineno, node.end_lineno or 0, node) for node in strings if node.lineno != node.end_lineno)
+    return [(first, last) for first, last, node in lines if re.search("\"\"\"|'''", source.code(node))]
 
 
 # -- comments ------------------------------------------------------------------------------------------

@@ -84,9 +84,8 @@ class Fallbacks:
             error: the name of the class of its error, None if that is not known.
         """
         handlers = self._refusals.handlers(node, error)
-        return self.of(node, error) is not None or any(
-            self.has_other_result(handler, error) for handler in handlers
-        )
+        replaces = any(self.has_other_result(handler, error) for handler in handlers)
+        return replaces or self.of(node, error) is not None
 
     def has_other_result(self, handler: ast.ExceptHandler, error: str | None) -> bool:
         """Return whether a handler names an error, or sets or returns something then."""
@@ -200,11 +199,9 @@ class _Block:
         if not isinstance(node, ast.Call):
             return False
         name = self._facts.resolve(node.func) or ""
-        return (
-            (name.startswith("torch.cuda.") and not name.endswith("Tensor"))
-            or name == "torch.device"
-            or (isinstance(node.func, ast.Name) and node.func.id in _BUILT_IN)
-        )
+        of_cuda = name.startswith("torch.cuda.") and not name.endswith("Tensor")
+        is_built_in = isinstance(node.func, ast.Name) and node.func.id in _BUILT_IN
+        return of_cuda or is_built_in or name == "torch.device"
 
     def _calls_nothing_else(self, value: ast.expr) -> bool:
         """Return whether an expression calls only torch, what torch made, or moves something."""
@@ -242,19 +239,14 @@ class _Block:
         """Return whether a variable is read outside of the block."""
         inside = {node for statement in self._statements for node in ast.walk(statement)}
         tree = self._facts.tree
-        own = tree.scope(target).lookup(target.id)
-        return any(
-            read not in inside and tree.scope(read).lookup(target.id) == own for read in tree.reads(target.id)
-        )
+        own = tree.lookup(target)
+        return any(tree.lookup(read) == own for read in tree.reads(target.id) if read not in inside)
 
 
 def _has_result(block: Iterable[ast.stmt]) -> bool:
     """Return whether a block binds something or returns."""
-    return any(
-        isinstance(statement, _RESULTS)
-        or (
-            isinstance(statement, _BLOCKS)
-            and _has_result([*statement.body, *getattr(statement, "orelse", ())])
-        )
-        for statement in block
-    )
+    for statement in block:
+        inner = [*statement.body, *getattr(statement, "orelse", ())] if isinstance(statement, _BLOCKS) else []
+        if isinstance(statement, _RESULTS) or _has_result(inner):
+            return True
+    return False

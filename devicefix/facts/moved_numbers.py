@@ -95,9 +95,8 @@ def moving_functions(data: bytes) -> frozenset[bytes]:
         data: the bytes of a file.
     """
     passed = {name[2] for name in map(_NAMES.match, _passed(data)) if name is not None}
-    return frozenset(
-        name for name, parameters in _functions(data) if not passed.isdisjoint(_PARAMETER.findall(parameters))
-    )
+    parameters = ((name, _PARAMETER.findall(each)) for name, each in _functions(data))
+    return frozenset(name for name, names in parameters if not passed.isdisjoint(names))
 
 
 @lru_cache(maxsize=1)

@@ -149,19 +149,14 @@ class Names:
     @cached_property
     def _torch_from_star(self) -> bool:
         """Return whether a star import brings `torch`, which is read and bound nowhere."""
-        if not self.tree.star_imports or any(
-            "torch" in scope.bindings for scope in self.tree.scopes.values()
-        ):
-            return False
-        return any(self.tree.scope(node).lookup("torch") is None for node in self.tree.reads("torch"))
+        bound = any("torch" in scope.bindings for scope in self.tree.scopes.values())
+        reads = self.tree.reads("torch") if self.tree.star_imports and not bound else ()
+        return any(self.tree.scope(node).lookup("torch") is None for node in reads)
 
     def taken(self, name: str) -> bool:
         """Return whether a new name in the module's scope would clash with one that is there."""
-        return (
-            name in self.tree.root.bindings
-            or name in self.tree.declared_elsewhere
-            or any(self.tree.scope(node).lookup(name) is None for node in self.tree.reads(name))
-        )
+        known = name in self.tree.root.bindings or name in self.tree.declared_elsewhere
+        return known or any(self.tree.scope(node).lookup(name) is None for node in self.tree.reads(name))
 
     def shadowed(self, name: str, node: ast.AST) -> Scope | None:
         """Return the scope inside the module that binds a name as seen from a place, if one does."""
@@ -273,10 +268,6 @@ def _option_default(call: ast.Call) -> str:
 
 def option_names(call: ast.Call) -> list[str]:
     """Return the attribute names that `add_argument("--local-rank", "-r")` may lead to."""
-    names = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
-    names += [
-        keyword.value.value
-        for keyword in call.keywords
-        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant)
-    ]
+    given = (*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "dest"))
+    names = [each.value for each in given if isinstance(each, ast.Constant)]
     return [name.lstrip("-").replace("-", "_") for name in names if isinstance(name, str)]

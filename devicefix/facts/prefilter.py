@@ -182,10 +182,8 @@ def _loads(data: bytes) -> bool:
     starts = (found.start() for found in _LOAD.finditer(data))
     owners = (_OF.search(data[max(0, start - _FAR) : start]) for start in starts)
     loaders = {owner[1] for owner in owners if owner is not None}
-    return not loaders.isdisjoint(_LOADERS) or any(
-        re.search(rb"\b(torch|jit|hub)\s+as\s+%b\b|\b%b\s*=\s*torch\b" % (name, name), data)
-        for name in loaders
-    )
+    aliases = (rb"\b(torch|jit|hub)\s+as\s+%b\b|\b%b\s*=\s*torch\b" % (name, name) for name in loaders)
+    return not loaders.isdisjoint(_LOADERS) or any(re.search(alias, data) for alias in aliases)
 
 
 # -- lines ---------------------------------------------------------------------------------------------

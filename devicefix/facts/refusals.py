@@ -70,9 +70,8 @@ class Refusals:
     def _statuses(self) -> set[ast.AST]:
         """The nodes of the functions whose results end the program: `sys.exit(main())`."""
         calls = (call for name in ("exit", "SystemExit") for call in self.facts.tree.calls_with_name(name))
-        given = (
-            without_call(call.args[0]) for call in calls if call.args and self._named(call.func) in _EXITS
-        )
+        exits = (call for call in calls if call.args and self._named(call.func) in _EXITS)
+        given = (without_call(call.args[0]) for call in exits)
         return {node for own in map(self.own_function, given) if own for node in ast.walk(own)}
 
     @cached_property
@@ -113,13 +112,9 @@ class Refusals:
             node: the node that raises it.
             error: the name of its class, None if that is not known.
         """
-        return [
-            handler
-            for child, parent in (self.around(node) if self._handles else ())
-            if isinstance(parent, TRIES) and child in parent.body
-            for handler in parent.handlers
-            if may_catch(handler, error)
-        ]
+        around = self.around(node) if self._handles else ()
+        tries = (parent for child, parent in around if isinstance(parent, TRIES) and child in parent.body)
+        return [handler for each in tries for handler in each.handlers if may_catch(handler, error)]
 
     @cached_property
     def _handles(self) -> bool:

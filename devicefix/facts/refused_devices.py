@@ -19,9 +19,8 @@ _MAY_BE_CPU = {Kind.CPU, Kind.DEVICE}
 def is_refused(facts: Facts, use: ast.expr) -> bool:
     """Return whether a use of a device is in a check that may need it to be another one than the CPU."""
     compared = next((parent for _, parent in facts.tree.ancestors(use) if not is_name_of(parent)), None)
-    return isinstance(compared, ast.Compare) and not all(
-        _allows_cpu(facts, use, test, truth) for test, truth in _needed(facts, facts.tree.statement(use))
-    )
+    needed = _needed(facts, facts.tree.statement(use)) if isinstance(compared, ast.Compare) else ()
+    return not all(_allows_cpu(facts, use, test, truth) for test, truth in needed)
 
 
 def _needed(facts: Facts, statement: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:

@@ -85,8 +85,5 @@ def _is_same(facts: Facts, given: ast.expr, path: str) -> bool:
 
 
 def _reads(nodes: Sequence[ast.AST], path: str) -> bool:
-    return any(
-        isinstance(getattr(each, "ctx", None), ast.Load) and dotted(each) == path
-        for node in nodes
-        for each in walk(node)
-    )
+    reads = (each for node in nodes for each in walk(node) if dotted(each) == path)
+    return any(isinstance(getattr(read, "ctx", None), ast.Load) for read in reads)

@@ -173,13 +173,9 @@ class Tree:
     def reads(self, path: str) -> Sequence[ast.expr]:
         """Return the places that read a name or a dotted path, in the order of the source."""
         if path not in self._reads:
-            self._reads[path] = [
-                node
-                for node in self.nodes_with_name(path.rpartition(".")[2])
-                if isinstance(node, (ast.Name, ast.Attribute))
-                and isinstance(node.ctx, ast.Load)
-                and dotted(node) == path
-            ]
+            named = self.nodes_with_name(path.rpartition(".")[2])
+            uses = (node for node in named if isinstance(node, (ast.Name, ast.Attribute)))
+            self._reads[path] = [use for use in uses if isinstance(use.ctx, ast.Load) and dotted(use) == path]
         return self._reads[path]
 
     @cached_property
@@ -193,9 +189,8 @@ class Tree:
     @property
     def loads(self) -> frozenset[str]:
         """All names that are read."""
-        return frozenset(
-            node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        )
+        names = (node for node in self.nodes if isinstance(node, ast.Name))
+        return frozenset(name.id for name in names if isinstance(name.ctx, ast.Load))
 
     def scope(self, node: ast.AST) -> Scope:
         """Return the scope in which an expression or statement is evaluated.

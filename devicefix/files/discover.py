@@ -227,12 +227,10 @@ def _unwanted(top: str, choice: Filter) -> Below:
 
     def excludes(inner: str) -> bool:
         name, path = os.path.basename(inner), os.path.join(top, inner)
-        return (
-            name in EXCLUDED
-            or (name in BUILT and not os.path.isfile(os.path.join(path, "__init__.py")))
-            or os.path.isfile(os.path.join(path, CACHE_TAG))
-            or choice.excludes(os.path.join(path, ""))
-        )
+        is_built = name in BUILT and not os.path.isfile(os.path.join(path, "__init__.py"))
+        if name in EXCLUDED or is_built or os.path.isfile(os.path.join(path, CACHE_TAG)):
+            return True
+        return choice.excludes(os.path.join(path, ""))
 
     return Below(excludes)
 

@@ -49,9 +49,5 @@ def origin_of(path: str, head: bytes = b"") -> Origin:
 def is_test(path: str) -> bool:
     """Return whether a path below the folder of a project is that of a test."""
     *folders, name = PurePath(path).parts or ("",)
-    return (
-        not {"test", "tests"}.isdisjoint(folders)
-        or name.startswith("test_")
-        or name.endswith("_test.py")
-        or name == "conftest.py"
-    )
+    is_named = name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+    return is_named or not {"test", "tests"}.isdisjoint(folders)

@@ -64,9 +64,8 @@ def moved_finding(finding: Finding, where: Where, respell: Respell) -> Finding:
         parts = tuple(_moved_replacement(replacement, where, respell) for replacement in fix.replacements)
         fix = replace(fix, replacements=parts)
     message = _with_lines_moved(finding.message, where, start.cell)
-    return Finding(
-        finding.code, message, start.line, start.column, end.line, end.column, fix=fix, cell=start.cell
-    )
+    places = start.line, start.column, end.line, end.column
+    return Finding(finding.code, message, *places, fix=fix, cell=start.cell)
 
 
 def _moved_replacement(replacement: Replacement, where: Where, respell: Respell) -> Replacement:

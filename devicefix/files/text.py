@@ -39,9 +39,8 @@ def refuse_much(length: int, most: int) -> None:
     """
     if length > most:
         needed = -(-CODE * length // 2**20)
-        raise TooMuchCode(
-            f"the code is larger than {shown(most)}; exclude the file, or use --max-file-size {needed}M"
-        )
+        advice = f"exclude the file, or use --max-file-size {needed}M"
+        raise TooMuchCode(f"the code is larger than {shown(most)}; {advice}")
 
 
 def replaced(text: str, changes: Iterable[Change]) -> str:
@@ -93,9 +92,8 @@ class Source:
                 raise DecodeError(f"encoding the text in {self.encoding} again would change its bytes")
         except UnicodeDecodeError as problem:
             line = data.count(b"\n", 0, problem.start) + 1
-            raise DecodeError(
-                f"not {problem.encoding}: byte 0x{data[problem.start]:02x} on line {line}"
-            ) from None
+            place = f"byte 0x{data[problem.start]:02x} on line {line}"
+            raise DecodeError(f"not {problem.encoding}: {place}") from None
         except (SyntaxError, UnicodeError, LookupError) as problem:
             raise DecodeError(str(problem)) from None
 
@@ -148,9 +146,8 @@ class Source:
             start = self.line_starts[line - 1]
             text = self.text[start : self.line_end(start)]
             widths = (len(character.encode()) for character in text)
-            self._known_columns[line] = (
-                range(len(text) + 1) if text.isascii() else [*accumulate(widths, initial=0)]
-            )
+            columns = range(len(text) + 1) if text.isascii() else [*accumulate(widths, initial=0)]
+            self._known_columns[line] = columns
         return self._known_columns[line]
 
     def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> tuple[int, int]:

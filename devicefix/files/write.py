@@ -192,9 +192,8 @@ def _be_like(target: Path, status: os.stat_result, handle: int) -> None:
             try:
                 os.fchown(handle, status.st_uid, status.st_gid)
             except PermissionError as problem:
-                raise PermissionError(
-                    problem.errno, "the file's owner could not be preserved", str(target)
-                ) from None
+                why = "the file's owner could not be preserved"
+                raise PermissionError(problem.errno, why, str(target)) from None
         os.fchmod(handle, stat.S_IMODE(status.st_mode))
     if hasattr(os, "listxattr"):
         for name in _extended_attributes(target):

@@ -75,11 +75,9 @@ def make(done: Migration, name: str) -> None:
     later = {path: after for path, before, after in done.changes if before is not None}
     later = {path: after for path, after in later.items() if changed.get(path) != after}
     if later:
-        fixes_kept = "\n".join(
-            f"- {os.fsdecode(name_in(str(top), kept.path))}:{kept.finding.line} {kept.finding.code}:"
-            f" {kept.evidence}"
-            for kept in done.kept
-        )
+        named = ((os.fsdecode(name_in(str(top), kept.path)), kept) for kept in done.kept)
+        lines = (f"- {name}:{k.finding.line} {k.finding.code}: {k.evidence}" for name, k in named)
+        fixes_kept = "\n".join(lines)
         commit = _commit(top, commit, later, _JUSTIFIED.format(fixes=fixes_kept))
     _git(top, "update-ref", f"refs/heads/{name}", commit, "0" * len(head))
 

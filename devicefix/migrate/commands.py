@@ -67,9 +67,8 @@ def _from_copy(command: str, folder: Path, top: Path) -> str:
 def _task(command: str, common: Task) -> Task:
     command = _from_copy(command, common.folder, common.root)
     words = _words(command)
-    notebooks = [
-        path for word in words if word.endswith(NOTEBOOK) and (path := common.folder / word).is_file()
-    ]
+    paths = (common.folder / word for word in words if word.endswith(NOTEBOOK))
+    notebooks = [path for path in paths if path.is_file()]
     if not notebooks:
         return replace(common, command=shell_command(command))
     notebook = notebooks[0].resolve()

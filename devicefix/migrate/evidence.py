@@ -73,11 +73,8 @@ def suggested(report: Report, outcomes: list[Outcome], left: list[Unsafe]) -> Ev
     places = {(paths.get(file), line) for file, line in map(line_of, _places(report))}
     blamed = [fix for fix in left if any((fix.path, line) in places for line in _lines(fix))]
     mended = {(fix.path, line) for fix in blamed for line in _lines(fix)}
-    seen = frozenset(
-        (paths[file], each)
-        for file, each in _seen(report)
-        if file in paths and (paths[file], each.line) not in mended
-    )
+    known = ((paths[file], each) for file, each in _seen(report) if file in paths)
+    seen = frozenset((path, each) for path, each in known if (path, each.line) not in mended)
     failure = report.run.failure
     if failure and (missing := _NAME.match(failure.error)):  # the name that the program did not find
         files = {path for path, _ in places}
@@ -92,12 +89,8 @@ def ran(report: Report, fixes: Iterable[Unsafe]) -> set[tuple[str, Proven]]:
         report: the run.
         fixes: the unsafe fixes in the files that it ran.
     """
-    done = {
-        (module.file, each.line, each.code)
-        for module in report.run.modules
-        for each in module.fixes
-        if each.ran and all(each.ran)
-    }
+    own = ((module.file, each) for module in report.run.modules for each in module.fixes)
+    done = {(file, each.line, each.code) for file, each in own if each.ran and all(each.ran)}
     return {fix.proven for fix in fixes if (os.path.realpath(fix.path), fix.line, fix.finding.code) in done}
 
 

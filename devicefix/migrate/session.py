@@ -205,15 +205,9 @@ def _is_justified(evidence: Evidence, fix: Unsafe) -> bool:
 
 
 def _left(done: Migration, in_place: bool) -> Iterable[Left]:
-    places = {
-        line_of(at)
-        for report in done.reports
-        if not passes(report)
-        for at in [
-            *(report.run.failure.frames if report.run.failure else ()),
-            *(request.place for request in report.run.requests),
-        ]
-    }
+    runs = [report.run for report in done.reports if not passes(report)]
+    frames = (at for run in runs if run.failure for at in run.failure.frames)
+    places = {*map(line_of, frames), *(line_of(each.place) for run in runs for each in run.requests)}
     for outcome in done.outcomes:
         real, result = os.path.realpath(outcome.path), outcome.result
         for finding in result.remaining:

@@ -118,9 +118,6 @@ def _code_cells(notebook: Any) -> Iterator[tuple[int, str]]:
 
 def _changed(before: list[str], after: list[str]) -> list[int]:
     """Return the numbers of the lines, from 1, that are new or changed."""
-    return [
-        number
-        for kind, _, _, start, end in Differences(before, after).get_opcodes()
-        if kind != "equal"
-        for number in range(start + 1, end + 1)
-    ]
+    opcodes = Differences(before, after).get_opcodes()
+    spans = (range(start + 1, end + 1) for kind, _, _, start, end in opcodes if kind != "equal")
+    return [number for span in spans for number in span]

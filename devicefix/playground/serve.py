@@ -222,18 +222,14 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.NOT_FOUND, "POST to /check")
         expected = f"Bearer {self.server.token}".encode()
         if not secrets.compare_digest(self.headers.get("Authorization", "").encode(), expected):
-            raise Refused(
-                HTTPStatus.UNAUTHORIZED,
-                "open the whole address that devicefix printed, with the part after #",
-            )
+            advice = "open the whole address that devicefix printed, with the part after #"
+            raise Refused(HTTPStatus.UNAUTHORIZED, advice)
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             raise Refused(HTTPStatus.LENGTH_REQUIRED, "the request must have a Content-Length")
         if len(length) > 12 or int(length) > LARGEST:
-            raise Refused(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"there is more than {LARGEST >> 20} MiB of code; use `devicefix rewrite`",
-            )
+            problem = f"there is more than {LARGEST >> 20} MiB of code; use `devicefix rewrite`"
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
         try:
             return Request.read(self.rfile.read(int(length)))
         except InvalidRequest as error:

@@ -48,10 +48,8 @@ class Checked:
 
     def unfixed(self) -> Checked:
         """Return the results with only the findings that `--fix` leaves."""
-        outcomes = [
-            replace(outcome, result=replace(outcome.result, findings=self._unfixed(outcome)))
-            for outcome in self.outcomes
-        ]
+        results = ((each, replace(each.result, findings=self._unfixed(each))) for each in self.outcomes)
+        outcomes = [replace(outcome, result=result) for outcome, result in results]
         return replace(self, outcomes=outcomes)
 
     def _unfixed(self, outcome: Outcome) -> list[Finding]:

@@ -25,10 +25,8 @@ def unified(name: str, before: bytes | None, after: bytes) -> bytes:
     if before is None:
         lines = [header, "new file mode 100644\n", "--- /dev/null\n", f"+++ {new}\n"]
     # Latin-1 maps each byte to one character.
-    lines += (
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in _hunks(_lines(before or b""), _lines(after))
-    )
+    changed = _hunks(_lines(before or b""), _lines(after))
+    lines += (each if each.endswith("\n") else f"{each}\n\\ No newline at end of file\n" for each in changed)
     return "".join(lines).encode("latin-1")
 
 
@@ -53,10 +51,8 @@ def _range(start: int, end: int) -> str:
 def coloured(patch: str) -> str:
     """Return the text of a patch with the colours that git uses on a terminal."""
     colours = {"+": "32", "-": "31", "@": "36", "d": "1"}
-    return "".join(
-        f"\x1b[{colours[line[0]]}m{line[:-1]}\x1b[m\n" if line[:1] in colours else line
-        for line in patch.splitlines(keepends=True)
-    )
+    lines = ((line, colours.get(line[:1])) for line in patch.splitlines(keepends=True))
+    return "".join(f"\x1b[{colour}m{line[:-1]}\x1b[m\n" if colour else line for line, colour in lines)
 
 
 def _lines(data: bytes) -> list[str]:

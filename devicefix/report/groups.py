@@ -52,9 +52,8 @@ def text(checked: Checked, by: str) -> Iterator[str]:
     titles = [*COLUMNS, by]
     yield click.style("  ".join(titles), bold=True) + "\n"
     for group in found:
-        numbers = "  ".join(
-            f"{number:>{len(title)}}" for title, number in zip(COLUMNS, group.numbers, strict=True)
-        )
+        columns = zip(COLUMNS, group.numbers, strict=True)
+        numbers = "  ".join(f"{number:>{len(title)}}" for title, number in columns)
         kind = "" if group.origin is Origin.CODE else click.style(f" ({group.origin.value})", dim=True)
         yield f"{numbers}  {printable_path(group.path)}{kind}\n"
 

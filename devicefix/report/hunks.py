@@ -30,10 +30,8 @@ class Row(NamedTuple):
 def by_cell(file: File, replacements: Sequence[Replacement]) -> dict[int | None, list[list[Row]]]:
     """Return the hunks of a fix by the cell of a notebook, or by None."""
     cells = sorted({replacement.cell for replacement in replacements}, key=lambda cell: cell or 0)
-    return {
-        cell: list(hunks(file.lines(cell), (each for each in replacements if each.cell == cell)))
-        for cell in cells
-    }
+    by_cell = {cell: [each for each in replacements if each.cell == cell] for cell in cells}
+    return {cell: list(hunks(file.lines(cell), each)) for cell, each in by_cell.items()}
 
 
 def hunks(lines: list[str], replacements: Iterable[Replacement]) -> Iterator[list[Row]]:

@@ -166,9 +166,8 @@ def migration(
     for file in files:
         file.package = packages[file.path]
     if earlier is not None:
-        moved = [
-            each._replace(folder=packages[each.path], owners=_owners(each.path, owners)) for each in gone
-        ]
+        places = ((each, packages[each.path], _owners(each.path, owners)) for each in gone)
+        moved = [each._replace(folder=folder, owners=owned) for each, folder, owned in places]
         made.since = migration_since.since(files, earlier, moved)
     return made
 

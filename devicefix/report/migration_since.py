@@ -77,11 +77,9 @@ def gone(
     here = {tie.fingerprint for _, tie in ties}
     again = {*checked} - {path for path, tie in ties if tie.finding.code == UNPARSABLE}
     known = {*rules} | {tie.finding.code for _, tie in ties}
-    return [
-        entry._replace(status=FIXED if entry.path in again and entry.code in known else UNCHECKED)
-        for fingerprint, entry in earlier.findings.items()
-        if fingerprint not in here
-    ]
+    gone = (entry for fingerprint, entry in earlier.findings.items() if fingerprint not in here)
+    fixed = ((entry, entry.path in again and entry.code in known) for entry in gone)
+    return [entry._replace(status=FIXED if is_fixed else UNCHECKED) for entry, is_fixed in fixed]
 
 
 def since(files: Iterable[File], earlier: Earlier, gone: list[Entry]) -> Since:

@@ -91,12 +91,9 @@ class Ties:
     @cached_property
     def lines(self) -> int:
         """The number of lines with ties."""
-        found = {
-            (tie.file, tie.finding.cell, line)
-            for tie in self.ties
-            for line in range(tie.finding.line, tie.finding.end_line + 1)
-        }
-        return len(found)
+        found = ((tie.file, tie.finding) for tie in self.ties)
+        spans = ((file, each.cell, range(each.line, each.end_line + 1)) for file, each in found)
+        return len({(file, cell, line) for file, cell, lines in spans for line in lines})
 
     @cached_property
     def fixes(self) -> int:
@@ -153,7 +150,5 @@ def rule_of(group: Group) -> Rule:
 
 def _sections(docstring: str) -> dict[str, str]:
     """Return the sections of a rule's page, as Markdown, by title."""
-    sections = f"\n{cleandoc(docstring)}".split("\n## ")[1:]
-    return {
-        title.strip(): text.strip() for title, _, text in (section.partition("\n") for section in sections)
-    }
+    sections = (section.partition("\n") for section in f"\n{cleandoc(docstring)}".split("\n## ")[1:])
+    return {title.strip(): text.strip() for title, _, text in sections}

@@ -7,22 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from devicefix.files.differences import Differences
 from devicefix.files.text import LINE_END
 from devicefix.model import Finding, Replacement
-from devicefix.report.changes import (
-    Parts,
-    grouped,
-    mark_differences,
-    mark_finding,
-    paired,
-    replaced,
-    shortened,
-)
+from devicefix.report import changes
 
 CONTEXT = 2  # unchanged lines around a change
 MAX_ROWS = 40  # of one finding
 
 # The length of a row is its kind: [number of rows left out], [number, line], [number before, number after,
 # unchanged line], [number before, line, number after, line]. A missing line has the number 0.
-Row = list[int | Parts]
+Row = list[int | changes.Parts]
 # Returns the lines of a file, or of the notebook cell with a number.
 Lines = Callable[[int | None], Sequence[str]]
 
@@ -54,19 +46,12 @@ def definitions(findings: Iterable[Finding], lines_of: Lines) -> list[Row]:
         findings: the findings of the file, whose fixes hold replacements.
         lines_of: returns the text.
     """
-    found = {
-        replacement: {line for line in LINE_END.split(replacement.text) if line.strip()}
-        for finding in findings
-        for replacement in (finding.fix.replacements if finding.fix else ())
-        if _is_definition(replacement, finding)
-    }
+    fixed = ((finding, finding.fix.replacements) for finding in findings if finding.fix)
+    inserted = {each for finding, edits in fixed for each in edits if _is_definition(each, finding)}
+    found = {each: {line for line in LINE_END.split(each.text) if line.strip()} for each in inserted}
     # A fix that needs two of them has both in one replacement.
-    contained = {
-        one
-        for one in found
-        for other in found
-        if _position(one) == _position(other) and found[one] < found[other]
-    }
+    pairs = ((one, other) for one in found for other in found if _position(one) == _position(other))
+    contained = {one for one, other in pairs if found[one] < found[other]}
     made: list[Row] = []
     for replacement in sorted(found.keys() - contained, key=lambda edit: (_position(edit), edit.text)):
         lines = lines_of(replacement.cell)
@@ -103,7 +88,7 @@ def _place(finding: Finding, lines: Sequence[str]) -> Iterator[Row]:
     first = max(finding.line - 1 - CONTEXT, 0)
     last = min(finding.end_line + CONTEXT, _line_count(lines))
     for number, line in enumerate(lines[first:last], first + 1):
-        yield [number, mark_finding(line, number, finding)]
+        yield [number, changes.mark_finding(line, number, finding)]
 
 
 def _changed(
@@ -112,13 +97,13 @@ def _changed(
     """Yield the lines that a finding's own replacements change, and their context."""
     total = _line_count(lines)
     shown = 0
-    for group in grouped(own, CONTEXT):
+    for group in changes.grouped(own, CONTEXT):
         first, last = group[0].line - 1, max(replacement.end_line for replacement in group)
         start, end = max(first - CONTEXT, shown), min(last + CONTEXT, total)
         if shown and start > shown:
             yield [start - shown]
         yield from _unchanged(lines, start, first, replacements)
-        after = replaced(lines, first, last, group)
+        after = changes.replaced(lines, first, last, group)
         before = lines[first : min(last, total)]
         yield from _compared(before, after, first, first + _shift(first + 1, replacements))
         yield from _unchanged(lines, last, end, replacements)
@@ -127,11 +112,8 @@ def _changed(
 
 def _shift(line: int, replacements: Iterable[Replacement]) -> int:
     """Return by how many lines replacements move a line down."""
-    return sum(
-        len(LINE_END.findall(replacement.text)) - (replacement.end_line - replacement.line)
-        for replacement in replacements
-        if (replacement.end_line, replacement.end_column) <= (line, 1)
-    )
+    above = (each for each in replacements if (each.end_line, each.end_column) <= (line, 1))
+    return sum(len(LINE_END.findall(each.text)) - (each.end_line - each.line) for each in above)
 
 
 def _unchanged(
@@ -149,12 +131,12 @@ def _compared(before: Sequence[str], after: list[str], old: int, new: int) -> It
             for index in range(a, b):
                 yield [old + index + 1, new + c + index - a + 1, [before[index]]]
             continue
-        for left, right in paired(before[a:b], after[c:d]):
+        for left, right in changes.paired(before[a:b], after[c:d]):
             one = None if left is None else before[a + left]
             other = None if right is None else after[c + right]
             marked = ([one or ""], [other or ""])
             if one is not None and other is not None:
-                marked = mark_differences(one, other)
+                marked = changes.mark_differences(one, other)
             before_number = 0 if left is None else old + a + left + 1
             after_number = 0 if right is None else new + c + right + 1
             yield [before_number, marked[0], after_number, marked[1]]
@@ -166,6 +148,6 @@ def _limited(found: list[Row]) -> list[Row]:
         half = MAX_ROWS // 2
         found = [*found[:half], [len(found) - MAX_ROWS], *found[-half:]]
     return [
-        [[shortened(part) for part in field] if isinstance(field, list) else field for field in row]
+        [[changes.shortened(part) for part in field] if isinstance(field, list) else field for field in row]
         for row in found
     ]

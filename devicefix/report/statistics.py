@@ -53,10 +53,9 @@ def counts(checked: Checked) -> list[Count]:
     """Return the count of each rule, highest first."""
     places = [(outcome.path, finding) for outcome in checked.outcomes for finding in outcome.result.findings]
     fixable = Counter(finding.code for path, finding in places if checked.is_fixable(path, finding))
-    found = [
-        Count(code, RULES[code].name if code in RULES else code, count, fixable[code])
-        for code, count in Counter(finding.code for _, finding in places).items()
-    ]
+    counts = Counter(finding.code for _, finding in places).items()
+    names = {code: RULES[code].name if code in RULES else code for code, _ in counts}
+    found = [Count(code, names[code], count, fixable[code]) for code, count in counts]
     return sorted(found, key=lambda rule: (-rule.count, rule.code))
 
 

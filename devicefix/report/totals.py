@@ -49,11 +49,8 @@ class Totals:
         """
         results = [outcome.result for outcome in outcomes]
         left = [finding for result in results for finding in result.remaining]
-        fixable = sum(
-            finding.is_fixable(resolver.of(outcome.path).unsafe_fixes)
-            for outcome in outcomes
-            for finding in outcome.result.remaining
-        )
+        unsafe = ((each.result.remaining, resolver.of(each.path).unsafe_fixes) for each in outcomes)
+        fixable = sum(finding.is_fixable(allowed) for remaining, allowed in unsafe for finding in remaining)
         return Totals(
             files=len(results),
             with_findings=sum(bool(result.findings) for result in results),

@@ -79,10 +79,8 @@ class Shift:
             first = bisect_right(self._ends, start) if start < end else bisect_left(self._ends, start)
             last = bisect_left(self._starts, end) if start < end else bisect_right(self._starts, end)
             found.update(range(first, last))
-        return tuple(
-            (self._starts[index] + self._sums[index], self._ends[index] + self._sums[index + 1])
-            for index in sorted(found)
-        )
+        starts, ends, sums = self._starts, self._ends, self._sums
+        return tuple((starts[at] + sums[at], ends[at] + sums[at + 1]) for at in sorted(found))
 
 
 def joined(text: str, edits: Iterable[Edit]) -> list[Edit]:

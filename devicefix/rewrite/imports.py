@@ -38,11 +38,8 @@ def without_import(facts: Facts, name: str, gone: Iterable[ast.AST]) -> tuple[Ed
     start, end = source.span(statement)
     text = source.text[start : source.line_end(end)]
     kept = [alias for alias in statement.names if _bound(alias) != name]
-    if (
-        not isinstance(tree.parents[statement], _AROUND)
-        or "#" in text
-        or any(alias.asname == alias.name for alias in statement.names)
-    ):
+    renamed = any(alias.asname == alias.name for alias in statement.names)
+    if renamed or "#" in text or not isinstance(tree.parents[statement], _AROUND):
         return ()
     if len(statement.names) - len(kept) != 1:
         return ()

@@ -209,12 +209,9 @@ class Layout:
         for statement in block:
             if not isinstance(statement, (ast.Import, ast.ImportFrom)):
                 others = []
-            elif (
-                alone(self.facts.source, statement)
-                and self._is_package(statement)
-                and not _imports_all(statement)
-            ):
-                others.append(statement)
+            elif alone(self.facts.source, statement) and not _imports_all(statement):
+                if self._is_package(statement):
+                    others.append(statement)
         plain = [each for each in others if isinstance(each, ast.Import)]
         after = [each for each in plain if each.names[0].name > needed.module]
         if below := after or ([] if plain else others):
@@ -387,9 +384,8 @@ def imports_something(statement: ast.stmt) -> bool:
         inner = [child for name in ("body", "orelse", "finalbody") for child in getattr(outer, name, ())]
         inner += [child for handler in getattr(outer, "handlers", ()) for child in handler.body]
         answers = [known[child] if child in known else imports_something(child) for child in inner]
-        known[outer] = any(answers) and all(
-            answer or _among_imports(child) for answer, child in zip(answers, inner, strict=True)
-        )
+        others = (child for answer, child in zip(answers, inner, strict=True) if not answer)
+        known[outer] = any(answers) and all(map(_among_imports, others))
     return known.get(statement, False)
 
 
@@ -400,11 +396,8 @@ def _among_imports(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign):
         target = statement.targets[0]
         name = dotted(target.value if isinstance(target, ast.Subscript) else target) or ""
-        return (
-            name.startswith("__")
-            or name.endswith(("environ", "sys.path"))
-            or isinstance(statement.value, (ast.Constant, ast.Name))
-        )
+        is_known = name.startswith("__") or name.endswith(("environ", "sys.path"))
+        return is_known or isinstance(statement.value, (ast.Constant, ast.Name))
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         name = dotted(statement.value.func) or ""
         return name.startswith(_AMONG_IMPORTS) and name not in ("sys.exit", "os._exit", "os.abort")

@@ -38,23 +38,16 @@ def suggested(
 
     edits = [*fix.edits, *insertions(fix.needs)]
     changes = wrapped(source, tree, resolved(source.text, joined(source.text, edits)), line_length)
-    replacements = (
-        Replacement(*source.position(start), *source.position(end), new) for start, end, new in changes
-    )
+    places = ((source.position(start), source.position(end), new) for start, end, new in changes)
+    replacements = (Replacement(*start, *end, new) for start, end, new in places)
     return replace(finding, fix=replace(fix, replacements=tuple(replacements)))
 
 
 def title(finding: Finding) -> str:
     """Return what the fix of a finding does, in a few words; a fix that is spelled out says more."""
     fixed = finding.fix.replacements if finding.fix else ()
-    own = [
-        other
-        for other in fixed
-        if other.cell == finding.cell
-        and other.line <= finding.end_line
-        and finding.line <= other.end_line
-        and not other.text.isspace()  # a line break
-    ]
+    texts = (other for other in fixed if other.cell == finding.cell and not other.text.isspace())
+    own = [each for each in texts if each.line <= finding.end_line and finding.line <= each.end_line]
     if len(own) == 1:
         first, *others = own[0].text.strip().splitlines() or [""]
         if not first:

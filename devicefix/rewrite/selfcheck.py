@@ -99,13 +99,10 @@ class _Effects:
         self.moved = Spans((edit.start, edit.end) for edit in with_effect)
         self.deeper = {edit.start for edit in with_effect if edit.effect.deeper}
         self.deeper.update(start for edit in with_effect for start in edit.effect.below)
-        self.added = [
-            (edit.start, kind, inside)
-            for edit in with_effect
-            if self._stays(edit)
-            for inside, kinds in ((False, edit.effect.added), (True, edit.effect.inside))
-            for kind in kinds
-        ]
+        self.added: list[tuple[int, str, bool]] = []
+        for edit in filter(self._stays, with_effect):
+            self.added += ((edit.start, kind, False) for kind in edit.effect.added)
+            self.added += ((edit.start, kind, True) for kind in edit.effect.inside)
 
     def _stays(self, edit: Edit) -> bool:
         """Return whether no other edit removes what an edit adds: an insertion before removed code stays."""
@@ -154,11 +151,8 @@ def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFE
         if start in effects.deeper:
             block, depth = "body", depth + 1
         removed = effects.removed.around(start) is not None
-        inner: list[tuple[ast.AST, str, int]] = [
-            (child, block, depth) if removed else (child, name, depth + 1)
-            for name in _BLOCKS
-            for child in getattr(node, name, ())
-        ]
+        below = ((child, name) for name in _BLOCKS for child in getattr(node, name, ()))
+        inner = [(child, block, depth) if removed else (child, name, depth + 1) for child, name in below]
         if not removed:
             end = None if inner else source.span(node)[1]  # type: ignore[arg-type]
             head = source.text[start : _start(source, inner[0][0]) if inner else end]
@@ -246,11 +240,9 @@ def check_names(
     facts = Names(new, rewritten)
     inserted: list[ast.Name] = []
     starts, ends = [start for (start, _), _ in fresh], [end for (_, end), _ in fresh]
-    lines = {
-        line
-        for start, end in zip(starts, ends, strict=True)
-        for line in range(new.position(start)[0], new.position(end)[0] + 1)
-    }
+    spans = zip(starts, ends, strict=True)
+    rows = ((new.position(start)[0], new.position(end)[0]) for start, end in spans)
+    lines = {line for first, last in rows for line in range(first, last + 1)}
     for node in facts.tree.nodes_at(sorted(lines)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             first, last = new.span(facts.tree.f_string(node) or node)
@@ -301,8 +293,7 @@ def loses_comment(source: Source, edits: Sequence[Edit]) -> bool:
     edits = joined(source.text, edits)
     effects = _Effects(edits)
     try:
-        return not all(
-            _keeps_comments(source, change, edits, effects) for change in resolved(source.text, edits)
-        )
+        changes = resolved(source.text, edits)
+        return not all(_keeps_comments(source, change, edits, effects) for change in changes)
     except RecursionError:  # it is reported when the fix is made
         return False

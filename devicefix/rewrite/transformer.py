@@ -199,12 +199,10 @@ def _moved(call: cst.Call, device: cst.BaseExpression) -> cst.Call:
     at = named.index("device") if "device" in named else None
     if call.args and not (named[0] or call.args[0].star):
         at = 0
-    arguments = [
-        argument
-        if keyword or argument.star
-        else argument.with_changes(keyword=cst.Name("non_blocking"), equal=_EQUAL)
-        for keyword, argument in zip(named, call.args, strict=True)
-    ]
+    arguments = list(call.args)
+    for place, (keyword, argument) in enumerate(zip(named, call.args, strict=True)):
+        if not (keyword or argument.star):
+            arguments[place] = argument.with_changes(keyword=cst.Name("non_blocking"), equal=_EQUAL)
     if at is None:
         comma = cst.Comma(whitespace_after=_SPACE) if arguments else cst.MaybeSentinel.DEFAULT
         arguments.insert(0, cst.Arg(device, comma=comma))
@@ -245,9 +243,8 @@ def _in_order(before: Sequence[cst.Arg], last: cst.Arg, new: cst.Arg) -> tuple[c
     if before:
         gap = cst.ensure_type(before[-1].comma, cst.Comma).whitespace_after
     if isinstance(gap, cst.ParenthesizedWhitespace):
-        gap = gap.with_changes(
-            first_line=cst.TrailingWhitespace(newline=gap.first_line.newline), empty_lines=[]
-        )
+        first_line = cst.TrailingWhitespace(newline=gap.first_line.newline)
+        gap = gap.with_changes(first_line=first_line, empty_lines=[])
         if isinstance(end, cst.ParenthesizedWhitespace) and end.first_line.comment:
             gap = gap.with_changes(first_line=end.first_line)
             end = end.with_changes(first_line=cst.TrailingWhitespace(newline=end.first_line.newline))

@@ -119,9 +119,8 @@ class _Line:
             brackets = (partial(self._in_brackets, outer), partial(self._in_brackets, inner))
             ways = (self._between_elements, *(() if was_long else (self._in_parentheses, *brackets)))
             limits = dict.fromkeys((limit, max(limit, _AT_MOST)))
-            for breaks, longest in (
-                (breaks, each) for way in ways for each in limits for breaks in way(each)
-            ):
+            tried = ((breaks, each) for way in ways for each in limits for breaks in way(each))
+            for breaks, longest in tried:
                 if max(map(len, _made(self._text, breaks).split(self._newline))) <= longest:
                     return self._with(breaks)
         return [*self._changes]

@@ -131,12 +131,6 @@ class AcceleratorFunction(Rule):
         parents = [(use, self.facts.tree.parents.get(use)) for use in uses]
         if any(isinstance(parent, _ASKING) for _, parent in parents):
             return False
-        return any(
-            isinstance(parent, (ast.Attribute, ast.withitem))
-            or (
-                isinstance(parent, ast.Call)
-                and use in parent.args[:1]
-                and self.facts.call(parent, "torch.device")
-            )
-            for use, parent in parents
-        )
+        calls = ((use, parent) for use, parent in parents if self.facts.call(parent, "torch.device"))
+        is_taken = any(isinstance(parent, (ast.Attribute, ast.withitem)) for _, parent in parents)
+        return is_taken or any(use in call.args[:1] for use, call in calls)

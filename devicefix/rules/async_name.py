@@ -224,18 +224,15 @@ class AsyncName(Rule):
         named = [part for part in tree.nodes_with(_OLD) if _is_called_async(part)]
         variables = [part for part in named if isinstance(part, (ast.Name, ast.arg))]
         others = [part for part in named if not isinstance(part, (ast.Name, ast.arg, ast.keyword))]
-        taken = any(
-            isinstance(part, (ast.Name, ast.arg)) and _NEW in vars(part).values()
-            for part in tree.nodes_with(_NEW)
-        )
+        names = (part for part in tree.nodes_with(_NEW) if isinstance(part, (ast.Name, ast.arg)))
+        taken = any(_NEW in vars(name).values() for name in names)
         can_rename = not others and not taken and all(map(self._is_local, variables))
         fix = self._edited(variables) if can_rename else None
         if variables:
             advice = f"rename it to `{_NEW}`, as PyTorch 0.4 did" if fix else "use another name"
             yield self.finding(variables[0], f"{_BROKEN}; {advice}", fix)
-        functions = (
-            tree.parents[tree.parents[part]] for part in variables if fix and isinstance(part, ast.arg)
-        )
+        parameters = (part for part in variables if fix and isinstance(part, ast.arg))
+        functions = (tree.parents[tree.parents[part]] for part in parameters)
         renamed = {called(tree, each) for each in functions if isinstance(each, FUNCTIONS)} - {""}
         for part in named:
             if isinstance(part, ast.keyword):
@@ -259,9 +256,8 @@ class AsyncName(Rule):
             message = f"{_BROKEN}; use `{_NEW}`, its name since PyTorch 0.4"
             return self.finding(node, message, self._edited([node]))
         message = f"{_BROKEN}; use the argument's new name, which is `{_NEW}` in PyTorch 0.4 and later"
-        return self.finding(
-            node, message, self._edited([node], "the function may have its own parameter `async`")
-        )
+        fix = self._edited([node], "the function may have its own parameter `async`")
+        return self.finding(node, message, fix)
 
     def _edited(self, places: Sequence[ast.Name | ast.arg | ast.keyword], why: str = "") -> Fix:
         starts = (self.context.source.span(place)[0] for place in places)
@@ -272,7 +268,5 @@ def _is_called_async(node: ast.AST) -> bool:
     """Return whether a node names `async` itself, whatever is inside it."""
     if isinstance(node, ast.Constant):
         return False
-    values = chain.from_iterable(
-        value if isinstance(value, list) else [value] for value in vars(node).values()
-    )
-    return any(isinstance(value, str) and _OLD in value.split(".") for value in values)
+    lists = (value if isinstance(value, list) else [value] for value in vars(node).values())
+    return any(isinstance(value, str) and _OLD in value.split(".") for value in chain.from_iterable(lists))

@@ -92,9 +92,8 @@ class AttentionKernel(Rule):
 
     def _names_none(self, call: ast.Call) -> bool:
         """Return whether a context names kernels, none of which a CPU has."""
-        given = next(
-            iter([*call.args, *(each.value for each in call.keywords if each.arg == "backends")]), None
-        )
+        named = (each.value for each in call.keywords if each.arg == "backends")
+        given = next((each for each in (*call.args, *named)), None)
         backends = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
         names = [(each and self.facts.resolve(each)) or "" for each in backends]
         return bool(names) and all(".SDPBackend." in each and not each.endswith(ATTENTION) for each in names)

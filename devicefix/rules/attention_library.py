@@ -339,9 +339,8 @@ class AttentionLibrary(Rule):
             functions = list(filter(is_attention, found.names)) or found.names
             used = " and ".join(f"`{function}`" for function in functions)
             need = "need" if " and " in used else "needs"
-            message = (
-                f"{used} {need} CUDA; without CUDA, use `torch.nn.functional.scaled_dot_product_attention`"
-            )
+            instead = "without CUDA, use `torch.nn.functional.scaled_dot_product_attention`"
+            message = f"{used} {need} CUDA; {instead}"
         yield self.finding(node, message, self._fix(found))
 
     visit_ImportFrom = visit_Import
@@ -390,11 +389,8 @@ class AttentionLibrary(Rule):
 
     def _later_imports(self) -> list[Edit]:
         """Return the edits that remove `import torch`, which the fix needs above all of them."""
-        return [
-            blocks.remove(self.facts, statement)
-            for statement in self.facts.tree.module.body
-            if isinstance(statement, ast.Import) and ast.unparse(statement) == "import torch"
-        ]
+        imports = (each for each in self.facts.tree.module.body if isinstance(each, ast.Import))
+        return [blocks.remove(self.facts, each) for each in imports if ast.unparse(each) == "import torch"]
 
     def _otherwise(self, found: AttentionImport, torch: str) -> list[str]:
         """Return the lines of the branch without CUDA, indented by four spaces."""

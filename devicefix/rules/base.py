@@ -12,17 +12,15 @@ from devicefix.config.evidence import Seen
 from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
+from devicefix.facts.exports.imports import full_names
 from devicefix.facts.flow.merged import merged_devices
 from devicefix.facts.scopes import Scope
 from devicefix.model import Finding, Fix
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
 
-_STATEMENTS = tuple(
-    kind
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.stmt) and kind._fields
-)
+_CLASSES = [each for each in vars(ast).values() if isinstance(each, type)]
+_STATEMENTS = tuple(each for each in _CLASSES if issubclass(each, ast.stmt) and each._fields)
 
 
 class Example:
@@ -171,14 +169,12 @@ class Rule:
         """
         start, end = self.context.source.span(node)
         message += f" (unsafe: {fix.why})" if fix and fix.why else ""
-        found = Finding(
-            self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
-        )
+        places = *self.context.source.position(start), *self.context.source.position(end)
+        found = Finding(self.code, message, *places, fix)
         merged = self.facts.once(merged_devices, self.facts.tree.root) if fix is not None else {}
         if node in merged:
-            found = found.unsafe(
-                f"without CUDA, this equals another device, which line {merged[node]} tells apart"
-            )
+            why = f"without CUDA, this equals another device, which line {merged[node]} tells apart"
+            found = found.unsafe(why)
         return found.unfixed(unless) if unless and fix is None else found
 
 
@@ -246,11 +242,7 @@ def _imports_reference(rule: Rule) -> bool:
 
 def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:
     """Return the full names of what a module imports."""
-    return frozenset(
-        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-        for node in facts.tree.imports
-        for alias in node.names
-    )
+    return frozenset(name for node in facts.tree.imports for name in full_names(node))
 
 
 @cache

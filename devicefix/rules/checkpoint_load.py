@@ -13,6 +13,7 @@ from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import with_keyword
 from devicefix.rules.base import Example, Rule
 
+_ELSEWHERE = "`map_location` is a CUDA device, which may not exist; use it only if CUDA is available"
 _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
 _NAMES = ("map_location", "_map_location")
 _LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
@@ -393,17 +394,13 @@ class CheckpointLoad(Rule):
                 yield self.finding(given, f"{_NOWHERE} if the caller does not", self._unless_given(given))
         elif (why := self._why_unsafe(given)) is not None and not self.facts.is_guarded(node):
             self.context.mark_handled(given)
-            yield self.finding(
-                given,
-                "`map_location` is a CUDA device, which may not exist; use it only if CUDA is available",
-                self._shared(given) or self.context.when_cuda(given, '"cpu"', why, of_cuda=True),
-            )
+            fix = self._shared(given) or self.context.when_cuda(given, '"cpu"', why, of_cuda=True)
+            yield self.finding(given, _ELSEWHERE, fix)
 
     def _shared(self, given: ast.expr) -> Fix | None:
         """Return the fix that makes a location the device that the module has, or None."""
-        if self.devices.accelerator or not (
-            cuda_literal(given) is None or is_current_object(self.facts, given)
-        ):
+        is_current = cuda_literal(given) is None or is_current_object(self.facts, given)
+        if self.devices.accelerator or not is_current:
             return None
         known = self.devices.shared(given, may_be_text=True)
         return None if known is None else self.context.replace(given, known)
@@ -458,7 +455,5 @@ class CheckpointLoad(Rule):
         cuda = cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
         cuda = cuda or maps_to_cuda(self.facts, given)
         if isinstance(given, ast.Lambda):
-            cuda = any(
-                isinstance(inner, ast.Attribute) and inner.attr == "cuda" for inner in ast.walk(given.body)
-            )
+            cuda = "cuda" in (getattr(inner, "attr", "") for inner in ast.walk(given.body))
         return "" if cuda else gpu_number(self.context, given)

@@ -383,12 +383,9 @@ class CpuRejected(Rule):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
                     stops = bool(missing) or asks_tensor(node.test)
                     yield from self._asked(node, node.test, message, last, stops)
-            elif (
-                self._may_ask_tensors
-                and asks_tensor(node.test)
-                and self._checks.is_false_on_a_cpu(node.test, truth)
-            ):
-                yield from self._rejected(node, branch)
+            elif self._may_ask_tensors and asks_tensor(node.test):
+                if self._checks.is_false_on_a_cpu(node.test, truth):
+                    yield from self._rejected(node, branch)
 
     def _follows(self, branch: list[ast.stmt]) -> ast.stmt | None:
         """Return the statement that refuses what a branch returns, or adds to a list, where that is true."""
@@ -413,11 +410,8 @@ class CpuRejected(Rule):
         error = NotImplementedError.__name__
         for inner in branch:
             last = self._ends.last(inner.body) if isinstance(inner, ast.If) else None
-            if (
-                last is not None
-                and self._ends.error_of(last) == error
-                and not self._ends.is_handled(inner, error)
-            ):
+            raises = last is not None and self._ends.error_of(last) == error
+            if raises and not self._ends.is_handled(inner, error):
                 message = f"rejects some CPU tensors on line {inner.lineno}; add a CPU path"
                 yield from self._asked(node, node.test, message, stops=True)
                 return

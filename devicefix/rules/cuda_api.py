@@ -287,9 +287,8 @@ class CudaApi(Rule):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Iterator[Finding]:
         names = {alias.name for alias in node.names}
-        if not node.level and (
-            f"{node.module}.".startswith("torch.cuda.") or (node.module == "torch" and "cuda" in names)
-        ):
+        of_torch = node.module == "torch" and "cuda" in names
+        if not node.level and (of_torch or f"{node.module}.".startswith("torch.cuda.")):
             yield self._imported(node)
 
     def _imported(self, node: ast.stmt) -> Finding:
@@ -310,9 +309,8 @@ class CudaApi(Rule):
         else:
             fix = self._fix(node, short, counterpart)
             advice = "" if fix else " under a guard, and add a CPU path"
-            yield self.finding(
-                node, f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}", fix
-            )
+            message = f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}"
+            yield self.finding(node, message, fix)
 
     visit_Name = visit_Attribute
 
@@ -394,10 +392,8 @@ class CudaApi(Rule):
             return Fix((Edit(start, first, ""), Edit(last, end, "")))
         use = self.devices.available(call)
         otherwise = f" if {use.text} else contextlib.nullcontext()"
-        return Fix(
-            (Edit(start, first, ""), Edit(last, end, otherwise)),
-            needs=use.needs | self.devices.imports("contextlib", call),
-        )
+        needs = use.needs | self.devices.imports("contextlib", call)
+        return Fix((Edit(start, first, ""), Edit(last, end, otherwise)), needs=needs)
 
     # -- questions -----------------------------------------------------------------------------------
 
@@ -453,12 +449,9 @@ class CudaApi(Rule):
         assert isinstance(node.func, ast.Attribute)
         receiver, target = node.func.value, device_argument(node)
         plain = target is None or literal_index(target) is not None
-        if (
-            not plain
-            or unpacks(node)
-            or may_be_storage(self.context, receiver)
-            or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
-        ):
+        if not plain or unpacks(node) or may_be_storage(self.context, receiver):
+            return None
+        if custom_cuda(self.context, receiver) is not CustomCuda.NEVER:
             return None
         use = target_device(self.context, node, target)
         return self.context.edit(node, Move(use.text), use) if use is not None else None

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from devicefix.facts.exports import autocasts, has_low_precision
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_string
 from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
@@ -26,12 +27,8 @@ _STILL_ON = (
     " pass that device's type"
 )
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
-_WIDE = {
-    "torch.float32": "float32",
-    "torch.float": "float32",
-    "torch.float64": "float64",
-    "torch.double": "float64",
-}
+_WIDE = dict.fromkeys(("torch.float32", "torch.float"), "float32")
+_WIDE |= dict.fromkeys(("torch.float64", "torch.double"), "float64")
 _HOPS = 4  # bindings and calls to follow from a dtype to its constant
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OLD_ARGUMENTS = ("enabled", "dtype", "cache_enabled")
@@ -524,9 +521,8 @@ class CudaAutocast(Rule):
 
     def _fix(self, call: _Autocast) -> Fix | None:
         """Return the fix that makes an autocast that of the device, with the dtype and all other arguments."""
-        in_script = any(
-            parent in self.context.compiled.functions for _, parent in self.facts.tree.ancestors(call.node)
-        )
+        around = {parent for _, parent in self.facts.tree.ancestors(call.node)}
+        in_script = not around.isdisjoint(self.context.compiled.functions)
         if in_script or self.context.accelerator or self._obstacle(call):
             return None
         kind, needs = self._device_type(call.node)
@@ -549,7 +545,7 @@ class CudaAutocast(Rule):
         """Yield the edits of a call of `torch.cuda.amp.autocast`, whose arguments are in another order."""
         source = self.context.source
         yield Edit(*source.span(call.function), f"{torch}.autocast")
-        name = _base_name(call.function)
+        name = (dotted(call.function) or "").partition(".")[0]
         if name != torch and len(self.facts.tree.reads(name)) == 1:
             yield from self.context.without_import(name, call.function)
         new = ", ".join(filter(None, (kind, "" if "dtype" in call.arguments else low)))
@@ -589,9 +585,3 @@ def _is_text(node: ast.expr) -> bool:
     if isinstance(node, ast.IfExp):
         return _is_text(node.body) and _is_text(node.orelse)
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def _base_name(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""

@@ -614,22 +614,18 @@ class CudaCall(Rule):
         imported = self.facts.resolve(receiver)
         if imported is not None and not self._is_assigned(receiver):
             if self._is_value(imported):
-                yield self.finding(
-                    node, "`.cuda()` needs CUDA, and the value comes from another module; use `.to(device)`"
-                )
+                message = "`.cuda()` needs CUDA, and the value comes from another module; use `.to(device)`"
+                yield self.finding(node, message)
             return
         own = custom_cuda(self.context, receiver)
         if own is CustomCuda.ALWAYS:
             return  # the body of the method is checked
         if unpacks(node):
-            yield self.finding(
-                node, "`.cuda(...)` needs CUDA; pass its arguments one by one instead of unpacking them"
-            )
+            message = "`.cuda(...)` needs CUDA; pass its arguments one by one instead of unpacking them"
+            yield self.finding(node, message)
         elif node.args and self.facts.kinds.of(node.args[0]).are({Kind.TENSOR}):
-            yield self.finding(
-                node,
-                "`.cuda` is called with a tensor, so it is not torch's own method; check that it works without CUDA",
-            )
+            message = "`.cuda` is called with a tensor, so it is not torch's own method; check that it works without CUDA"
+            yield self.finding(node, message)
         elif shows_class(self.context, node):
             message = (
                 "`.cuda()` needs CUDA, and the code handles an AttributeError that `.to(device)` may not raise; check"
@@ -674,12 +670,9 @@ class CudaCall(Rule):
         """Return whether the function around a call uses `super()` as a value, which has no attributes."""
         scopes = self.facts.tree.scope(node).chain()
         owner = next(each.node for each in scopes if isinstance(each.node, (Function, ast.Module)))
-        return isinstance(owner, ast.FunctionDef) and any(
-            isinstance(part, ast.expr)
-            and _super(part)
-            and not isinstance(self.facts.tree.parents.get(part), ast.Attribute)
-            for part in walk(owner)
-        )
+        parts = (part for part in walk(owner) if isinstance(part, ast.expr) and _super(part))
+        parents = map(self.facts.tree.parents.get, parts if isinstance(owner, ast.FunctionDef) else ())
+        return not all(isinstance(parent, ast.Attribute) for parent in parents)
 
     def _is_value(self, name: str) -> bool:
         """Return whether an imported name is a value of a module of the project, and not a module."""
@@ -777,6 +770,4 @@ def _instance(context: Context, node: ast.Call, receiver: ast.expr) -> str | Non
 
 
 def _super(receiver: ast.expr) -> bool:
-    return (
-        isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name) and receiver.func.id == "super"
-    )
+    return isinstance(receiver, ast.Call) and dotted(receiver.func) == "super"

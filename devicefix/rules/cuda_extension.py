@@ -257,11 +257,9 @@ class CudaExtension(Rule):
         """Return whether the function around a call may return no extensions before it."""
         around = [parent for _, parent in self.facts.tree.ancestors(node)]
         function = next((parent for parent in around if isinstance(parent, ast.FunctionDef)), None)
-        return function is not None and any(
-            isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return)
-            for statement in function.body
-            if statement not in around and statement.lineno < node.lineno
-        )
+        tests = (each for each in function.body if isinstance(each, ast.If)) if function is not None else ()
+        before = (test for test in tests if test not in around and test.lineno < node.lineno)
+        return any(isinstance(test.body[-1], ast.Return) for test in before)
 
     def _setup(self, extensions: ast.List) -> ast.Call | None:
         """Return the call of `setup` that builds all extensions of a list; None if there is none."""
@@ -279,20 +277,16 @@ class CudaExtension(Rule):
         """Return where the variable of an assignment is read; nothing if it may have other values."""
         match assignment.targets:
             case [ast.Name(id=name)]:
-                uses = [
-                    node
-                    for node in ast.walk(self.facts.tree.module)
-                    if isinstance(node, ast.Name) and node.id == name
-                ]
-                return [node for node in uses if isinstance(node.ctx, ast.Load)] if len(uses) == 2 else []
+                names = (node for node in ast.walk(self.facts.tree.module) if isinstance(node, ast.Name))
+                uses = [each for each in names if each.id == name]
+                return [use for use in uses if isinstance(use.ctx, ast.Load)] if len(uses) == 2 else []
         return []
 
     def _only_with_toolkit(self, extensions: ast.List) -> Fix:
         """Return the fix that builds extensions only where they may be built."""
         torch = self.devices.torch(extensions)
         question = self.devices.question(extensions, of_cuda=True)
-        condition = (
-            f"{torch.text}.utils.cpp_extension.CUDA_HOME or {torch.text}.version.hip or {question.text}"
-        )
+        toolkit = f"{torch.text}.utils.cpp_extension.CUDA_HOME or {torch.text}.version.hip"
+        condition = f"{toolkit} or {question.text}"
         new = DeviceExpr(condition, torch.needs | question.needs)
         return self.context.edit(extensions, Conditional(condition, "[]"), new)

@@ -964,10 +964,9 @@ class CudaFunction(Rule):
             self.context.mark_handled(node.args[0])
             accelerator = self.context.accelerator
             taken_over = accelerator is not None and accelerator.counterpart(node.func) is not None
-            outer = self._functions.outer(node)
-            fix = (
-                self.context.when_cuda(node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over)
-                if outer is None
-                else self._functions.of_outer(outer)
-            )
+            instead = "None" if taken_over else "-1"
+            if (outer := self._functions.outer(node)) is not None:
+                fix = self._functions.of_outer(outer)
+            else:
+                fix = self.context.when_cuda(node.args[0], instead, of_cuda=not taken_over)
             yield self.finding(node, "`torch.cuda.device` needs CUDA; without CUDA, pass -1", fix)

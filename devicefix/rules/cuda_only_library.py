@@ -744,10 +744,8 @@ class CudaOnlyLibrary(Rule):
     def _of_cuda(self, node: ast.Call) -> bool:
         """Return whether a call of `load` or `load_inline` builds CUDA code."""
         unpacked = [keyword.value for keyword in node.keywords if keyword.arg is None]
-        bound = [
-            binding.value for value in unpacked for binding in self.facts.bindings(value) if binding.value
-        ]
-        for inner in (inner for part in (node, *bound) for inner in ast.walk(part)):
+        bound = (binding.value for value in unpacked for binding in self.facts.bindings(value))
+        for inner in (inner for part in (node, *filter(None, bound)) for inner in ast.walk(part)):
             if isinstance(inner, ast.keyword) and inner.arg in _CUDA_OPTIONS:
                 return True
             if isinstance(inner, ast.Constant) and isinstance(inner.value, str):

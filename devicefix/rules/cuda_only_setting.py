@@ -124,9 +124,8 @@ class CudaOnlySetting(Rule):
         """Check what a profiler records."""
         parts = activities.elts if isinstance(activities, (ast.List, ast.Tuple, ast.Set)) else []
         if parts and all(self.facts.resolve(part) == _ACTIVITY for part in parts):
-            yield self.finding(
-                call, "`ProfilerActivity.CUDA` alone raises an error on a CPU; add `ProfilerActivity.CPU`"
-            )
+            message = "`ProfilerActivity.CUDA` alone raises an error on a CPU; add `ProfilerActivity.CPU`"
+            yield self.finding(call, message)
 
     def _capturable(self, call: ast.Call, given: dict[str | None, ast.expr]) -> Finding:
         """Return the finding of an optimizer that is capturable."""

@@ -452,12 +452,8 @@ class DeviceArgument(Rule):
                 continue  # the rule for torch.device checks it, or the parts of which it is composed
             self.context.mark_handled(value)
             what = "the index of a GPU" if dotted(value) is not None else "a CUDA device"
-            finding = self.finding(
-                value,
-                f"`{self.context.source.code(value)}` is {what}, which may not exist;"
-                " use it only if CUDA is available",
-                fix,
-            )
+            problem = f"`{self.context.source.code(value)}` is {what}, which may not exist"
+            finding = self.finding(value, f"{problem}; use it only if CUDA is available", fix)
             finding = checked_for_uses(self.context, value, finding)
             numbered = finding.fix and not of_torch and self._gets_number(value)
             yield finding.unsafe(_NUMBERED) if numbered else finding

@@ -174,19 +174,13 @@ class DeviceChoice(Rule):
         if why is None:
             return
         self.context.mark_handled(node.body, node.orelse)
-        if (
-            self.facts.guards.implies(test, cuda is node.body)
-            or self.facts.is_guarded(node)
-            or _of_type(test)
-            or self._is_compared(node)
-        ):
+        if self.facts.guards.implies(test, cuda is node.body) or self.facts.is_guarded(node):
             return
-        fix = self._fix(node, test, cuda)
-        yield self.finding(
-            node,
-            "selects CUDA without checking that it is available; add `torch.cuda.is_available()`",
-            self.context.unless_others(cuda, replace(fix, why=why or fix.why)),
-        )
+        if not _of_type(test) and not self._is_compared(node):
+            fix = self._fix(node, test, cuda)
+            fix = self.context.unless_others(cuda, replace(fix, why=why or fix.why))
+            message = "selects CUDA without checking that it is available; add `torch.cuda.is_available()`"
+            yield self.finding(node, message, fix)
 
     def _is_compared(self, node: ast.IfExp) -> bool:
         """Return whether a choice is only compared with the type of a tensor's device."""
@@ -217,9 +211,5 @@ class DeviceChoice(Rule):
 
 def _of_type(test: ast.expr) -> bool:
     """Return whether a test compares the name of a type, such as `x.type().startswith("torch.cuda.")`."""
-    return any(
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and node.value.startswith("torch.cuda.")
-        for node in ast.walk(test)
-    )
+    constants = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
+    return any(str(each).startswith("torch.cuda.") for each in constants)

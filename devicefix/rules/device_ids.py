@@ -309,11 +309,8 @@ class DeviceIds(Rule):
         name = self.facts.resolve(node.func) or ""
         wraps = name.endswith(_WRAPPERS) or last_name(node.func) in _WRAPPERS
         if (wraps or name == "torch.distributed.barrier") and not self.facts.is_guarded(node):
-            values = [
-                keyword.value for keyword in node.keywords if keyword.arg in ("device_ids", "output_device")
-            ]
-            if wraps:
-                values += node.args[1:3]
+            named = (each for each in node.keywords if each.arg in ("device_ids", "output_device"))
+            values = [*(each.value for each in named), *(node.args[1:3] if wraps else ())]
             yield from self._report(node, "`device_ids` and `output_device`", *values)
         elif name in ("torch.random.fork_rng", "torch.fork_rng") and not self.facts.is_guarded(node):
             yield from self._of_kept_state(node)

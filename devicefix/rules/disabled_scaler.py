@@ -210,10 +210,8 @@ class DisabledScaler(Rule):
         for child, parent in self.facts.tree.ancestors(node):
             test = getattr(parent, "test", None)
             tests = parent.values if isinstance(parent, ast.BoolOp) else [] if test is None else [test]
-            asked = (
-                word in code(each) for each in tests if each is not child for word in ("is_enabled", *words)
-            )
-            if any(asked):
+            texts = [code(each) for each in tests if each is not child]
+            if any(word in text for text in texts for word in ("is_enabled", *words)):
                 return True
         return self.facts.is_guarded(node)
 

@@ -74,9 +74,8 @@ def plugins(own: Mapping[str, type[Rule]]) -> list[Plugin]:
                 raise PluginError(str(plugin), f"puts {rule.code} before {unknown[0]}, which does not exist")
             for word in (rule.code, rule.name):
                 if word in taken:
-                    raise PluginError(
-                        str(plugin), f"contains a rule {word!r}, which {taken[word]} contains as well"
-                    )
+                    problem = f"contains a rule {word!r}, which {taken[word]} contains as well"
+                    raise PluginError(str(plugin), problem)
             taken |= dict.fromkeys((rule.code, rule.name), f"the plugin {plugin}")
     return list(found.values())
 
@@ -138,13 +137,11 @@ def _rules(plugin: str, point: EntryPoint) -> list[type[Rule]]:
 
 def _members(module: ModuleType) -> list[type[Rule]]:
     """Return the rules in a module, including imported ones, except those of devicefix."""
-    return [
-        member
-        for _, member in inspect.getmembers(module, inspect.isclass)
-        if issubclass(member, Rule)
-        and "code" in vars(member)
-        and not member.__module__.startswith("devicefix.")
-    ]
+    members = (
+        member for _, member in inspect.getmembers(module, inspect.isclass) if issubclass(member, Rule)
+    )
+    own = (member for member in members if not member.__module__.startswith("devicefix."))
+    return [member for member in own if "code" in vars(member)]
 
 
 def _wrong(rule: Any) -> str | None:

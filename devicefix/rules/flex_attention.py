@@ -3,12 +3,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import without_call
+from devicefix.facts.copies.buffers import without_gradients
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.optional_imports import Asking
-
-_WITHOUT_GRADIENTS = ("torch.no_grad", "torch.inference_mode")
 
 
 class FlexAttention(Rule):
@@ -91,20 +89,8 @@ class FlexAttention(Rule):
     )
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
-        if self.facts.is_guarded(node) or self._has_no_gradients(node):
+        if self.facts.is_guarded(node) or without_gradients(self.facts, node):
             return
         if not Asking(self.facts, "flex").before(node):
-            yield self.finding(
-                node,
-                "`flex_attention` does not support gradients on a CPU; without CUDA, train with"
-                " `torch.nn.functional.scaled_dot_product_attention`",
-            )
-
-    def _has_no_gradients(self, node: ast.expr) -> bool:
-        """Return whether the code around a node switches gradients off."""
-        for _, parent in self.facts.tree.ancestors(node):
-            items = getattr(parent, "items", ()) if isinstance(parent, ast.With) else ()
-            around = [*(item.context_expr for item in items), *getattr(parent, "decorator_list", ())]
-            if any(self.facts.resolve(without_call(each)) in _WITHOUT_GRADIENTS for each in around):
-                return True
-        return False
+            advice = "without CUDA, train with `torch.nn.functional.scaled_dot_product_attention`"
+            yield self.finding(node, f"`flex_attention` does not support gradients on a CPU; {advice}")

@@ -874,9 +874,8 @@ class GpuCount(Rule):
         """Check the function itself, as an argument, such as that of a resolver for configuration files."""
         found = argument_at(self.facts.tree, node)
         if found is not None and last_name(found[0].func) not in _ASKING and not self.facts.is_guarded(node):
-            yield self.finding(
-                node, f"`{name}` returns 0 without CUDA; check that the code using it works without a GPU"
-            )
+            advice = "check that the code using it works without a GPU"
+            yield self.finding(node, f"`{name}` returns 0 without CUDA; {advice}")
 
     def _check(self, count: ast.expr) -> Iterator[Finding]:
         """Check where a number goes that is 0 without CUDA."""
@@ -887,11 +886,9 @@ class GpuCount(Rule):
             return
         harmed, whole = self._counts.judge(count)
         if count in harmed and self._counts.is_checked(count):
-            yield self.finding(
-                count,
-                "the number of GPUs is 0 without CUDA, so the list built from it is empty; the program checks for an"
-                " empty list, but also uses the list's elements",
-            )
+            problem = "the number of GPUs is 0 without CUDA, so the list built from it is empty"
+            advice = "the program checks for an empty list, but also uses the list's elements"
+            yield self.finding(count, f"{problem}; {advice}")
             return
         if whole:
             yield self._found(count)

@@ -247,10 +247,8 @@ class GuardedMove(Rule):
         if not isinstance(node.op, ast.And) or not isinstance(last, ast.Call) or not moves(self.facts, last):
             return
         parent = self.facts.tree.parents.get(node)
-        is_asked = isinstance(parent, (ast.BoolOp, ast.UnaryOp, ast.Expr)) or node is getattr(
-            parent, "test", None
-        )
+        is_test = node is getattr(parent, "test", None)
+        is_asked = is_test or isinstance(parent, (ast.BoolOp, ast.UnaryOp, ast.Expr))
         if not is_asked and any(map(self.facts.guards.implies, tests)):
-            yield self.finding(
-                node, "without CUDA, this value is false instead of a tensor; use `.to(device)`"
-            )
+            message = "without CUDA, this value is false instead of a tensor; use `.to(device)`"
+            yield self.finding(node, message)

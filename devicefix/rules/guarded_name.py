@@ -301,11 +301,9 @@ class GuardedName(Rule):
         for name, place in self._names.bound(node.body):
             use = self._names.use(name, node)
             if use is not None:
-                message = (
-                    f"`{name}` is defined only with CUDA, but line {use.lineno} also uses it without CUDA"
-                )
+                used = f"but line {use.lineno} also uses it without CUDA; define it for the CPU, too"
                 where = place if self.facts.tree.statement(place) in assigned else node.test
-                yield self.finding(where, f"{message}; define it for the CPU, too")
+                yield self.finding(where, f"`{name}` is defined only with CUDA, {used}")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         """Check a name that is moved to CUDA under a flag of the user's."""

@@ -993,13 +993,9 @@ class HardWiredFlag(Rule):
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
         yield from self._check_setting(target_name(target), node.value)
-        if not (
-            isinstance(target, ast.Attribute)
-            and _FLAG.fullmatch(target.attr)
-            and is_constant(node.value, True)
-        ):
+        if not isinstance(target, ast.Attribute) or not is_constant(node.value, True):
             return
-        if self._foreign(target.value) and not self._asked(node):
+        if _FLAG.fullmatch(target.attr) and self._foreign(target.value) and not self._asked(node):
             fix = self.context.replace(node.value, self.devices.available(node, of_cuda=True), _BY_NAME)
             yield self.finding(node, self._message(f"{dotted(target) or target.attr} = True"), fix)
 
@@ -1021,9 +1017,8 @@ class HardWiredFlag(Rule):
                 self.context.mark_handled(keyword.value)
                 yield self._trainer(node, keyword.value)
             elif self._is_flag(node, keyword):
-                yield self.finding(
-                    node, self._message(f"{keyword.arg}={code}"), self._switched(name, keyword)
-                )
+                message = self._message(f"{keyword.arg}={code}")
+                yield self.finding(node, message, self._switched(name, keyword))
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the index of a GPU"
                 yield self.finding(node, f"{message}; without CUDA, pass the library's value for the CPU")
@@ -1159,9 +1154,8 @@ class HardWiredFlag(Rule):
             setting = f"{named[0] if named else _ATTENTION}={self.context.source.code(node)}"
             message = f'`{setting}` needs flash-attn, which needs CUDA; without CUDA, use "sdpa"'
             fix = self.context.chosen_with_cuda(node) if taken else None
-            yield self.finding(
-                node, message, fix or self.context.when_cuda(node, '"sdpa"', "" if taken else _UNSEEN)
-            )
+            fix = fix or self.context.when_cuda(node, '"sdpa"', "" if taken else _UNSEEN)
+            yield self.finding(node, message, fix)
 
     def _leaves(self, name: str, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the expressions that may be the value of a setting: each, and what a variable is bound to."""
@@ -1189,10 +1183,10 @@ class HardWiredFlag(Rule):
             return any(map(self._maps_to_cuda, value.values))
         if last_name(value) in _PROCESS or cuda_string(value):
             return True
+        # Other rules check what `torch.` makes, and the variables that hold a device.
         called = isinstance(value, ast.Call) and (self.facts.resolve(value.func) or "").startswith("torch.")
-        return not (called or is_fixed_where_bound(self.context, value)) and self.facts.kinds.of(value).are(
-            NUMBERS
-        )  # other rules check what `torch.` makes, and the variables that hold a device
+        is_fixed = called or is_fixed_where_bound(self.context, value)
+        return not is_fixed and self.facts.kinds.of(value).are(NUMBERS)
 
     def _check_method(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a method that is unique to diffusers."""
@@ -1202,9 +1196,8 @@ class HardWiredFlag(Rule):
         passed = [*node.args, *(each.value for each in node.keywords if each.arg != "gpu_id")]
         if method == XFORMERS:
             if not self._libraries.copes(node, "xformers"):
-                yield self.finding(
-                    node, f"`{method}` needs xformers, which needs CUDA; call it only if CUDA is available"
-                )
+                message = f"`{method}` needs xformers, which needs CUDA; call it only if CUDA is available"
+                yield self.finding(node, message)
         elif method == ATTENTION_BACKEND:
             backend = str(passed[0].value) if passed and isinstance(passed[0], ast.Constant) else ""
             if backend.startswith(ATTENTION_BACKENDS):
@@ -1299,10 +1292,8 @@ class HardWiredFlag(Rule):
 
     def _asked(self, node: ast.AST) -> bool:
         """Return whether an earlier check asks the user or the machine for CUDA."""
-        return self.facts.is_guarded(node) or any(
-            _ASKED.search(self.context.source.code(test))
-            for test, _ in conditions_around(self.facts.tree, node)
-        )
+        tests = (self.context.source.code(test) for test, _ in conditions_around(self.facts.tree, node))
+        return self.facts.is_guarded(node) or any(map(_ASKED.search, tests))
 
 
 def _is_of(name: str, callee: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:

@@ -300,13 +300,10 @@ class KeptView(Rule):
             again = "is a leaf, which raises an error" if held.copy.source.trained else "may be used again"
             used = f"line {held.use} uses `{path}` after that" if held.use else f"`{path}` {again}"
             change = f"line {line} also changes" if line else "training also changes"
-            return (
-                f"`{code}` copies only on a GPU: on a CPU, {change} `{path}`, and {used}; add {remedy(held)}"
-            )
-        return (
-            f"`{code}` copies only on a GPU: on a CPU, `{held.holder}` shares memory with `{held.copy.source.path}`,"
-            f" {changed_and_used(held)}; add {remedy(held)}"
-        )
+            shown = f"on a CPU, {change} `{path}`, and {used}"
+            return f"`{code}` copies only on a GPU: {shown}; add {remedy(held)}"
+        shared = f"`{held.holder}` shares memory with `{held.copy.source.path}`, {changed_and_used(held)}"
+        return f"`{code}` copies only on a GPU: on a CPU, {shared}; add {remedy(held)}"
 
 
 def changed_and_used(held: Held) -> str:

@@ -85,9 +85,8 @@ class MissingAttribute(Rule):
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         line = node.end_lineno or node.lineno
-        seen = any(
-            Seen("attribute", each, node.attr) in self.context.options.seen for each in {node.lineno, line}
-        )
+        places = {Seen("attribute", each, node.attr) for each in (node.lineno, line)}
+        seen = not places.isdisjoint(self.context.options.seen)
         if not seen or not isinstance(node.ctx, ast.Load):
             return
         code = self.context.source.code(node.value)

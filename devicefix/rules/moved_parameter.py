@@ -336,12 +336,10 @@ class MovedParameter(Rule):
 
     def _there(self, made: ast.expr) -> bool:
         """Return whether the tensor is on the GPU before it is moved, so that the move does nothing."""
-        return "cuda" in self.context.source.code(made) or any(
-            self._moves(inner)
-            if isinstance(inner, ast.Call)
-            else isinstance(inner, ast.keyword) and inner.arg == "device"
-            for inner in ast.walk(made)
-        )
+        parts = list(ast.walk(made))
+        moves = any(self._moves(part) for part in parts if isinstance(part, ast.Call))
+        named = any(part.arg == "device" for part in parts if isinstance(part, ast.keyword))
+        return moves or named or "cuda" in self.context.source.code(made)
 
     def _moves(self, node: ast.Call) -> bool:
         is_method = isinstance(node.func, ast.Attribute)

@@ -466,10 +466,8 @@ class NcclBackend(Rule):
             fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
             yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
         elif names:
-            yield self.finding(
-                node,
-                f"the `nccl` backend needs CUDA, and `{names[0]}` is never compared with `gloo`; add that case",
-            )
+            message = f"the `nccl` backend needs CUDA, and `{names[0]}` is never compared with `gloo`; add that case"
+            yield self.finding(node, message)
         elif self._may_reach_group(node):
             yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; without CUDA, use `gloo`")
 
@@ -477,12 +475,10 @@ class NcclBackend(Rule):
         """Return whether a process group certainly gets the value of a node, or gloo is its alternative."""
         found = self.context.forwards.of(node)
         project = self.context.project
-        return (
-            Use.BACKEND in self.context.forwards.use_of(node)
-            or self._is_choice(node)
-            or any(_is_gloo(binding.value) for variable in found.variables for binding in variable.bindings)
-            or any(map(project.is_setting, shared_names(self.facts, node)))
-        )
+        if Use.BACKEND in self.context.forwards.use_of(node) or self._is_choice(node):
+            return True
+        bound = (binding.value for variable in found.variables for binding in variable.bindings)
+        return any(map(_is_gloo, bound)) or any(map(project.is_setting, shared_names(self.facts, node)))
 
     def _is_choice(self, node: ast.expr) -> bool:
         """Return whether a node is one arm of a choice, and the other is gloo, or a default among choices."""
@@ -490,10 +486,9 @@ class NcclBackend(Rule):
         if isinstance(parent, ast.IfExp) and node is not parent.test:
             return _is_gloo(parent.body) or _is_gloo(parent.orelse) or self._is_choice(parent)
         call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else None
-        return isinstance(call, ast.Call) and any(
-            keyword.arg == "choices" and any(map(_is_gloo, ast.walk(keyword.value)))
-            for keyword in call.keywords
-        )
+        keywords = call.keywords if isinstance(call, ast.Call) else ()
+        choices = (part for each in keywords if each.arg == "choices" for part in ast.walk(each.value))
+        return any(map(_is_gloo, choices))
 
     def _may_reach_group(self, node: ast.expr) -> bool:
         """Return whether a node is stored or passed on in a module that makes a process group."""

@@ -215,19 +215,13 @@ class PinMemory(Rule):
         if self._makes_tensor(node):
             for keyword in node.keywords:
                 if keyword.arg == "pin_memory" and self._true(keyword.value):
-                    yield self.finding(
-                        node,
-                        f"{MESSAGE}; pin it only if CUDA is available",
-                        self._only_with_cuda(keyword.value),
-                    )
+                    fix = self._only_with_cuda(keyword.value)
+                    yield self.finding(node, f"{MESSAGE}; pin it only if CUDA is available", fix)
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
-            fix = self._fix(node, node.func.value)
-            advice = (
-                "pin it only if CUDA is available"
-                if fix
-                else "assign the tensor to a variable, and pin it under `if torch.cuda.is_available():`"
-            )
-            yield self.finding(node, f"{MESSAGE}; {advice}", fix)
+            advice = "assign the tensor to a variable, and pin it under `if torch.cuda.is_available():`"
+            if (made := self._fix(node, node.func.value)) is not None:
+                advice = "pin it only if CUDA is available"
+            yield self.finding(node, f"{MESSAGE}; {advice}", made)
 
     def _makes_tensor(self, call: ast.Call) -> bool:
         name = self.facts.resolve(call.func) or ""
@@ -267,11 +261,9 @@ class PinMemory(Rule):
         use = self.devices.available(node)
         start, end = self.context.source.span(node)
         inner_start, inner_end = self.context.source.span(receiver)
-        edits = (
-            Edit(inner_start, inner_end, AddKeyword("pin_memory", use.text)),
-            Edit(inner_end, end, ""),
-        )
-        return Fix(edits if start == inner_start else (), needs=use.needs)
+        added = Edit(inner_start, inner_end, AddKeyword("pin_memory", use.text))
+        edits = (added, Edit(inner_end, end, "")) if start == inner_start else ()
+        return Fix(edits, needs=use.needs)
 
     def _called_by_loader(self, node: ast.Call) -> bool:
         """Return whether a node is in a `pin_memory` method, which a DataLoader only calls to pin."""

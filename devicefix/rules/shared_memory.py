@@ -101,21 +101,17 @@ class SharedMemory(Rule):
         if not isinstance(node.func, ast.Attribute):
             return
         at = node.func.end_lineno or node.lineno
-        if not any(
-            Seen("copy", line, node.func.attr) in self.context.options.seen for line in {node.lineno, at}
-        ):
+        places = {Seen("copy", line, node.func.attr) for line in (node.lineno, at)}
+        if places.isdisjoint(self.context.options.seen):
             return
         last = self._last_view(node)
         if self._is_copied(last):
             return
         start, end = (self.context.source.span(each)[1] for each in (node, last))
         method = "copy" if "numpy" in self.context.source.text[start:end] else "clone"
-        yield self.finding(
-            node,
-            f"`{self.context.source.code(node)}` makes no copy on a CPU, and a run showed that the shared memory"
-            f" changes while it is in use; add `.{method}()`",
-            Fix((Edit(end, end, f".{method}()"),), BY_A_RUN),
-        )
+        shown = "a run showed that the shared memory changes while it is in use"
+        message = f"`{self.context.source.code(node)}` makes no copy on a CPU, and {shown}; add `.{method}()`"
+        yield self.finding(node, message, Fix((Edit(end, end, f".{method}()"),), BY_A_RUN))
 
     def _last_view(self, node: ast.expr) -> ast.expr:
         """Return the outermost expression around a call that is a view of its result."""

@@ -543,6 +543,5 @@ class CudaStream(Rule):
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
             if fix is not None:
-                yield self.finding(
-                    node, "this stream or event does not exist without CUDA; put this code under a guard", fix
-                )
+                message = "this stream or event does not exist without CUDA; put this code under a guard"
+                yield self.finding(node, message, fix)

@@ -165,8 +165,5 @@ class TensorDeviceNumber(Rule):
         used = used_as_number(self.context.forwards, node)
         if used is not None:
             code = self.context.source.code(node)
-            yield self.finding(
-                node,
-                f"`{code}` is {without} on a CPU, and line {used.lineno} uses it as a number; check"
-                " `.is_cuda` first",
-            )
+            problem = f"`{code}` is {without} on a CPU, and line {used.lineno} uses it as a number"
+            yield self.finding(node, f"{problem}; check `.is_cuda` first")

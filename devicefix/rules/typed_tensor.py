@@ -286,9 +286,8 @@ class TypedTensor(Rule):
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
         """Return whether the type is only compared or named, which is also right on a CPU."""
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Tuple) and any(
-            self.facts.resolve(element) == f"torch.{kind}" for element in parent.elts
-        ):
+        beside = parent.elts if isinstance(parent, ast.Tuple) else ()
+        if f"torch.{kind}" in map(self.facts.resolve, beside):
             return True
         return only_named(self.facts, node) or asks_where(self.facts, node, kind)
 

@@ -110,9 +110,8 @@ class Cluster:
         except (ImportError, AttributeError):
             raise ClusterError(f"{self.address}: a worker does not have {identity()}") from None
         except (CancelledError, OSError, KilledWorker) as problem:
-            raise ClusterError(
-                f"{self.address}: lost the connection to the workers ({_short(problem)})"
-            ) from None
+            lost = f"lost the connection to the workers ({_short(problem)})"
+            raise ClusterError(f"{self.address}: {lost}") from None
         finally:
             for future in waiting:
                 future.cancel()
@@ -157,9 +156,8 @@ def work(expected: str, work: bytes, *shared: bytes) -> bytes:
     if identity() != expected:
         from distributed import get_worker
 
-        raise OtherWorkerError(
-            f"the worker {get_worker().address} has {identity()}, but this machine has {expected}"
-        )
+        found = f"the worker {get_worker().address} has {identity()}"
+        raise OtherWorkerError(f"{found}, but this machine has {expected}")
     function, items = pickle.loads(work)
     first = [_loaded(value) for value in shared]
     return pickle.dumps([function(*first, *item) for item in items])

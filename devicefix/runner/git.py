@@ -100,9 +100,8 @@ class _Base:
             return None
         data = self._git("cat-file", "blob", blob)
         if data is None:
-            raise DiffBaseError(
-                f"git does not have the content of {path} at commit {self.commit[:12]}{self._fetch()}"
-            )
+            missing = f"git does not have the content of {path} at commit {self.commit[:12]}"
+            raise DiffBaseError(f"{missing}{self._fetch()}")
         return data
 
     @cached_property

@@ -69,9 +69,8 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
         contents = {path: _sent(task) for path, task in tasks.items()}
         count = 0
         for project, group in _projects(tasks, contents, records):
-            stale = [
-                tasks[path] for path in group if path in checked and not _holds(records.get(path), project)
-            ]
+            again = (path for path in group if path in checked)
+            stale = [tasks[path] for path in again if not _holds(records.get(path), project)]
             sendable = shared(project, pool, stack) if stale else project
             sent = ((task, contents[task.path]) for task in stale)
             for task, record in zip(stale, counted(mapped(_checked, sent, pool, sendable)), strict=True):

@@ -51,12 +51,8 @@ def top_of(folder: str, known: dict[str, str | None]) -> str | None:
 
 def _uncommitted(top: str, changes: Iterable[Change], staged: bool) -> list[str]:
     committed = _hashes_of(top, staged)
-    return [
-        change.path
-        for change in changes
-        if committed.get(name_in(top, change.path), b"").decode()
-        not in _hashes(change.before or b"", committed)
-    ]
+    known = ((change, committed.get(name_in(top, change.path), b"").decode()) for change in changes)
+    return [each.path for each, blob in known if blob not in _hashes(each.before or b"", committed)]
 
 
 def name_in(top: str, path: str) -> bytes:

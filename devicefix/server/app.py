@@ -102,11 +102,9 @@ class Server(LanguageServer):
         """Ask the editor to watch files."""
         if self._watches:
             watchers = [types.FileSystemWatcher(pattern) for pattern in WATCHED]
-            registration = types.Registration(
-                "devicefix-files",
-                types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
-                types.DidChangeWatchedFilesRegistrationOptions(watchers),
-            )
+            options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
+            method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
+            registration = types.Registration("devicefix-files", method, options)
             self.client_register_capability(types.RegistrationParams([registration]))
 
     @property

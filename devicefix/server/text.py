@@ -46,9 +46,8 @@ class Text:
 
     def range(self, part: Finding | Replacement) -> types.Range:
         """Return the range of a finding, or of the text that a replacement replaces."""
-        return types.Range(
-            self.position(part.line, part.column), self.position(part.end_line, part.end_column)
-        )
+        start, end = (part.line, part.column), (part.end_line, part.end_column)
+        return types.Range(self.position(*start), self.position(*end))
 
     def character(self, position: types.Position) -> tuple[int, int]:
         """Return the line and the column, both from 1 and in characters, of an editor's position."""
@@ -59,11 +58,9 @@ class Text:
     def edits(self, new: str) -> list[types.TextEdit]:
         """Return the edits that turn this text into another one."""
         others = lines_of(new)
-        return [
-            types.TextEdit(
-                types.Range(self.position(first + 1, 1), self.position(last + 1, 1)),
-                "".join(others[start:end]),
-            )
-            for kind, first, last, start, end in Differences(self.lines, others).get_opcodes()
-            if kind != "equal"
-        ]
+        edits = []
+        for kind, first, last, start, end in Differences(self.lines, others).get_opcodes():
+            if kind != "equal":
+                place = types.Range(self.position(first + 1, 1), self.position(last + 1, 1))
+                edits.append(types.TextEdit(place, "".join(others[start:end])))
+        return edits

@@ -205,11 +205,8 @@ class CudaComparison:
 
 def _uses(events: list[dict[str, Any]], device: str) -> list[Use]:
     """Return where a run uses autocast or a gradient scaler for a kind of device."""
-    return [
-        (event["file"], event["line"], event["what"])
-        for event in events
-        if event["kind"] == "autocast" and event["device"] == device
-    ]
+    own = (each for each in events if each["kind"] == "autocast" and each["device"] == device)
+    return [(event["file"], event["line"], event["what"]) for event in own]
 
 
 def _dtypes(events: list[dict[str, Any]], device: str) -> str:
@@ -242,7 +239,6 @@ def has_cuda(python: str) -> bool:
     """
     python = python if "python" in os.path.basename(python) else sys.executable
     question = "import torch; raise SystemExit(not torch.cuda.is_available())"
-    done = subprocess.run(
-        [python, "-c", question], stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    command = [python, "-c", question]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.returncode == 0

@@ -82,11 +82,8 @@ class Case:
 
     def ties_in(self, files: Iterable[str]) -> tuple[Tie, ...]:
         """Return the first findings that are left in some files."""
-        return tuple(
-            self._tie(Location(file, finding.line), finding)
-            for file in dict.fromkeys(files)
-            for finding in self.left(file)[:SHOWN]
-        )
+        left = ((file, finding) for file in dict.fromkeys(files) for finding in self.left(file)[:SHOWN])
+        return tuple(self._tie(Location(file, finding.line), finding) for file, finding in left)
 
     def left(self, file: str) -> list[Finding]:
         """Return the findings of all rules in a file that are not fixed."""

@@ -64,10 +64,8 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         *more: further evidence.
     """
     places = [request.place for request in requests]
-    evidence = [
-        f"{shown(r.place)} requests CUDA{f' with `{r.call}`' if r.call else ''}: {source(r.place)}"
-        for r in requests[:SHOWN]
-    ]
+    asked = [(each.place, f" with `{each.call}`" if each.call else "") for each in requests[:SHOWN]]
+    evidence = [f"{shown(place)} requests CUDA{call}: {source(place)}" for place, call in asked]
     ties = case.ties([*places, *case.frames])
     of_file = ties and ties[0].finding.code == _CONFIGURED and ties[0].finding.safety is None
     if ties and not of_file:
@@ -106,10 +104,8 @@ def _configured(case: Case) -> list[str]:
     resolver = Everywhere(replace(case.resolver.root, config_files=True, quiet=True))
     for file in find_files(map(Path, case.program.roots), resolver, lambda _: None):
         if language_of(str(file)) in ("yaml", "json", "toml") and ".hydra" not in file.parts:
-            found += [
-                f"{shown_path(str(file))}:{line} (`{path}: {value}`)"
-                for _, line, value, path in selected(str(file))
-            ]
+            name, values = shown_path(str(file)), selected(str(file))
+            found += [f"{name}:{line} (`{path}: {value}`)" for _, line, value, path in values]
     return found[:SHOWN]
 
 

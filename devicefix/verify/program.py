@@ -66,10 +66,8 @@ class Rewritten(NamedTuple):
             return None
         source = text.Source(result.output)
         found = zip(result.fixed, result.made, strict=True)
-        fixes = sorted(
-            Fixed(finding.line, finding.column, finding.code, _places(source, finding, made))
-            for finding, made in found
-        )
+        placed = ((each, _places(source, each, made)) for each, made in found)
+        fixes = sorted(Fixed(each.line, each.column, each.code, places) for each, places in placed)
         lines = [line + 1 for line in result.origins]
         return cls(outcome.path, result.output, fixes, lines, outcome.before, result.fixed)
 

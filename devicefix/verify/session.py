@@ -74,9 +74,8 @@ def verify(
             notebook.add(task.notebook, program, resolver, folder)
         result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
         run = judge(result.ended, result.events, program)
-        run.ran, run.not_run = (
-            [notebook.in_cells(place, program) for place in places] for places in (run.ran, run.not_run)
-        )
+        run.ran = [notebook.in_cells(place, program) for place in run.ran]
+        run.not_run = [notebook.in_cells(place, program) for place in run.not_run]
         report = Report(run.verdict, run.reason, run, errors=program.errors)
         report.copying, report.python, report.output = result.copying, task.python, result.output
         if run.verdict is not Verdict.PASS:

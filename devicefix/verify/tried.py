@@ -114,10 +114,8 @@ def _without_finding(case: Case, *evidence: str) -> Explanation:
     if ties := case.ties_in([at.file for at in case.frames] or imported):
         left = "no findings remain on the lines of the error, but these remain in the program's modules"
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, left), ties)
-    advice = (
-        "in the lines of the traceback, look for code that depends on the device; if it refers to CUDA or a"
-        " GPU, please report it, because no finding covers it"
-    )
+    advice = "in the lines of the traceback, look for code that depends on the device"
+    advice += "; if it refers to CUDA or a GPU, please report it, because no finding covers it"
     return Explanation(Cause.TIE, advice, (*evidence, "no findings remain on the lines of the error"))
 
 
@@ -162,11 +160,9 @@ def _fixes(case: Case, places: Sequence[Location]) -> list[tuple[Location, str]]
 
 def _suspects(case: Case) -> list[tuple[Location, str]]:
     """Return the lines and rules of the fixes that may be wrong: those in the traceback, or else all."""
-    return _fixes(case, case.frames) or [
-        (Location(file, finding.line), finding.code)
-        for file, module in case.program.modules.items()
-        for finding in module.fixed
-    ]
+    modules = case.program.modules.items()
+    fixed = ((file, finding) for file, module in modules for finding in module.fixed)
+    return _fixes(case, case.frames) or [(Location(file, each.line), each.code) for file, each in fixed]
 
 
 def _unknown(case: Case, *evidence: str) -> Explanation:

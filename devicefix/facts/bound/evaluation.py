@@ -55,12 +55,8 @@ def always_evaluated(node: ast.expr) -> Iterator[ast.AST]:
 
 def names_read(nodes: Iterable[ast.AST]) -> set[str]:
     """Return the names that are read in some nodes."""
-    return {
-        node.id
-        for root in nodes
-        for node in walk(root)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
+    names = (node for root in nodes for node in walk(root) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
 
 
 def reads(node: ast.stmt, name: str) -> Iterator[ast.Name]:

@@ -54,11 +54,9 @@ class Bound:
         tree = self._facts.tree
         if owner is not None and name not in tree.scopes[owner].bindings:
             first = owner.body[0]
-            return self._is_bound(name, first) or (
-                statement is not None
-                and not self._is_unbound(name, first)
-                and self._run(owner, Read(name)).after(statement)
-            )
+            if statement is None or self._is_unbound(name, first):
+                return self._is_bound(name, first)
+            return self._is_bound(name, first) or self._run(owner, Read(name)).after(statement)
         goals: list[Goal] = [name]
         if owner is None and name not in tree.root.bindings:
             if _is_builtin(name):

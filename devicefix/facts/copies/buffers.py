@@ -21,10 +21,8 @@ def changed_buffer(facts: Facts, name: str) -> ast.Attribute | None:
 
 def is_only_counted(facts: Facts, name: str) -> bool:
     """Return whether a module only changes a buffer, and reads it for what has no gradient."""
-    return all(
-        is_changed(facts, use) or _moves_within(facts, use) or _is_counted(facts, use)
-        for use in _uses(facts, name)
-    )
+    allowed = (is_changed, _moves_within, _is_counted)
+    return all(any(is_allowed(facts, use) for is_allowed in allowed) for use in _uses(facts, name))
 
 
 def _uses(facts: Facts, name: str) -> Iterator[ast.Attribute]:
@@ -52,24 +50,19 @@ def is_changed(facts: Facts, use: ast.expr) -> bool:
 
 def _moves_within(facts: Facts, use: ast.Attribute) -> bool:
     """Return whether a use is in what an item of the same buffer is set to."""
-    statement = facts.tree.statement(use)
-    return (
-        isinstance(statement, ast.Assign)
-        and len(statement.targets) == 1
-        and any(
-            isinstance(node, ast.Attribute) and node.attr == use.attr and is_changed(facts, node)
-            for node in ast.walk(statement.targets[0])
-        )
-    )
+    match facts.tree.statement(use):
+        case ast.Assign(targets=[target]):
+            parts = (node for node in ast.walk(target) if isinstance(node, ast.Attribute))
+            return any(part.attr == use.attr and is_changed(facts, part) for part in parts)
+    return False
 
 
 def _is_counted(facts: Facts, use: ast.expr) -> bool:
     """Return whether an expression becomes something that has no gradient."""
     node: ast.AST | None = facts.tree.parents.get(use)
     while isinstance(node, (ast.expr, ast.keyword)):
-        if isinstance(node, ast.Compare) or (
-            isinstance(node, ast.Attribute) and node.attr in METHODS["constant"]
-        ):
+        is_constant = isinstance(node, ast.Attribute) and node.attr in METHODS["constant"]
+        if is_constant or isinstance(node, ast.Compare):
             return True
         if facts.call(node, *FUNCTIONS["constant"]) or _is_builtin(facts, node):
             return True
@@ -78,12 +71,10 @@ def _is_counted(facts: Facts, use: ast.expr) -> bool:
 
 
 def _is_builtin(facts: Facts, node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in _BUILTINS
-        and facts.tree.scope(node).lookup(node.func.id) is None
-    )
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in _BUILTINS:
+            return facts.tree.scope(node).lookup(name) is None
+    return False
 
 
 def without_gradients(facts: Facts, use: ast.expr) -> bool:

@@ -123,19 +123,13 @@ def everything(index: ast.expr) -> bool:
 
 def changed_in(facts: Facts, function: Scope) -> dict[Place, bool]:
     """Return what a function changes of its parameters, and of variables around it: whether only an item."""
-    changes = (
-        (place, item)
-        for node in walk(function.node)
-        for target, item in targets(facts, node)
-        for place in (place_of(facts, target), whole_of(facts, target))
-    )
-    return {
-        place: item
-        for place, item in changes
-        if place is not None
-        and not place.parameters
-        and all(each.parameter for each in function.bindings.get(root(place.path), ()))
-    }
+    found: dict[Place, bool] = {}
+    for target, item in (each for node in walk(function.node) for each in targets(facts, node)):
+        for place in filter(None, (place_of(facts, target), whole_of(facts, target))):
+            bindings = function.bindings.get(root(place.path), ())
+            if not place.parameters and all(each.parameter for each in bindings):
+                found[place] = item
+    return found
 
 
 # -- training ------------------------------------------------------------------------------------------
@@ -165,9 +159,8 @@ def _steps(facts: Facts, call: ast.Call) -> bool:
     """Return whether a call is the step of an optimizer, as `env.step(action)` is not."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
         return False
-    owner, *more = (
-        facts.once(_is_optimizer, facts.bindings(node)) for node in (call.func.value, *call.args[:1])
-    )
+    bound = map(facts.bindings, (call.func.value, *call.args[:1]))
+    owner, *more = (facts.once(_is_optimizer, bindings) for bindings in bound)
     return owner is True or True in more if more else owner is not False
 
 

@@ -78,10 +78,8 @@ def may_be_device(facts: Facts, node: ast.expr) -> bool:
 def is_moved(facts: Facts, node: ast.expr) -> bool:
     """Return whether a tensor, or what a name may be bound to where it is read, is moved to a GPU."""
     values = (value for value in [node, *values_of(facts, node)] if isinstance(value, ast.Call))
-    return any(
-        moves(facts, value) and not goes_to_cpu(facts, value) and not facts.is_guarded(value)
-        for value in values
-    )
+    moving = (value for value in values if moves(facts, value) and not goes_to_cpu(facts, value))
+    return not all(map(facts.is_guarded, moving))
 
 
 def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
@@ -105,9 +103,8 @@ def _is_there(facts: Facts, value: ast.expr, to_cpu: bool) -> bool:
     while isinstance(value, ast.Call):
         if moves(facts, value):
             return goes_to_cpu(facts, value) is to_cpu
-        if last_name(value.func) in FUNCTIONS["new"] and (facts.resolve(value.func) or "").startswith(
-            "torch."
-        ):
+        of_torch = (facts.resolve(value.func) or "").startswith("torch.")
+        if of_torch and last_name(value.func) in FUNCTIONS["new"]:
             device = argument_of(value, "device", -1)
             return (device is None or cpu(facts, device)) is to_cpu
         if not isinstance(value.func, ast.Attribute):
@@ -133,9 +130,8 @@ def _shares_memory(facts: Facts, call: ast.Call) -> bool:
     if not call.args or any(argument_of(call, name, -1) is not None for name in ("copy", "dtype")):
         return False
     given = call.args[0]
-    return any(_is_array(facts, value) for value in [given, *values_of(facts, given)]) or (
-        facts.kinds.of(given).can_be(Kind.TENSOR) is True
-    )
+    is_array = any(_is_array(facts, value) for value in [given, *values_of(facts, given)])
+    return is_array or facts.kinds.of(given).can_be(Kind.TENSOR) is True
 
 
 def _is_array(facts: Facts, value: ast.expr | None) -> bool:

@@ -175,12 +175,9 @@ def place_of(facts: Facts, node: ast.expr, calls: bool = True) -> Place | None:
     chain = list(views(facts, node))
     base = chain[-1]
     converted = any(_converts(each) or is_typed(facts, each) for each in chain)
-    arrays = [
-        each
-        for each in chain
-        if isinstance(each, ast.Call)
-        and (facts.call(each, *FUNCTIONS["make"], "torch.from_numpy") or is_typed(facts, each))
-    ]
+    makers = (*FUNCTIONS["make"], "torch.from_numpy")
+    made = (each for each in chain if isinstance(each, ast.Call))
+    arrays = [each for each in made if facts.call(each, *makers) or is_typed(facts, each)]
     if converted and _is_of_another_type(_calls(facts, base), bool(arrays)):
         return None
     for model in filter(None, (_model_of(facts, each) for each in reversed(chain))):

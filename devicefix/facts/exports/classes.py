@@ -76,14 +76,9 @@ def _classes(facts: Facts) -> list[ast.ClassDef]:
 
 def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
     """Return whether a class has a method by its own code: in its body, or by `__getattr__`."""
-    scope = facts.tree.scopes[node]
-    if any(_is_method(binding) for binding in scope.bindings.get(name, ())):
-        return True
-    return any(
-        _answers(binding.node, name)
-        for hook in ("__getattr__", "__getattribute__")
-        for binding in scope.bindings.get(hook, ())
-    )
+    bindings = facts.tree.scopes[node].bindings
+    hooks = (*bindings.get("__getattr__", ()), *bindings.get("__getattribute__", ()))
+    return any(map(_is_method, bindings.get(name, ()))) or any(_answers(hook.node, name) for hook in hooks)
 
 
 def _has_effect(facts: Facts, node: ast.ClassDef) -> bool:
@@ -187,11 +182,8 @@ def _answers(hook: ast.AST, name: str) -> bool:
 
     One that only passes the name on to another object has both `cuda` and `to`, or neither.
     """
-    return any(
-        (isinstance(node, ast.Constant) and node.value == name)
-        or (isinstance(node, (ast.Lambda, ast.FunctionDef)) and node is not hook)
-        for node in ast.walk(hook)
-    )
+    _, *inside = ast.walk(hook)
+    return any(is_constant(each, name) or isinstance(each, (ast.Lambda, ast.FunctionDef)) for each in inside)
 
 
 @of_facts(
@@ -207,10 +199,8 @@ def adds_cuda_method(facts: Facts) -> bool:
     That is an attribute (`Batch.cuda = move`, also by `setattr`), or an item of what becomes a namespace
     (`type("Batch", (), {"cuda": move})`).
     """
-    bound = [
-        each for path in facts.tree.paths_by_name.get("cuda", ()) for each in facts.tree.attributes[path]
-    ]
-    stored = [binding.value for binding in bound]
+    paths = facts.tree.paths_by_name.get("cuda", ())
+    stored = [binding.value for path in paths for binding in facts.tree.attributes[path]]
     for node in facts.tree.nodes_with("cuda"):
         match node:
             case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value="cuda"), value]):

@@ -47,24 +47,18 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
 def imported_early(facts: Facts) -> frozenset[str]:
     """Return the modules that a file imports above a setting of such a variable that is above torch."""
     early = [setting.lineno for setting in _settings(facts) if not _is_late(facts, setting)]
-    return frozenset(
-        name
-        for statement in facts.tree.module.body
-        if isinstance(statement, ast.Import | ast.ImportFrom) and statement.lineno < max(early, default=0)
-        for name in modules_of(statement)
-    )
+    imports = (node for node in facts.tree.module.body if isinstance(node, ast.Import | ast.ImportFrom))
+    above = (node for node in imports if node.lineno < max(early, default=0))
+    return frozenset(name for node in above for name in modules_of(node))
 
 
 def _settings(facts: Facts) -> list[ast.stmt]:
     """Return the statements that set an environment variable of CUDA's driver."""
     if not re.search(_SETTING.decode(), facts.source.text):
         return []
-    return [
-        node
-        for node in facts.tree.statements
-        if isinstance(node, ast.stmt)
-        and any(_may_be_of_driver(facts, names) for names in _set_in_environment(facts, node))
-    ]
+    statements = (node for node in facts.tree.statements if isinstance(node, ast.stmt))
+    named = ((node, _set_in_environment(facts, node)) for node in statements)
+    return [node for node, names in named if any(_may_be_of_driver(facts, each) for each in names)]
 
 
 def _is_late(facts: Facts, setting: ast.stmt) -> bool:

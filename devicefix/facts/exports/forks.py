@@ -85,10 +85,8 @@ class Forks:
         default = "fork" if "fork" in methods or methods.isdisjoint(_NOT_FORKING) else "spawn"
         classes = list(self._tree.of_kind(ast.ClassDef)) if default == "fork" else []
         run: list[_Code] = [(each, True) for each in classes if "Process" in map(self._name, each.bases)]
-        loaders = {
-            "DataLoader",
-            *(each.name for each in classes if "DataLoader" in map(last_name, each.bases)),
-        }
+        heirs = (each.name for each in classes if "DataLoader" in map(last_name, each.bases))
+        loaders = {"DataLoader", *heirs}
         for call in calls or dict.fromkeys(chain.from_iterable(map(self._tree.calls_with_name, loaders))):
             names, parts = calls.get(call, set()), list[_Code]()
             if not started.isdisjoint((*_STARTING, "start_processes")):
@@ -182,9 +180,8 @@ class Forks:
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str() as name):
                 parent = self._tree.parents.get(node)
-                is_harmless = isinstance(parent, ast.Expr) or not _HARMLESS.isdisjoint(
-                    (name, getattr(parent, "attr", ""))
-                )
+                names = {name, getattr(parent, "attr", "")}
+                is_harmless = isinstance(parent, ast.Expr) or not _HARMLESS.isdisjoint(names)
                 is_device = is_value and not isinstance(node, ast.Constant) and "device" in name
                 is_device = is_device and not self._facts.bindings(node) and self._facts.resolve(node) is None
                 name += self._facts.resolve(node) or ""  # of an alias

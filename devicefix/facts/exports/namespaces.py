@@ -41,11 +41,10 @@ def open_namespaces(facts: Facts) -> frozenset[Named]:
     Returns:
         The modules, as the file imports them, and `OWN` for the file itself.
     """
-    return frozenset(
-        module
-        for node in facts.tree.nodes_with(*_WORDS)
-        for module in (_by_call(facts, node) if isinstance(node, ast.Call) else _by_dictionary(facts, node))
-    )
+    found: set[Named] = set()
+    for node in facts.tree.nodes_with(*_WORDS):
+        found.update(_by_call(facts, node) if isinstance(node, ast.Call) else _by_dictionary(facts, node))
+    return frozenset(found)
 
 
 @of_facts(b"import_module(", pattern=rb"dir\(|vars\(|getmembers", anywhere=True)

@@ -138,11 +138,9 @@ def _public(facts: Facts) -> frozenset[str] | None:
 
 
 def _is_device(facts: Facts, name: str) -> bool:
-    bindings = facts.tree.root.bindings[name]
     public = _public(facts)
-    return (
-        (public is None or name in public)
-        and len(bindings) == 1
-        and certain_device(facts, bindings[0].value)
-        and facts.tree.parents.get(bindings[0].node) is facts.tree.module
-    )
+    match facts.tree.root.bindings[name]:
+        case [only] if public is None or name in public:
+            at_top = facts.tree.parents.get(only.node) is facts.tree.module
+            return at_top and certain_device(facts, only.value)
+    return False

@@ -18,10 +18,9 @@ _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
 _OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
 # `device: torch.device = …` is a parameter or a field.
 _ANNOTATED = re.compile(rb"(?:[ \t]*(?:async +)?def\b.*[(,])?[ \t]*(?!else\b|try\b|finally\b)\w+[ \t]*:")
+_SPACE = rb"(?:\s|#[^\n]*\n|\\)*"
 _SETATTR = (  # what is no literal may be any name: it is found as an empty one
-    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)(?:\.[\w.]*)?~,~(?:[\"'](\w+)[\"']~,)?".replace(
-        b"~", rb"(?:\s|#[^\n]*\n|\\)*"
-    )
+    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)(?:\.[\w.]*)?~,~(?:[\"'](\w+)[\"']~,)?".replace(b"~", _SPACE)
 )
 # `"configs/base.yaml"`, `f"configs/{name}.yaml"`, and `config_path="configs", config_name="base"` of Hydra
 _END = rb"\.(?:ya?ml|json|toml)[\"']"

@@ -61,9 +61,8 @@ def bound_by(facts: Facts, node: ast.AST) -> Iterator[Pair]:
 def _called(function: ast.FunctionDef) -> Iterator[Pair]:
     """Yield the name of a function that its decorator calls, `@(lambda f: f())`, with what it returns."""
     name = ast.copy_location(ast.Name(function.name, ast.Store()), function)
-    yield from (
-        (name, inner.value) for inner in function.body if isinstance(inner, ast.Return) and inner.value
-    )
+    values = (inner.value for inner in function.body if isinstance(inner, ast.Return))
+    yield from ((name, value) for value in values if value)
 
 
 def _in_loop(loop: ast.For | ast.AsyncFor | ast.comprehension) -> Iterator[Pair]:
@@ -158,11 +157,8 @@ def _of_sequence(patterns: Sequence[ast.pattern], values: Sequence[ast.expr]) ->
 
 def _of_mapping(pattern: ast.MatchMapping, subject: ast.Dict) -> Iterator[Pair]:
     """Yield the captures of a mapping pattern; its rest gets the values of other keys."""
-    values = {
-        key.value: value
-        for key, value in zip(subject.keys, subject.values, strict=True)
-        if isinstance(key, ast.Constant)
-    }
+    pairs = zip(subject.keys, subject.values, strict=True)
+    values = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
     for key, each in zip(pattern.keys, pattern.patterns, strict=True):
         if isinstance(key, ast.Constant) and key.value in values:
             yield from captured(each, values.pop(key.value))

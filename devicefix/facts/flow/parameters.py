@@ -24,15 +24,9 @@ def reads_of(tree: Tree, definition: ast.AST) -> list[ast.expr]:
         return []
     kinds = ast.Name if isinstance(tree.parents[definition], ast.Module) else (ast.Name, ast.Attribute)
     name = called(tree, definition)
-    reads = (
-        node for node in tree.nodes_with_name(name) if isinstance(node, kinds) and last_name(node) == name
-    )
-    return [
-        read
-        for read in reads
-        if isinstance(read.ctx, ast.Load)
-        and all(parent is not definition for _, parent in tree.ancestors(read))
-    ]
+    uses = (node for node in tree.nodes_with_name(name) if isinstance(node, kinds))
+    reads = (use for use in uses if last_name(use) == name and isinstance(use.ctx, ast.Load))
+    return [read for read in reads if definition not in tree.around(read, ast.AST)]
 
 
 def called(tree: Tree, function: Function | ast.ClassDef) -> str:

@@ -40,10 +40,8 @@ def reaching(tree: Tree, site: ast.expr, bindings: Sequence[Binding]) -> Sequenc
     if last is None:
         return bindings
     start = position(_place(tree, last))
-    looped = any(
-        isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and position(parent) > start
-        for _, parent in tree.ancestors(statement)
-    )
+    loops = tree.around(statement, ast.For, ast.AsyncFor, ast.While)
+    looped = any(position(loop) > start for loop in loops)
 
     def may_follow(binding: Binding) -> bool:
         node = _place(tree, binding)

@@ -98,13 +98,9 @@ def values_at(
     facts: Facts, words: Iterable[str], takes: Callable[[Facts, ast.expr, Place], bool]
 ) -> list[ast.expr]:
     """Return the arguments of the calls with some words that certain functions take at certain places."""
-    return [
-        value
-        for node in facts.tree.nodes_with(*words)
-        if isinstance(node, ast.Call)
-        for place, value in arguments_of(node)
-        if takes(facts, node.func, place)
-    ]
+    calls = (node for node in facts.tree.nodes_with(*words) if isinstance(node, ast.Call))
+    given = ((call.func, place, value) for call in calls for place, value in arguments_of(call))
+    return [value for function, place, value in given if takes(facts, function, place)]
 
 
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:

@@ -18,6 +18,7 @@ from devicefix.facts.values import cuda_string, device_name, last_name
 
 _ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.AugAssign)
 _IS = (ast.Is, ast.IsNot)
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 # The methods of texts that take the number of a device, or ask for it, with what they look for.
 _PARTS = dict.fromkeys(("split", "rsplit", "partition", "rpartition", "startswith", "endswith"), ":")
@@ -69,9 +70,8 @@ def takes_number(values: Forwards, use: ast.expr) -> bool:
 def _has_number(facts: Facts, device: ast.expr) -> bool:
     """Return whether a device, or its name, has a number."""
     if facts.call(device, "torch.device"):
-        return len(device.args) + len(device.keywords) > 1 or any(
-            _has_number(facts, argument) for argument in device.args
-        )
+        is_numbered = any(_has_number(facts, argument) for argument in device.args)
+        return is_numbered or len(device.args) + len(device.keywords) > 1
     return cuda_string(device) and (text_of(device) or "").lower() != "cuda"
 
 
@@ -178,15 +178,11 @@ def _text_of_number(facts: Facts, node: ast.expr) -> tuple[ast.expr, str] | None
 
 def _is_left(facts: Facts, node: ast.expr, device: ast.expr) -> bool:
     """Return whether the function has left before, under a condition on the device."""
-    path = dotted(device)
-    return path is not None and any(
-        isinstance(statement, ast.If)
-        and position(statement) < position(node)
-        and isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
-        and _asks(statement.test, path)
-        for block in blocks_around(facts.tree, facts.tree.statement(node))
-        for statement in block
-    )
+    path = dotted(device) or ""
+    blocks = blocks_around(facts.tree, facts.tree.statement(node))
+    checks = (each for block in blocks for each in block if isinstance(each, ast.If))
+    before = (each for each in checks if position(each) < position(node))
+    return any(isinstance(each.body[-1], _LEAVING) and _asks(each.test, path) for each in before)
 
 
 def _lost(facts: Facts, followed: Followed) -> Iterator[ast.expr]:
@@ -242,13 +238,10 @@ def _may_be_text(facts: Facts, node: ast.expr) -> bool:
 def _compares_number(node: ast.Compare) -> bool:
     """Return whether a comparison asks for a name with a number."""
     sides = [node.left, *node.comparators]
-    listed = [
-        each for side in sides if isinstance(side, (ast.List, ast.Tuple, ast.Set)) for each in side.elts
-    ]
-    return any(
-        cuda_string(each) and (text_of(each) or "").lower() != "cuda" and not isinstance(node.ops[0], ast.Is)
-        for each in (*sides, *listed)
-    )
+    lists = (side.elts for side in sides if isinstance(side, (ast.List, ast.Tuple, ast.Set)))
+    listed = [each for elements in lists for each in elements]
+    named = (text_of(each) or "" for each in (*sides, *listed) if cuda_string(each))
+    return any(text.lower() != "cuda" for text in named) and not isinstance(node.ops[0], ast.Is)
 
 
 def _takes_number(facts: Facts, node: ast.expr) -> bool:

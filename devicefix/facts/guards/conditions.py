@@ -276,11 +276,9 @@ class Conditions(ABC):
             return True if self._type_of_device(left) else None
         if made == "cpu" and isinstance(left, ast.Attribute) and not self.facts.bindings(left):
             return True
-        is_false = (
-            made.startswith("cuda")
-            or (text.startswith("cuda") and self._may_be_device(left))
-            or (backend_name(self.facts, right) == "nccl" and self._backend_in_use(left))
-        )
+        of_cuda = text.startswith("cuda") and self._may_be_device(left)
+        of_nccl = backend_name(self.facts, right) == "nccl" and self._backend_in_use(left)
+        is_false = of_cuda or of_nccl or made.startswith("cuda")
         return False if is_false else None
 
     def _backend_in_use(self, node: ast.expr) -> bool:
@@ -311,9 +309,8 @@ class Conditions(ABC):
             case ast.IfExp(body=body, orelse=orelse):
                 return self._type_of_device(body, depth) and self._type_of_device(orelse, depth)
         values = [binding.value for binding in self.facts.bindings(node)] if depth else []
-        return bool(values) and all(
-            value is not None and self._type_of_device(value, depth - 1) for value in values
-        )
+        known = (value is not None and self._type_of_device(value, depth - 1) for value in values)
+        return bool(values) and all(known)
 
     # -- numbers of GPUs -------------------------------------------------------------------------------
 

@@ -240,9 +240,8 @@ class Guards(Conditions):
         """
         returned = (node.value for node in ast.walk(decorator) if isinstance(node, ast.Return))
         names = {value.id for value in returned if isinstance(value, ast.Name)}
-        inner = [
-            node for node in ast.walk(decorator) if isinstance(node, ast.FunctionDef) and node.name in names
-        ]
+        functions = (node for node in ast.walk(decorator) if isinstance(node, ast.FunctionDef))
+        inner = [node for node in functions if node.name in names]
         for function in inner if is_factory else [decorator]:
             parameters = [*function.args.posonlyargs, *function.args.args]
             scope = self.facts.tree.scopes[function]

@@ -23,12 +23,8 @@ class Compiled(Files):
     @cached_property
     def _compiled(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
-        todo = [
-            pair
-            for file, names in self.exporting(scripted)
-            for name in names
-            for pair in self._compiled_by(file.normal, name)
-        ]
+        named = ((file.normal, name) for file, names in self.exporting(scripted) for name in names)
+        todo = [pair for path, name in named for pair in self._compiled_by(path, name)]
         while todo:
             path, name = todo.pop()
             if name in found.setdefault(path, set()):

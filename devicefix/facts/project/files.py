@@ -110,11 +110,10 @@ class Files(Questions):
     def is_set_elsewhere(self, path: str, name: str) -> bool:
         """Return whether another file sets a name of the module at `path`, as in `config.device = "cpu"`."""
         path = os.path.normpath(path)
-        setting = [
-            file.normal
-            for file in {*self.mentioning(name), *self.mentioning("setattr")}
-            if file.normal != path and not file.export(attributes_set).isdisjoint((name, ""))
-        ]
+        others = (
+            each for each in {*self.mentioning(name), *self.mentioning("setattr")} if each.normal != path
+        )
+        setting = [each.normal for each in others if not each.export(attributes_set).isdisjoint((name, ""))]
         return bool(setting) and not self._importing(path).isdisjoint(setting)
 
     @remembered
@@ -139,11 +138,9 @@ class Files(Questions):
     def is_tried(self, path: str, name: str) -> bool:
         """Return whether another file than `path` catches the errors of a module or function of this name."""
         here = os.path.normpath(path)
-        return any(
-            name in file.export(tried_names)
-            for file in self.mentioning(name)
-            if file.normal != here and here in self._imported[file.normal]
-        )
+        others = (file for file in self.mentioning(name) if file.normal != here)
+        importing = (file for file in others if here in self._imported[file.normal])
+        return any(name in file.export(tried_names) for file in importing)
 
     @remembered
     def imported_extensions(self, path: str) -> dict[str, str]:
@@ -151,12 +148,9 @@ class Files(Questions):
         if not self._cuda_extensions:  # that is soon known of a file that is checked alone
             return {}
         file = self.file(path)
-        return {
-            name: extension
-            for name in (file.imports if file is not None else ())
-            for extension in self._cuda_extensions
-            if _reads_extension(path, name, extension)
-        }
+        imports = file.imports if file is not None else ()
+        pairs = ((name, each) for name in imports for each in self._cuda_extensions)
+        return {name: each for name, each in pairs if _reads_extension(path, name, each)}
 
     @cached_property
     def _cuda_extensions(self) -> frozenset[str]:

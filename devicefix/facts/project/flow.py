@@ -109,12 +109,9 @@ class Flow(SharedNames, Values):
 
         They are those of devices only if a call passes a number, and all calls pass devices.
         """
-        scanned = {
-            kind
-            for file in self.mentioning(function)
-            for called, (place, kind) in file.export(passed_kinds)
-            if called == function and place in (parameter, position)
-        }
+        passed = (each for file in self.mentioning(function) for each in file.export(passed_kinds))
+        own = (each for called, each in passed if called == function)
+        scanned = {kind for place, kind in own if place in (parameter, position)}
         return sorted(scanned | self._numbers_passed(path, function, parameter, position))
 
     @remembered

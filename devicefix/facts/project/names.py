@@ -107,12 +107,9 @@ class SharedNames(Classes):
         if not named.parameter:
             return self.find(file.path, named.name.removesuffix(TAKEN)) is own
         callers = self.mentioning(named.name)
-        return any(
-            self.find(caller.path, value.name) is own
-            for caller in callers
-            if own.normal in self._imported[caller.normal]
-            for value in self.reached(caller, named)
-        )
+        importing = (each for each in callers if own.normal in self._imported[each.normal])
+        values = ((each.path, value.name) for each in importing for value in self.reached(each, named))
+        return any(self.find(path, name) is own for path, name in values)
 
     @cached_property
     def _open_packages(self) -> list[str]:
@@ -165,12 +162,10 @@ class SharedNames(Classes):
         others = [file for file in self.mentioning(name) if file.normal != path and file.normal not in passed]
         importing = self._importing(path) if others else ()
         for file in others:
+            named = (each for each in file.imports if each.rpartition(".")[2] == name)
             if file.normal in importing and (
                 name in file.export(attributes_read)
-                or any(
-                    imported.rpartition(".")[2] == name and self._finds(file.path, imported, path)
-                    for imported in file.imports
-                )
+                or any(self._finds(file.path, each, path) for each in named)
             ):
                 return True
         stars = self.star_importers.get(path, ())

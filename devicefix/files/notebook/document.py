@@ -94,16 +94,12 @@ class Notebook:
 
     def _written(self, new: list[str]) -> bytes:
         """Return the file with new texts in the checked cells."""
-        changed = {
-            number: with_code(after)
-            for (number, before), after in zip(self._cells.items(), new, strict=True)
-            if before != after
-        }
+        pairs = zip(self._cells.items(), new, strict=True)
+        changed = {number: with_code(after) for (number, before), after in pairs if before != after}
         sources = _sources(self._text)
         places = ((sources[number - 1], after) for number, after in changed.items())
-        text = replaced(
-            self._text, ((*source, with_lines(self._text, source, after)) for source, after in places)
-        )
+        edits = ((*source, with_lines(self._text, source, after)) for source, after in places)
+        text = replaced(self._text, edits)
         expected = _python_cells(self._text) | changed
         if _python_cells(text) != {number: cell for number, cell in expected.items() if cell.strip()}:
             raise SelfCheckError("is not the expected notebook")
@@ -161,9 +157,8 @@ def _python_cells(text: str) -> dict[int, str]:
 
 def _language(notebook: dict[str, Any]) -> object:
     """Return the language of a notebook's kernel, if it is known."""
-    return _get(notebook, "metadata", "language_info", "name") or _get(
-        notebook, "metadata", "kernelspec", "language"
-    )
+    named = _get(notebook, "metadata", "language_info", "name")
+    return named or _get(notebook, "metadata", "kernelspec", "language")
 
 
 def _python(cell: dict[str, Any]) -> str | None:

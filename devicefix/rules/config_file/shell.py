@@ -82,9 +82,8 @@ def _scan(text: str, start: int, end: int, inside: bool = False) -> Iterator[Pai
             words.append(_Word(match["word"], *match.span()))
         elif match["end"]:
             yield from _command(text, words, inside or array)
-            array = (array and match["end"] != ")") or (
-                match["end"] == "(" and bool(words) and words[-1].text.endswith("=")
-            )
+            opens = match["end"] == "(" and bool(words) and words[-1].text.endswith("=")
+            array = opens or (array and match["end"] != ")")
             words = []
             if match["end"] == "\n" and marks:
                 at = _behind(text, at, end, marks)

@@ -32,12 +32,9 @@ class Defaults:
     @cached_property
     def indices(self) -> frozenset[int | str | None]:
         """The indices of devices that are defaults of parameters or options, where asking for CUDA is safe."""
-        return frozenset(
-            cuda_literal(each)
-            for each in self._tree.nodes_with("cuda")
-            if isinstance(each, ast.Constant) and cuda_string(each) and self._is_default(each)
-            if not self._devices.why_unsafe(each)
-        )
+        texts = (each for each in self._tree.nodes_with("cuda") if isinstance(each, ast.Constant))
+        defaults = (each for each in texts if cuda_string(each) and self._is_default(each))
+        return frozenset(cuda_literal(each) for each in defaults if not self._devices.why_unsafe(each))
 
     def fix(self, value: ast.expr) -> Fix | None:
         """Return the fix of a default or an argument that others of the module may share, or None."""

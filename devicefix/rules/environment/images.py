@@ -40,11 +40,10 @@ def compose_problems(text: str) -> Iterator[Problem]:
         return
     for pattern, name in ((_DRIVER, "driver"), (_RUNTIME, "runtime"), (_ALL, "gpus")):
         for found in pattern.finditer(text):
-            message = (
-                f"`{found[name]}` fails without a GPU; move it to a separate file, such as"
-                " `compose.gpu.yaml`, and use that file only with a GPU"
+            advice = (
+                "move it to a separate file, such as `compose.gpu.yaml`, and use that file only with a GPU"
             )
-            yield _problem(found, name, message)
+            yield _problem(found, name, f"`{found[name]}` fails without a GPU; {advice}")
 
 
 def _problem(found: re.Match[str], group: str, message: str) -> Problem:

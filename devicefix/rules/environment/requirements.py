@@ -103,10 +103,8 @@ def _built(found: Requirement, specifier: Specifier, text: str, start: int) -> P
     plain = text.replace(f"{public}+{local}", public)
     end = start + len(text)
     if canonicalize_name(found.name) in WITH_BUILDS and _BUILD.fullmatch(f"+{local}"):
-        message = (
-            f"`{specifier.version}` is a CUDA-only build; require `{public}`, which still installs this build"
-            " from a CUDA package index"
-        )
+        advice = f"require `{public}`, which still installs this build from a CUDA package index"
+        message = f"`{specifier.version}` is a CUDA-only build; {advice}"
         return Problem(start, end, REQUIREMENT, message, plain, plain)
     message = f"`{specifier.version}` is a CUDA-only build; without CUDA, require `{public}`"
     return Problem(start, end, REQUIREMENT, message, None, plain)
@@ -119,17 +117,15 @@ def _at_url(found: Requirement, text: str, start: int) -> Problem | None:
         return _wheel(wheel, start, end)
     if (needed := package(found.name)) is None:
         return None
-    return Problem(
-        start, end, REQUIREMENT, f"`{found.name}` {needed.why}; without CUDA, leave it out", None, needed.cpu
-    )
+    message = f"`{found.name}` {needed.why}; without CUDA, leave it out"
+    return Problem(start, end, REQUIREMENT, message, None, needed.cpu)
 
 
 def _wheel(wheel: re.Match[str], start: int, end: int) -> Problem:
     public = "" if package(wheel["name"]) else f"{wheel['name']}=={wheel['version']}"
     advice = f"require `{public}`" if public else "leave it out"
-    return Problem(
-        start, end, REQUIREMENT, f"this wheel is built for CUDA; without CUDA, {advice}", None, public
-    )
+    message = f"this wheel is built for CUDA; without CUDA, {advice}"
+    return Problem(start, end, REQUIREMENT, message, None, public)
 
 
 def _from_source(text: str, start: int) -> Problem | None:
@@ -138,10 +134,8 @@ def _from_source(text: str, start: int) -> Problem | None:
     if wheel := _WHEEL.fullmatch(text):
         return _wheel(wheel, start, end)
     source = _GIT.fullmatch(text.strip())
-    if source is None:
-        return None
-    needed = package(source["name"])
-    if needed is None:
+    needed = package(source["name"]) if source is not None else None
+    if source is None or needed is None:
         return None
     message = f"`{source['name']}` {needed.why}; without CUDA, leave it out"
     return Problem(start, end, REQUIREMENT, message, None, "")
@@ -152,11 +146,17 @@ def problems(text: str) -> Iterator[Problem]:
 
     https://pip.pypa.io/en/stable/reference/requirements-file-format/
     """
+    for line in _lines(text):
+        yield from _in_line(text, *line.span())
+
+
+def _lines(text: str) -> Iterator[re.Match[str]]:
+    """Yield the lines of a file of requirements; a backslash continues one."""
     at = 0
     while at < len(text):
         line = _LINE.match(text, at)
         assert line is not None
-        yield from _in_line(text, line.start(), line.end())
+        yield line
         at = max(line.end(), at) + 1
 
 
@@ -211,11 +211,6 @@ def index(option: re.Match[str]) -> Iterator[Problem]:
 
 def includes(text: str) -> Iterator[tuple[int, int]]:
     """Yield the offsets of the names of other files that a file of requirements includes."""
-    at = 0
-    while at < len(text):
-        line = _LINE.match(text, at)
-        assert line is not None
-        found = _INCLUDE.match(text, line.start(), line.end())
-        if found is not None:
+    for line in _lines(text):
+        if (found := _INCLUDE.match(text, *line.span())) is not None:
             yield found.span("file")
-        at = max(line.end(), at) + 1

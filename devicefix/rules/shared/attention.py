@@ -24,12 +24,8 @@ _MODULES = {
     "xformers.ops": (ATTENTION, UNBIND),
     "xformers.ops.fmha": (ATTENTION,),
 }
-_OPTIONS = {
-    "dropout_p": "dropout_p",
-    "softmax_scale": "scale",
-    "p": "dropout_p",
-    "scale": "scale",
-}  # of torch
+# The names that torch has for the options.
+_OPTIONS = {"dropout_p": "dropout_p", "softmax_scale": "scale", "p": "dropout_p", "scale": "scale"}
 _WIDTH = 100
 SCALED_SINCE = (2, 1)  # the parameter `scale` of torch's function
 ATTENTION_SINCE = (2, 0)
@@ -80,20 +76,17 @@ def definition(function: str, name: str, given: Collection[str], torch: str, fun
     if function == UNBIND:
         return [f"{name} = {torch}.unbind"]
     tensors, body, options, result = _of_xformers(given) if function == ATTENTION else _of_flash(given, torch)
-    options += [
-        f"{_OPTIONS[each]}={each}" for each in _PARAMETERS[function] if each in given and each in _OPTIONS
-    ]
+    own = (each for each in _PARAMETERS[function] if each in given)
+    options += [f"{_OPTIONS[each]}={each}" for each in own if each in _OPTIONS]
     passed = ", ".join([tensors, *options])
     call = f"out = {functional}.scaled_dot_product_attention({passed})"
     if len(call) > _WIDTH:
         body += [f"out = {functional}.scaled_dot_product_attention(", f"    {passed}", ")"]
     else:
         body.append(call)
-    signature = [
-        f"{each}={default}" if default else each
-        for each, default in _PARAMETERS[function].items()
-        if not default or each in given
-    ]
+    parameters = _PARAMETERS[function].items()
+    used = ((each, default) for each, default in parameters if not default or each in given)
+    signature = [f"{each}={default}" if default else each for each, default in used]
     return [f"def {name}({', '.join(signature)}):", *(f"    {line}" for line in (*body, f"return {result}"))]
 
 

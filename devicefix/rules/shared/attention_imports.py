@@ -81,18 +81,15 @@ class AttentionImport:
         functions = {use.function for use in self.uses or ()}
         if isinstance(self.statement, ast.Import):
             return {function: function for function in sorted(functions)}
-        own = {
-            function_of(full) or "": alias.asname or alias.name
-            for full, alias in zip(full_names(self.statement), self.statement.names, strict=True)
-        }
+        aliases = zip(full_names(self.statement), self.statement.names, strict=True)
+        own = {function_of(full) or "": alias.asname or alias.name for full, alias in aliases}
         return {function: own.get(function, function) for function in sorted(functions)}
 
     @property
     def is_direct(self) -> bool:
         """Return whether the import binds the functions themselves, not a module that has them."""
-        return {use.node.id for use in self.uses or () if isinstance(use.node, ast.Name)} >= {
-            *self.names.values()
-        }
+        direct = {use.node.id for use in self.uses or () if isinstance(use.node, ast.Name)}
+        return direct.issuperset(self.names.values())
 
     def code(self) -> str | None:
         """Return the import that binds the names, on one line; None if that would lose a comment."""
@@ -123,16 +120,13 @@ class AttentionImport:
     def _is_read_elsewhere(self) -> bool:
         """Return whether other files may use what the import binds, in ways that this one does not show."""
         path, project = self.context.devices.path, self.context.project
-        return self.scope.is_module and any(
-            project.is_read_elsewhere(path, name) for name in (*self._bound, *self.names.values())
-        )
+        names = (*self._bound, *self.names.values()) if self.scope.is_module else ()
+        return any(project.is_read_elsewhere(path, name) for name in names)
 
     def _is_free(self, name: str) -> bool:
         """Return whether a definition can have a name."""
-        nodes = (self.statement, *(use.node for use in self.uses or ()))
-        return not self.facts.taken(name) and all(
-            self.facts.tree.scope(node).lookup(name) is None for node in nodes
-        )
+        scopes = map(self.facts.tree.scope, (self.statement, *(use.node for use in self.uses or ())))
+        return not self.facts.taken(name) and all(scope.lookup(name) is None for scope in scopes)
 
     def given(self, function: str) -> set[str]:
         """Return the parameters of a function that calls give something for."""

@@ -44,9 +44,8 @@ class Checks:
 
     def counts(self, test: ast.expr) -> bool:
         """Return whether a test compares with the number of GPUs."""
-        return isinstance(test, ast.Compare) and any(
-            map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
-        )
+        sides = (test.left, *test.comparators) if isinstance(test, ast.Compare) else ()
+        return any(map(self.facts.guards.counts_gpus, sides))
 
     def _wants_more(self, test: ast.expr) -> bool:
         """Return whether a test is true where there are fewer GPUs than a variable says."""

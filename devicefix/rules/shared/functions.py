@@ -241,9 +241,8 @@ class Functions:
         saves = (each for each in calls if isinstance(each, ast.Call) and _is_state(self._name(each), "get"))
         if "manual_seed" in self._name(node):
             beside = tree.block(tree.statement(node))
-            return next(
-                (each for each in saves if tree.statement(each) in beside and self._restored(each)), None
-            )
+            own = (each for each in saves if tree.statement(each) in beside and self._restored(each))
+            return next(own, None)
         return next((each for each in saves if state in (each, *self.context.forwards.of(each).uses)), None)
 
     def _of_cpu(self, node: ast.Call, short: str) -> Fix | None:
@@ -281,9 +280,8 @@ class Functions:
 
 def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
     """Return whether a module gets, or sets, random states of GPUs."""
-    names = (
-        facts.resolve(node.func) or "" for node in facts.tree.nodes_with("_rng") if isinstance(node, ast.Call)
-    )
+    calls = (node for node in facts.tree.nodes_with("_rng") if isinstance(node, ast.Call))
+    names = (facts.resolve(call.func) or "" for call in calls)
     return any(name.startswith("torch.cuda.") and _is_state(name, verb) for name in names)
 
 

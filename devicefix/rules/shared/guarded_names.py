@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.path_conditions import conditions_around, conditions_on
 from devicefix.facts.scopes import bound_names
+from devicefix.facts.values import is_constant
 
 _OTHERS = 20  # bindings that follow; the uses between more of them are not told apart
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -105,12 +106,9 @@ def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
 def _unguarded(facts: Facts, scope: Scope, name: str) -> Sequence[ast.expr]:
     """Return the reads of a scope's name that are not guarded, and whose error nothing handles, by line."""
     handled = facts.guards.refusals.is_handled
-    reads = (
-        read
-        for read in facts.reads_in(scope, name)
-        if not (facts.is_guarded(read) or handled(read, NameError.__name__))
-    )
-    return sorted(reads, key=lambda read: read.lineno)
+    reads = (read for read in facts.reads_in(scope, name) if not facts.is_guarded(read))
+    failing = (read for read in reads if not handled(read, NameError.__name__))
+    return sorted(failing, key=lambda read: read.lineno)
 
 
 def _is_only_asked(facts: Facts, node: ast.AST, known: dict[ast.AST, bool]) -> bool:
@@ -133,19 +131,15 @@ def _is_asked(child: ast.AST, parent: ast.AST) -> bool:
 
 def _asks(test: ast.expr) -> bool:
     """Return whether a test asks a question such as `torch.backends.mps.is_available()`, alone or with others."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(map(_asks, test.values))
-    return (
-        isinstance(test, ast.Call)
-        and isinstance(test.func, ast.Attribute)
-        and test.func.attr == "is_available"
-    )
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return any(map(_asks, values))
+        case ast.Call(func=ast.Attribute(attr="is_available")):
+            return True
+    return False
 
 
 def _mentions(test: ast.expr, flag: str, name: str) -> bool:
     """Return whether a test holds a flag, or asks whether a name is there: `"x" in locals()`."""
-    return any(
-        ast.unparse(part) == flag or (isinstance(part, ast.Constant) and part.value == name)
-        for part in ast.walk(test)
-        if isinstance(part, ast.expr)
-    )
+    parts = (part for part in ast.walk(test) if isinstance(part, ast.expr))
+    return any(is_constant(part, name) or ast.unparse(part) == flag for part in parts)

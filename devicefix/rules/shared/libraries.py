@@ -99,11 +99,9 @@ class CudaLibraries:
     @cached_property
     def _imports(self) -> list[tuple[ast.Import | ast.ImportFrom, str]]:
         """The imports of such libraries, each with the library."""
-        return [
-            (statement, found[0])
-            for statement in self.facts.tree.imports
-            if (found := next(filter(None, map(self.of, full_names(statement))), None)) is not None
-        ]
+        named = ((each, map(self.of, full_names(each))) for each in self.facts.tree.imports)
+        known = ((statement, next(filter(None, found), None)) for statement, found in named)
+        return [(statement, found[0]) for statement, found in known if found is not None]
 
     @cached_property
     def _tied(self) -> dict[str, str]:
@@ -129,9 +127,7 @@ class CudaLibraries:
                 continue  # the inference server of NVIDIA has the same name
             if fact is not None and not any(map(self._is_of_project, (library, parts[0]))):
                 return library, fact.advice
-        if parts[0].startswith("triton_") and parts[1:2] == [
-            "language"
-        ]:  # a copy of Triton under another name
+        if re.match(r"triton_\w*\.language\b", name):  # a copy of Triton under another name
             fact = LIBRARIES["triton"]
             return None if self._is_of_project(parts[0]) else (parts[0], fact.advice)
         module = self._extensions.get(name.removesuffix(".*")) or _compiled(name)
@@ -172,9 +168,8 @@ class CudaLibraries:
             if isinstance(parent, ast.Try) and child in parent.body:
                 if any(map(self._goes_on, parent.handlers)):
                     return True
-            if isinstance(parent, ast.With) and "suppress" in self.context.source.code(
-                parent.items[0].context_expr
-            ):
+            manager = parent.items[0].context_expr if isinstance(parent, ast.With) else None
+            if manager is not None and "suppress" in self.context.source.code(manager):
                 return True
         return False
 

@@ -153,9 +153,8 @@ class Asking:
         self.facts = facts
         self.tree = facts.tree
         self.flags = flags
-        self.library = re.compile(
-            "flash" if "flash" in library else re.escape(library.partition(".")[0]), re.I
-        )
+        name = "flash" if "flash" in library else re.escape(library.partition(".")[0])
+        self.library = re.compile(name, re.I)
         self.known: dict[ast.AST, bool] = {}
 
     def before(self, use: ast.AST, calls: int = _CALLS) -> bool:
@@ -270,9 +269,8 @@ class Installed(Asking):
     def _is_on(self, node: ast.Name | ast.Attribute) -> bool:
         """Return whether a flag is true unless a caller says otherwise."""
         bindings = self.tree.bound(node) or self.facts.bindings(node)
-        return bool(bindings) and all(
-            is_constant(binding.default if binding.parameter else binding.value, True) for binding in bindings
-        )
+        values = [binding.default if binding.parameter else binding.value for binding in bindings]
+        return bool(values) and all(is_constant(value, True) for value in values)
 
 
 def _is_none(value: ast.expr | None) -> bool:
@@ -294,7 +292,6 @@ def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:
 def _bound_in(place: ast.stmt) -> set[str]:
     """Return the names and attributes that a statement and those in it bind."""
     nodes = list(walk(place))
-    attributes = {
-        each.attr for each in nodes if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)
-    }
+    parts = (node for node in nodes if isinstance(node, ast.Attribute))
+    attributes = {each.attr for each in parts if isinstance(each.ctx, ast.Store)}
     return attributes.union(*map(bound_names, nodes))

@@ -51,9 +51,8 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
 
 def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr, str]]:
     """Yield the devices and types that are made of other texts, each with the text, and what is wrong."""
-    nodes = (
-        each for each in facts.tree.nodes_with("cuda") if not isinstance(each, (ast.Name, ast.Attribute))
-    )
+    names = (ast.Name, ast.Attribute)
+    nodes = (each for each in facts.tree.nodes_with("cuda") if not isinstance(each, names))
     found = {each for each in nodes if "cuda" in (text := text_of(each) or "") and _PART.search(text)} - seen
     if not found:
         return

@@ -114,12 +114,9 @@ class Refusals:
 
     def is_requested(self, site: ast.AST) -> bool:
         """Return whether a condition around a place names a device."""
-        return any(
-            _REQUEST.search(self.context.source.code(part))
-            for test, truth in self._path(site)
-            if self._defaults.truth(test) is not truth
-            for part in self._open(test)
-        )
+        tests = (test for test, truth in self._path(site) if self._defaults.truth(test) is not truth)
+        parts = (part for test in tests for part in self._open(test))
+        return any(map(_REQUEST.search, map(self.context.source.code, parts)))
 
     def in_test(self, site: ast.AST) -> bool:
         """Return whether a node is part of a test that pytest or unittest runs.
@@ -145,18 +142,15 @@ class Refusals:
 
     def _depends_on_more(self, test: ast.expr) -> bool:
         """Return whether a test asks for something else than CUDA and numbers, as in `fused and not available`."""
-        return any(
-            not _compares_number(part) and self._defaults.truth(part) is None for part in self._open(test)
-        )
+        parts = (part for part in self._open(test) if not _compares_number(part))
+        return any(self._defaults.truth(part) is None for part in parts)
 
     def _only_checks(self, function: ast.AST, site: ast.AST) -> bool:
         """Return whether a function does nothing but check several things, for callers that are not known."""
         if not isinstance(function, Function) or reads_of(self.facts.tree, function):
             return False
         checks = [node for node in ast.walk(function) if isinstance(node, (ast.Raise, ast.Assert))]
-        others = [
-            check for check in checks if check is not site and self.facts.tree.parents[check] is not site
-        ]
+        others = [check for check in checks if site not in (check, self.facts.tree.parents[check])]
         return bool(others) and not any(_does_work(node, function.name) for node in ast.walk(function))
 
     def _request(self, site: ast.AST, callers: int, *conditions: Condition) -> Request:
@@ -247,23 +241,17 @@ class Refusals:
 
     def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, Condition]]:
         """Yield the first condition that may end a block, and the first that names a device, with their places."""
-        ends = [
-            (place, each)
-            for place, each in enumerate(block)
-            if isinstance(each, ast.If) and (returns(each.body) or returns(each.orelse))
-        ]
+        tests = ((place, each) for place, each in enumerate(block) if isinstance(each, ast.If))
+        ends = [(place, each) for place, each in tests if returns(each.body) or returns(each.orelse)]
         requests = (each for each in ends if any(map(self._names_request, self._open(each[1].test))))
         for place, statement in dict.fromkeys((*ends[:1], *islice(requests, 1))):
             yield place, (statement.test, not returns(statement.body))
 
     def _open(self, test: ast.expr) -> list[ast.expr]:
         """Return the conditions in a test, without the question whether the module is the program."""
-        return [
-            condition
-            for condition in self.facts.guards.conditions(test)
-            if not isinstance(condition, ast.Constant)
-            and "__name__" not in self.context.source.code(condition)
-        ]
+        conditions = self.facts.guards.conditions(test)
+        computed = (each for each in conditions if not isinstance(each, ast.Constant))
+        return [each for each in computed if "__name__" not in self.context.source.code(each)]
 
     def _is_caught(self, site: ast.AST, error: str | None, callers: int) -> bool:
         """Return whether a handler, perhaps of a caller, has another result where a node raises an error."""
@@ -290,9 +278,8 @@ class Refusals:
 
 def _compares_number(test: ast.expr) -> bool:
     """Return whether a test compares something with a number or None."""
-    return isinstance(test, ast.Compare) and any(
-        isinstance(each, ast.Constant) and not isinstance(each.value, str) for each in test.comparators
-    )
+    sides = test.comparators if isinstance(test, ast.Compare) else ()
+    return any(isinstance(each, ast.Constant) and not isinstance(each.value, str) for each in sides)
 
 
 def _does_work(node: ast.AST, own: str) -> bool:

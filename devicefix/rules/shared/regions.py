@@ -123,11 +123,8 @@ class Regions:
         if isinstance(statement, (ast.For, ast.AsyncFor)):
             return [statement]
         bodies = ("body", "orelse", "finalbody", "handlers")
-        return [
-            part
-            for part in ast.iter_child_nodes(statement)
-            if not any(part in getattr(statement, name, ()) for name in bodies)
-        ]
+        inside = [part for name in bodies for part in getattr(statement, name, ())]
+        return [part for part in ast.iter_child_nodes(statement) if part not in inside]
 
     def _of_variable(self, name: ast.Name, counts: bool, depth: int) -> list[ast.AST] | None:
         """Return the code that depends on a variable that holds an answer, or None if it is not known."""

@@ -14,7 +14,7 @@ from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Followed, Use
 from devicefix.facts.flow.needs import divisor, needs_of, of_number
 from devicefix.facts.refusals import PRINTING
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_constant, last_name
 from devicefix.model import Fix
 from devicefix.rewrite.lines import alone
 from devicefix.rules.shared.event_statements import EventStatements
@@ -180,11 +180,10 @@ class Streams:
                 holders.setdefault(node, set()).add(maker)
         while True:
             known = {node for node, those in holders.items() if those <= fixed}
-            halves = {
-                maker
-                for maker in fixed
-                if not held[maker] <= known or not self._is_whole(maker, held[maker], known)
-            }
+            whole = (
+                each for each in fixed if held[each] <= known and self._is_whole(each, held[each], known)
+            )
+            halves = fixed.difference(whole)
             if not halves:
                 return known
             fixed -= halves
@@ -221,10 +220,8 @@ class Streams:
 
     def _are_known(self, node: ast.Compare, known: set[ast.expr]) -> bool:
         """Return whether a comparison is one of known streams, or with None."""
-        operands = (node.left, *node.comparators)
-        return all(
-            each in known or (isinstance(each, ast.Constant) and each.value is None) for each in operands
-        )
+        others = (each for each in (node.left, *node.comparators) if each not in known)
+        return all(is_constant(each, None) for each in others)
 
     def _is_closed(self, found: Followed) -> bool:
         """Return whether all uses of a stream or event can be fixed, and its variables hold nothing else."""
@@ -233,11 +230,8 @@ class Streams:
         return closed and not any(map(self.context.forwards.is_shared, found.variables))
 
     def _holds_only_streams(self, bindings: Sequence[Binding]) -> bool:
-        return all(
-            isinstance(binding.node, ast.Delete)
-            or (binding.value is not None and self._is_stream_or_none(binding.value))
-            for binding in bindings
-        )
+        values = (binding.value for binding in bindings if not isinstance(binding.node, ast.Delete))
+        return all(value is not None and self._is_stream_or_none(value) for value in values)
 
     def _is_stream_or_none(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Return whether an expression is a stream, an event or None, and nothing else."""
@@ -312,9 +306,8 @@ class Streams:
         if not isinstance(parent, (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)):
             return False
         statement = self.facts.tree.statement(node)
-        return not isinstance(statement, ast.Assert) and not (
-            isinstance(statement, ast.If) and self.facts.guards.refusals.refuses(statement.body)
-        )
+        refuses = isinstance(statement, ast.If) and self.facts.guards.refusals.refuses(statement.body)
+        return not refuses and not isinstance(statement, ast.Assert)
 
     def _is_tested(self, node: ast.expr) -> bool:
         """Return whether a node is evaluated only where it is not None, as the program itself checks."""

@@ -17,19 +17,19 @@ ON_CUDA = 0.9  # the share of the original's operations on CUDA that the rewritt
 
 def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
     """Return the number of observations that two runs have in common, without those that are ignored."""
+    found = 0
+    for left, right, key in _pairs(one, other):
+        number = min(left.count(key), right.count(key))
+        places = (place for place in ignored if place[1:-1] == (left.name, *key))
+        found += number - sum(0 < place.number <= number for place in places)
+    return found
+
+
+def _pairs(one: list[Event], other: list[Event]) -> Iterator[tuple[Stream, Stream, Key]]:
+    """Yield the streams that two runs have in common, with each line of the first."""
     left, right = streams_of(one), streams_of(other)
-    counts = {
-        (name, key): min(left[name].count(key), right[name].count(key))
-        for name in left.keys() & right.keys()
-        for key in left[name].seen
-    }
-    left_out = sum(
-        0 < place.number <= number
-        for (name, key), number in counts.items()
-        for place in ignored
-        if place[1:-1] == (name[0], *key)
-    )
-    return sum(counts.values()) - left_out
+    for name in left.keys() & right.keys():
+        yield from ((left[name], right[name], key) for key in left[name].seen)
 
 
 def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unsteady:
@@ -40,12 +40,10 @@ def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unste
         again: the events of another run, on the same machine and with the same seeds and paths.
         tolerance: the relative tolerance for numbers.
     """
-    left, right = streams_of(one), streams_of(again)
     numbers = frozenset(
-        Place("value", name[0], *key, number)
-        for name in left.keys() & right.keys()
-        for key in left[name].seen
-        for number, seen, other in _both(left[name], right[name], key)
+        Place("value", left.name, *key, number)
+        for left, right, key in _pairs(one, again)
+        for number, seen, other in _both(left, right, key)
         if any(unlike(seen.value, other.value, same_machine=True, tolerance=tolerance))
     )
     others = differences(one, again, same_machine=True, tolerance=tolerance, ignored=numbers)
@@ -153,10 +151,8 @@ class _Pair:
         reported: set[bool] = set()
         for number, seen, other in _both(self._one, self._other, key):
             ignored = Place("value", self._one.name, *key, number) in self._ignored
-            found = unlike(
-                seen.value, other.value, same_machine=self._same_machine, tolerance=self._tolerance
-            )
-            for kind, path, left, right in found:
+            how: Any = {"same_machine": self._same_machine, "tolerance": self._tolerance}
+            for kind, path, left, right in unlike(seen.value, other.value, **how):
                 if (kind == "device") in reported or (ignored and kind not in ("device", "dtype")):
                     continue
                 reported.add(kind == "device")

@@ -69,12 +69,9 @@ def same_numbers(one: Value, other: Value, tolerance: float) -> bool:
     if "digest" not in one or "digest" not in other:
         return False
     scale = max(one["abs"], other["abs"])
-    pairs = zip(one.get("sample", ()), other.get("sample", ()), strict=False)
-    return (
-        is_close(one["mean"], other["mean"], tolerance, scale)
-        and is_close(one["abs"], other["abs"], tolerance, scale)
-        and all(is_close(left, right, tolerance, scale) for left, right in pairs)
-    )
+    samples = zip(one.get("sample", ()), other.get("sample", ()), strict=False)
+    pairs = (one["mean"], other["mean"]), (one["abs"], other["abs"]), *samples
+    return all(is_close(left, right, tolerance, scale) for left, right in pairs)
 
 
 def is_close(one: Any, other: Any, tolerance: float, scale: float = 0.0) -> bool:

@@ -109,10 +109,8 @@ def _before(problem: BaseException) -> Iterator[dict[str, Any]]:
 
 
 def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
-    return [
-        {"file": frame.f_code.co_filename, "line": line, "function": frame.f_code.co_name}
-        for frame, line in walk_tb(_own(trace))
-    ]
+    codes = ((frame.f_code, line) for frame, line in walk_tb(_own(trace)))
+    return [{"file": code.co_filename, "line": line, "function": code.co_name} for code, line in codes]
 
 
 def _own(trace: TracebackType | None) -> TracebackType | None:

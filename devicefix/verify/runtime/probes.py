@@ -147,11 +147,8 @@ class _Parts:
         if not statements:
             return None
         made = (part for part in statements[:-1] if self._is_made(_start(part.node)))
-        expressions = [
-            part
-            for part in around
-            if part.around is statements[-1].node and not self._is_made(_condition(part))
-        ]
+        inside = (part for part in around if part.around is statements[-1].node)
+        expressions = [part for part in inside if not self._is_made(_condition(part))]
         return next(made, [statements[-1], *expressions][-1])
 
     def _is_made(self, position: _Position) -> bool:

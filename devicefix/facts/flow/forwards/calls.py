@@ -7,18 +7,7 @@ from abc import ABC
 from collections.abc import Iterator, Sequence
 
 from devicefix.facts.backends import takes_backend
-from devicefix.facts.flow.forwards.library import (
-    ADDS,
-    CALLED,
-    KEEPS,
-    SEQUENCES,
-    SHOWS,
-    decorated_with,
-    in_result,
-    offers_both,
-    searches,
-    stored_as,
-)
+from devicefix.facts.flow.forwards import library
 from devicefix.facts.flow.forwards.trail import Trail, Use
 from devicefix.facts.flow.kinds.objects import fields_of
 from devicefix.facts.flow.parameters import Function, Place
@@ -47,7 +36,7 @@ class Calls(Trail, ABC):
             place: the position or keyword of the argument, None if that is not known.
             layers: the containers around the value.
         """
-        if self.certain and not (layers and last_name(function) in SEQUENCES):
+        if self.certain and not (layers and last_name(function) in library.SEQUENCES):
             self._certain_argument(call, place, layers)
             return
         if function is call.func:
@@ -96,14 +85,14 @@ class Calls(Trail, ABC):
         fields = self.steps.fields(call.func)
         if isinstance(place, int):
             yield from self.steps.attribute_reads(fields[place]) if place < len(fields) else ()
-        elif place in fields or last_name(call.func) in KEEPS:
+        elif place in fields or last_name(call.func) in library.KEEPS:
             yield from self.steps.attribute_reads(place)
 
     def _kept(self, call: ast.Call, name: str, place: Place, layers: Layers) -> bool:
         """Follow the argument of a function that returns or stores it; return whether it is one."""
-        around = in_result(name, place, layers)
-        stored = list(stored_as(call, name, place, layers))
-        decorated = list(decorated_with(call, name, place, layers))
+        around = library.in_result(name, place, layers)
+        stored = list(library.stored_as(call, name, place, layers))
+        decorated = list(library.decorated_with(call, name, place, layers))
         if around is not None:
             self._reach(call, around)
             if isinstance(place, int) and place:
@@ -112,11 +101,11 @@ class Calls(Trail, ABC):
             self._key(key, inside)
         for parameter, inside in decorated:
             self._decorated(call, parameter, inside)
-        if place in ("default", "value") and offers_both(call):
+        if place in ("default", "value") and library.offers_both(call):
             self._end(Use.NAMED)
         if name in ("map", "filter") and isinstance(place, int) and place and layers:
             self._argument(call, call.args[0], place - 1, layers[1:])
-        elif name in ADDS and isinstance(call.func, ast.Attribute):
+        elif name in library.ADDS and isinstance(call.func, ast.Attribute):
             self._store(call.func.value, ("", *layers))
         else:
             return around is not None or bool(stored or decorated)
@@ -145,15 +134,15 @@ class Calls(Trail, ABC):
             if len(call.args) + len(call.keywords) > 1 and self.facts.call(call, "torch.device"):
                 self._end(Use.NUMBERED)
             return
-        if layers and layers[0] not in ("", CALLED) and not layers[0].isdigit():
+        if layers and layers[0] not in ("", library.CALLED) and not layers[0].isdigit():
             self._key(layers[0], layers[1:])
-        self._end(Use.SHOWN if last_name(function) in SHOWS else Use.UNKNOWN)
+        self._end(Use.SHOWN if last_name(function) in library.SHOWS else Use.UNKNOWN)
         if any(each.parameter for each in self.tree.bound(function)):
             self._end(Use.NAMED)  # the caller knows for what
 
     def _harmless(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> Use:
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
-        if searches(last_name(function), place) or turns_off(self.facts, function):
+        if library.searches(last_name(function), place) or turns_off(self.facts, function):
             return self._as_name()
         if layers:
             location = load_location(self.facts, call)
@@ -200,7 +189,7 @@ class Calls(Trail, ABC):
         if self.certain:
             self._certainly_returned(function, layers)
         elif isinstance(function, ast.Lambda):
-            self._reach(function, (CALLED, *layers))
+            self._reach(function, (library.CALLED, *layers))
         elif not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._end()
         elif is_property(function):
@@ -212,7 +201,7 @@ class Calls(Trail, ABC):
             for key in (name, *layers[:1]):
                 self._leave(key)
             self._reach_place(("call", name), self.steps.calls(name), layers)
-            self._reach_place(("function", name), self.tree.reads(name), (CALLED, *layers))
+            self._reach_place(("function", name), self.tree.reads(name), (library.CALLED, *layers))
 
     def _certainly_returned(self, function: ast.AST, layers: Layers) -> None:
         self._end()

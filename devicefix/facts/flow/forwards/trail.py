@@ -242,9 +242,8 @@ class Trail(ABC):
         https://docs.python.org/3/library/unittest.mock.html
         """
         values = [binding.value for binding in self.facts.bindings(node)]
-        return bool(values) and all(
-            isinstance(value, ast.Call) and last_name(value.func).endswith("Mock") for value in values
-        )
+        made = [last_name(value.func) if isinstance(value, ast.Call) else "" for value in values]
+        return bool(made) and all(name.endswith("Mock") for name in made)
 
     def _compared(self, node: ast.AST) -> None:
         """Follow a value into a test: what runs only if it is true may need CUDA."""

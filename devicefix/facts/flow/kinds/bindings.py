@@ -144,11 +144,8 @@ class Bindings(Parameters, Objects):
             case ast.For(target=target, iter=iterated) | ast.comprehension(target=target, iter=iterated):
                 return self._iterated(target, iterated, name, depth)
             case ast.Assign(targets=targets, value=value):
-                found = [
-                    part
-                    for each in self._returned_by(value)
-                    for part in (_counterpart(target, each, name) for target in targets)
-                ]
+                returned = self._returned_by(value)
+                found = [_counterpart(target, each, name) for each in returned for target in targets]
                 if found and None not in found:
                     return union(self.of(part, depth) for part in found if part is not None)
                 return self._unpacked(targets, value, name) or self._parts(value, depth) | UNKNOWN

@@ -90,15 +90,9 @@ class KindsOf(Calls, Bindings):
             if kinds.are({Kind.TENSOR}):
                 return kinds
         numbers = {Kind.INDEX, Kind.COUNT}
-        text = left.can_be(Kind.STRING) or (
-            isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
-        )
-        if (
-            isinstance(node.op, ast.Mod)
-            and right.are(numbers)
-            and not text
-            and left.can_be(Kind.TENSOR) is not True
-        ):
+        text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+        may_be_number = not (text or left.can_be(Kind.STRING)) and left.can_be(Kind.TENSOR) is not True
+        if isinstance(node.op, ast.Mod) and right.are(numbers) and may_be_number:
             return Kinds({Kind.INDEX: node})  # of what is not an int, it would be no device on CUDA either
         integral = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod))
         if integral and left.shown(numbers) and right.shown(numbers):
@@ -152,13 +146,10 @@ class KindsOf(Calls, Bindings):
         bindings = self._facts.tree.bound(error) if error is not None else ()
         handlers = [each.node for each in bindings if isinstance(each.node, ast.ExceptHandler)]
         tried = (self._facts.tree.parents[handler] for handler in handlers[:BINDINGS])
-        return union(
-            self.of(argument, depth - 1)
-            for statement in tried
-            for part in ast.walk(statement)
-            if isinstance(part, ast.Raise) and isinstance(part.exc, ast.Call)
-            for argument in part.exc.args
-        )
+        parts = (part for statement in tried for part in ast.walk(statement))
+        errors = (part.exc for part in parts if isinstance(part, ast.Raise))
+        made = (error for error in errors if isinstance(error, ast.Call))
+        return union(self.of(argument, depth - 1) for error in made for argument in error.args)
 
     def _parts(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""

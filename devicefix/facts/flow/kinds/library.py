@@ -54,11 +54,8 @@ def of_torch(node: ast.Call, name: str) -> Kinds:
     module, _, function = name.rpartition(".")
     if module == "torch.nn" or module.startswith("torch.nn.modules"):
         return Kinds({Kind.MODULE: node}, classes=frozenset({name}))
-    if (
-        module == "torch"
-        and function not in _NO_TENSORS
-        and (function[:1].islower() or function.endswith("Tensor"))
-    ):
+    may_be_tensor = function[:1].islower() or function.endswith("Tensor")
+    if module == "torch" and may_be_tensor and function not in _NO_TENSORS:
         return Kinds({Kind.TENSOR: node})
     if function == "GradScaler":
         return Kinds({Kind.OBJECT: node}, classes=frozenset({name}))

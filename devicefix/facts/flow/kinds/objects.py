@@ -176,9 +176,8 @@ def field_of(facts: Names, value: ast.expr, part: str) -> ast.expr | None:
             return elements[int(part)] if int(part) < len(elements) and not starred else None
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
-            return next(
-                (each for key, each in pairs if isinstance(key, ast.Constant) and key.value == part), None
-            )
+            found = (each for key, each in pairs if isinstance(key, ast.Constant) and key.value == part)
+            return next(found, None)
         case ast.Call(func=function):
             place = dict(_constructors(facts, part)).get(last_name(function))
             return None if place is None else argument_of(value, part, place)

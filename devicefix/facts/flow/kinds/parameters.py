@@ -119,12 +119,9 @@ class Parameters(Annotations):
             if isinstance(owner, ast.Lambda) or not parameters:
                 return UNKNOWN
             return self._limited(self._elements_passed, parameters[0], depth)  # type: ignore[arg-type]  # asked once
-        return union(
-            self.of(argument, depth - 1)
-            for call in self._calls_of(owner)
-            for argument in call.args
-            if not isinstance(argument, ast.Starred)
-        )
+        arguments = (argument for call in self._calls_of(owner) for argument in call.args)
+        plain = (argument for argument in arguments if not isinstance(argument, ast.Starred))
+        return union(self.of(argument, depth - 1) for argument in plain)
 
     def _elements_passed(self, parameter: ast.arg, depth: int) -> Kinds:
         """Return the kinds of the elements of what the calls in the module pass for a parameter."""
@@ -161,11 +158,8 @@ class Parameters(Annotations):
     def _spawns(self, call: ast.Call, function: Function) -> bool:
         """Return whether a call starts processes that call a function with their rank."""
         spawned = argument_of(call, "fn", 0)
-        return (
-            isinstance(spawned, ast.Name)
-            and spawned.id == function.name
-            and self._facts.resolve(call.func) in _SPAWNS
-        )
+        is_named = isinstance(spawned, ast.Name) and spawned.id == function.name
+        return is_named and self._facts.resolve(call.func) in _SPAWNS
 
 
 def _objects(facts: Names, scope: Scope) -> frozenset[str]:

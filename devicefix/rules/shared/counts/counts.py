@@ -65,9 +65,8 @@ class Counts:
                 case ast.ListComp(elt=element) | ast.SetComp(elt=element) if child is element:
                     continue
                 case ast.BoolOp(op=ast.And(), values=[*_, last]):
-                    tested = isinstance(
-                        self.facts.tree.parents.get(parent), (ast.If, ast.While, ast.IfExp, ast.Expr)
-                    )
+                    outer = self.facts.tree.parents.get(parent)
+                    tested = isinstance(outer, (ast.If, ast.While, ast.IfExp, ast.Expr))
                     return isinstance(last, ast.Call) and not tested
                 case ast.Subscript(value=value) if child is value:
                     return True
@@ -166,10 +165,8 @@ class Counts:
         """Return whether the answer is yes for all values that a name or an attribute is bound to."""
         if not depth or (isinstance(node, ast.Attribute) and node.attr in self._options):
             return False
-        bindings = self.facts.bindings(node)
-        return bool(bindings) and all(
-            binding.value is not None and question(binding.value, depth - 1) for binding in bindings
-        )
+        values = [binding.value for binding in self.facts.bindings(node)]
+        return bool(values) and all(value is not None and question(value, depth - 1) for value in values)
 
     @cached_property
     def _options(self) -> set[str]:
@@ -181,11 +178,9 @@ class Counts:
         loop = self.facts.tree.parents.get(call)
         if isinstance(loop, ast.comprehension):
             loop = self.facts.tree.parents.get(loop)
-        return isinstance(loop, (ast.For, ast.expr)) and any(
-            (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
-            for node in ast.walk(loop)
-            if isinstance(node, ast.Call) and not self.facts.call(node, *COUNTS, "torch.cuda.device")
-        )
+        parts = ast.walk(loop) if isinstance(loop, (ast.For, ast.expr)) else ()
+        names = {self.facts.resolve(part.func) or "" for part in parts if isinstance(part, ast.Call)}
+        return any(name.startswith("torch.cuda.") for name in names - {*COUNTS, "torch.cuda.device"})
 
 
 def _filled(nodes: Iterable[ast.AST]) -> Iterator[str]:

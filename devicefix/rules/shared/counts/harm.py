@@ -73,9 +73,8 @@ class Harms:
     def _as_right(self, parent: ast.AST, op: ast.operator, left: ast.expr) -> Harm | None:
         """Return what a number that is 0 does on the right of an operator."""
         if isinstance(op, (ast.Div, ast.FloorDiv, ast.Mod)):
-            formats = isinstance(left, ast.JoinedStr) or (
-                isinstance(left, ast.Constant) and isinstance(left.value, (str, bytes))
-            )
+            is_text = isinstance(left, ast.Constant) and isinstance(left.value, (str, bytes))
+            formats = is_text or isinstance(left, ast.JoinedStr)
             return None if formats else Harm.ERROR
         return self._as_factor(parent, left) if isinstance(op, ast.Mult) else None
 
@@ -108,9 +107,7 @@ class Harms:
         position = call.args.index(node) if keyword is None and node in call.args else -1
         if self._is_error(call, function, position, keyword):
             return Harm.ERROR
-        counts = _PROCESS_POSITIONS.get(function) == position or (
-            keyword is not None and PROCESSES.search(keyword)
-        )
+        counts = _PROCESS_POSITIONS.get(function) == position or PROCESSES.search(keyword or "")
         return Harm.NOTHING_DONE if counts or (position >= 0 and self._is_sized(call)) else None
 
     def _is_error(self, call: ast.Call, function: str, position: int, keyword: str | None) -> bool:
@@ -168,12 +165,8 @@ class Harms:
 
     def _in_harmless_loop(self, node: ast.AST) -> bool:
         """Return whether code is part of a loop over all GPUs that may do nothing."""
-        return any(
-            isinstance(iterated, ast.Call)
-            and self.facts.guards.lists_gpus(iterated)
-            and self._of_range(iterated) is None
-            for iterated in iterated(self.facts.tree, node)
-        )
+        calls = (each for each in iterated(self.facts.tree, node) if isinstance(each, ast.Call))
+        return any(self.facts.guards.lists_gpus(each) and self._of_range(each) is None for each in calls)
 
     def needs_element(self, node: ast.expr) -> bool:
         """Return whether a list is used in a way that raises an error if it is empty."""
@@ -192,8 +185,5 @@ class Harms:
 
 def _starts_processes(node: ast.For) -> bool:
     """Return whether a loop starts a process in every iteration."""
-    return any(
-        isinstance(inner, ast.Call) and last_name(inner.func) in ("Popen", "Process")
-        for statement in node.body
-        for inner in ast.walk(statement)
-    )
+    parts = (part for statement in node.body for part in ast.walk(statement))
+    return any(isinstance(part, ast.Call) and last_name(part.func) in ("Popen", "Process") for part in parts)

@@ -37,9 +37,8 @@ class IdleLoops:
             return False
         [number] = call.args
         judged = map(self._counts.judge, self._origins(number, set()))
-        return not is_needed(self.facts.tree, call) and not any(
-            whole or number in harmed for harmed, whole in judged
-        )
+        harms = any(whole or number in harmed for harmed, whole in judged)
+        return not harms and not is_needed(self.facts.tree, call)
 
     def _origins(self, number: ast.expr, seen: set[ast.AST]) -> Iterator[ast.expr]:
         """Yield the calls that count GPUs, and each 0, that a number of GPUs may be."""

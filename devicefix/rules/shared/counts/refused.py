@@ -46,9 +46,8 @@ class Refused:
             elif isinstance(check, ast.If):
                 branch = self._without_gpus(check, count)
                 last = self.facts.guards.refusals.last(branch)
-                if last is not None and self._is_needless(
-                    check, count, self.facts.guards.refusals.error_of(last)
-                ):
+                error = self.facts.guards.refusals.error_of(last)
+                if last is not None and self._is_needless(check, count, error):
                     yield check, without_branch(self.facts, check, branch)
 
     @cached_property

@@ -54,10 +54,8 @@ def read_follows(
         variables = {held.name for held in found if held.frame is frame}
         if _reads_next(frame.f_code, frame.f_lasti, variables):
             return True
-    is_read = any(
-        held.frame.f_code.co_name != "<module>" or _may_read(held.frame.f_code, held.frame.f_lasti, held.name)
-        for held in found
-    )
+    frames = ((held.frame.f_code, held.frame.f_lasti, held.name) for held in found)
+    is_read = any(code.co_name != "<module>" or _may_read(code, last, name) for code, last, name in frames)
     return None if is_read else False
 
 

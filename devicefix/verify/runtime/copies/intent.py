@@ -210,9 +210,8 @@ def _is_at(call: ast.Call, span: Span | None) -> bool:
 
 def _spreads(call: ast.Call) -> bool:
     """Return whether a call spreads arguments, which it does not name."""
-    return any(isinstance(argument, ast.Starred) for argument in call.args) or any(
-        keyword.arg is None for keyword in call.keywords
-    )
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return starred or any(keyword.arg is None for keyword in call.keywords)
 
 
 @cache

@@ -255,9 +255,8 @@ class Watch(TorchFunctionMode):
         side = self._moves.meant() if kwargs.get("device") is not None else None
         if side is None:
             side = HOST
-            if self._on_accelerator((*args, *kwargs.values())) or (
-                _device.CURRENT_DEVICE is not None and not isinstance((*args, None)[0], torch.Tensor)
-            ):
+            is_set = _device.CURRENT_DEVICE is not None and not isinstance((*args, None)[0], torch.Tensor)
+            if is_set or self._on_accelerator((*args, *kwargs.values())):
                 side = ACCELERATOR
         if side == ACCELERATOR:
             self._tag_all(result)

@@ -51,11 +51,8 @@ def _registered() -> _Casts:
     """Register the kernels, once for the process."""
     casts = _Casts()
     library = casts.library
-    replaced = [
-        name
-        for name in torch._C._dispatch_get_all_op_names()
-        if name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY)
-    ]
+    own = (name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
+    replaced = [name for name in own if torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of replaced kernels
         for name in [*replaced, *names("autocast", "rnn")]:
@@ -169,9 +166,8 @@ def _runner(op: Any, casts: _Casts) -> Callable[[Any, Any], Any]:  # noqa: C901 
 
     def refused(args: Any, kwargs: Any) -> Any:
         if any(map(is_cast, tensors(args))):
-            raise RuntimeError(
-                "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast"
-            )
+            names = "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss"
+            raise RuntimeError(f"{names} are unsafe to autocast")
         return op(*args, **kwargs)
 
     if name in _LOW or f"aten::{full}" in _LOW:

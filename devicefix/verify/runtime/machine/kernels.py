@@ -63,9 +63,8 @@ class Traits:
         self.inplace = self.name.endswith("_") and not self.name.endswith("__")
         if self.name in names("operations", "storages"):
             self.tensors, self.makes = [], False
-        self.plain = not (
-            self.composite or self.keywords or self.places or self.draws or self.indexing or self.first
-        )
+        traits = (self.composite, self.keywords, self.places, self.draws, self.indexing, self.first)
+        self.plain = not any(traits)
 
 
 def _program_runs(types: Any) -> bool:
@@ -273,9 +272,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
 def different(places: Iterable[int]) -> RuntimeError:
     """Return the error that CUDA raises for tensors on several devices."""
     found = " and ".join(str(device(place)) for place in sorted(places, reverse=True)[:2])
-    return RuntimeError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {found}!"
-    )
+    expected = "Expected all tensors to be on the same device"
+    return RuntimeError(f"{expected}, but found at least two devices, {found}!")
 
 
 def type_name(tensor: torch.Tensor) -> str:

@@ -142,9 +142,8 @@ class Making:
 
     def new_tensor(self, tensor: torch.Tensor, data: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `Tensor.new_tensor`."""
-        return self.tensor(
-            data, device=tensor.device if device is None else device, **{"dtype": tensor.dtype, **options}
-        )
+        place = tensor.device if device is None else device
+        return self.tensor(data, device=place, **{"dtype": tensor.dtype, **options})
 
     def as_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Any:
         """Replace `torch.as_tensor`."""

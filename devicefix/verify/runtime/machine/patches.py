@@ -36,9 +36,8 @@ class Patches:
 
     def swap(self) -> None:
         """Restore all original values, or put all replacements back."""
-        self._other = [
-            (owner, name, _exchange(owner, name, value)) for owner, name, value in self._other[::-1]
-        ]
+        others = self._other[::-1]
+        self._other = [(owner, name, _exchange(owner, name, value)) for owner, name, value in others]
 
 
 def _exchange(owner: Any, name: Any, value: Any) -> Any:

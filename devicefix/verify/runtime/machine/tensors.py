@@ -275,9 +275,8 @@ class Tensors:
 
     def _record_stream(self, tensor: torch.Tensor, *_: Any) -> None:
         if self.place(tensor) < 0:
-            raise NotImplementedError(
-                "Could not run 'aten::record_stream' with arguments from the 'CPU' backend"
-            )
+            problem = "Could not run 'aten::record_stream' with arguments from the 'CPU' backend"
+            raise NotImplementedError(problem)
 
     def _set_grad(self, tensor: torch.Tensor, grad: Any) -> None:
         if isinstance(grad, torch.Tensor):
