@@ -341,10 +341,13 @@ class Devices:
             scope = self.facts.tree.scope(site)
             # A function inside this one may take the device to another machine.
             return self._names.place_in_function(site) if scope is scope.function else None
-        place = self._names.place_in_module
-        if place is not None and self._places.precedes(place, site):
-            return place
-        return self._names.place_in_function(site) or self._places.of_main(site)
+        place, tree = self._names.place_in_module, self.facts.tree
+        if place is None or not self._places.precedes(place, site):
+            return self._names.place_in_function(site) or self._places.of_main(site)
+        if self._names.at(place).needs and all(tree.scope(e) is tree.root for e in tree.nodes_with("cuda")):
+            main = self._places.of_main(site)  # it imports torch late, as that takes long
+            return main if main and not self._names.at(main).needs else place
+        return place
 
     def _name(self, site: ast.AST, place: InsertionPoint, number: str) -> str | None:
         """Return a name with a number for a device that is defined at a place and used at a site."""

@@ -16,6 +16,8 @@ from devicefix.files.text import Change, Source
 _AT_LEAST, _AT_MOST = 88, 110
 _SHORT = 100  # lines
 _WORTH_A_LINE = 12  # characters
+_GROWN = 35  # characters: a condition that a fix adds
+_MANY = 5  # lines
 _WITH_VALUE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)
 _STRING = re.compile(
     r"""'''(?s:.)*?'''|\"{3}(?s:.)*?\"{3}|(['"])(?:\\.|(?!\1)[^\\\r\n])*\1|(?P<comment>\#[^\r\n]*)"""
@@ -32,7 +34,8 @@ def wrapped(
 ) -> list[Change]:
     """Return changes, with line breaks in the lines that they make too long.
 
-    A line that was too long before is broken only in brackets that it shares with other lines.
+    A line that was too long before is broken only in brackets that it shares with other lines, or if it grows
+    by a condition and the file has few lines as long as that. A comment behind it counts as formatters count.
 
     Args:
         source: The text that the changes are for.
@@ -51,10 +54,11 @@ def wrapped(
         # A line magic ends with its line.
         magic = source.text.startswith(MAGIC, start + len(source.indentation(start)))
         within = found[-1][1] <= end and not any("\n" in new or "\r" in new for *_, new in found)
-        if within and not magic and end - start + more > (line_length or _AT_LEAST):
+        old = len(_counted(source, source.text[start:end]))
+        if within and not magic and old + more > (line_length or _AT_LEAST):
             limit = limit or _limit(source)
-            if limit < end - start + more:
-                whole = _Line(source, tree, number, found).broken(limit, was_long=end - start > limit)
+            if limit < old + more:
+                whole = _Line(source, tree, number, found).broken(limit, old)
         result += whole
     return result
 
@@ -107,21 +111,26 @@ class _Line:
         nodes = (node for node in tree.nodes_at([number]) if isinstance(node, ast.stmt))
         self._statement = next((n for n in nodes if n.lineno <= number <= (n.end_lineno or 0)), None)
 
-    def broken(self, limit: int, *, was_long: bool = False) -> list[Change]:
+    def broken(self, limit: int, before: int) -> list[Change]:
         """Return the changes of the line with those that break it, or as they are if none makes it short.
 
         Args:
             limit: How long a line may be.
-            was_long: Whether the line was too long before.
+            before: How long the line was before.
         """
         if self._statement is not None and not {"'", '"'} & {*self._code, *self._above}:
             outer, inner = self._pairs
             brackets = (partial(self._in_brackets, outer), partial(self._in_brackets, inner))
-            ways = (self._between_elements, *(() if was_long else (self._in_parentheses, *brackets)))
-            limits = dict.fromkeys((limit, max(limit, _AT_MOST)))
+            text = _counted(self._source, self._text)
+            rare = sum(len(each) >= len(text) for each in self._source.text.splitlines()) < _MANY
+            added = (new for start, end, new in self._changes if len(new) - (end - start) >= _GROWN)
+            grows = rare and any(" if " in new for new in added)
+            all_ways = before <= limit or grows
+            ways = (self._between_elements, *((self._in_parentheses, *brackets) if all_ways else ()))
+            limits = dict.fromkeys((limit, max(limit, _AT_MOST), before if grows else limit))
             tried = ((breaks, each) for way in ways for each in limits for breaks in way(each))
             for breaks, longest in tried:
-                if max(map(len, _made(self._text, breaks).split(self._newline))) <= longest:
+                if max(map(len, _made(text, breaks).split(self._newline))) <= longest:
                     return self._with(breaks)
         return [*self._changes]
 
@@ -278,6 +287,12 @@ def _made(text: str, breaks: Sequence[Change]) -> str:
 def _code(text: str) -> str:
     """Return a text with its strings and comments blanked out: their length stays, but for a last comment."""
     return _STRING.sub(lambda match: ("" if match["comment"] else "_") * len(match[0]), text).rstrip()
+
+
+def _counted(source: Source, line: str) -> str:
+    """Return what counts of a line: of comments, only those that stand where formatters put them."""
+    code = _code(line)
+    return line if line[len(code) :].startswith("  #") and _CLOSED.search(source.text) else code
 
 
 def _outside(code: str) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.devices.expression import DeviceExpr
+from devicefix.facts.flow.copied import is_only_copied
 from devicefix.facts.flow.sinks import LOADS, load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device, cuda_literal, is_constant, is_current_object, last_name
 from devicefix.model import Finding, Fix
@@ -46,6 +47,11 @@ class CheckpointLoad(Rule):
     The fix is safe: with CUDA, every tensor is loaded onto the same device as before. If the call has no
     `map_location`, the fix adds one that is `None` with CUDA: passing the GPU instead would also move the checkpoint's
     CPU tensors.
+
+    Where what is loaded, or a part of it, only goes into `model.load_state_dict(...)`, the fix adds `"cpu"`: the method
+    copies the values into the parameters and buffers of the model, which stay on their device. This is not so with
+    `assign=True`, for optimizers, which keep what they get, and in a project with a module that loads its state in its
+    own way.
     """
 
     code = "DF501"
@@ -84,6 +90,59 @@ class CheckpointLoad(Rule):
                 import torch
 
                 net.load_state_dict(torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")["model"])
+            """,
+        ),
+        Example(
+            "what modules copy, however they get it, and what is kept",
+            before="""
+                import torch
+
+
+                def restore(path, optimizer):
+                    net = torch.nn.Linear(2, 2)
+                    net.load_state_dict(torch.load(path)["model"])
+                    saved = torch.load(path + ".ema", weights_only=True)
+                    if "ema" in saved:
+                        saved = saved["ema"]
+                    ema = make()
+                    ema.load_state_dict(saved.get("net"), strict=False)
+                    ema.eval()
+                    own = torch.load(path)
+                    ema.load_state_dict(own, assign=True)
+                    both = torch.load(path + ".all")
+                    net.load_state_dict(both["model"])
+                    optimizer.load_state_dict(both["optimizer"])
+                    return net, ema(1)
+
+
+                def unknown(it, path):
+                    it.load_state_dict(torch.load(path))
+            """,
+            after="""
+                import torch
+
+                map_location = None if torch.cuda.is_available() else "cpu"
+
+
+                def restore(path, optimizer):
+                    net = torch.nn.Linear(2, 2)
+                    net.load_state_dict(torch.load(path, map_location="cpu")["model"])
+                    saved = torch.load(path + ".ema", weights_only=True, map_location="cpu")
+                    if "ema" in saved:
+                        saved = saved["ema"]
+                    ema = make()
+                    ema.load_state_dict(saved.get("net"), strict=False)
+                    ema.eval()
+                    own = torch.load(path, map_location=map_location)
+                    ema.load_state_dict(own, assign=True)
+                    both = torch.load(path + ".all", map_location=map_location)
+                    net.load_state_dict(both["model"])
+                    optimizer.load_state_dict(both["optimizer"])
+                    return net, ema(1)
+
+
+                def unknown(it, path):
+                    it.load_state_dict(torch.load(path, map_location=map_location))
             """,
         ),
         Example(
@@ -410,8 +469,7 @@ class CheckpointLoad(Rule):
             return  # `**kwargs` may contain it
         if self.facts.is_guarded(node):
             return
-        where = self.devices.either(node, "None", of_cuda=True)
-        code, use = self._constant(node, where)
+        code, use = self._location(node)
         if given is not None:
             fix = self.context.edit(given, lambda _: code(), use)
         else:
@@ -422,11 +480,15 @@ class CheckpointLoad(Rule):
             fix = self.context.edit(node, located, use)
         yield self.finding(node, _NOWHERE, fix)
 
-    def _constant(self, node: ast.Call, where: DeviceExpr) -> tuple[Callable[[], str], DeviceExpr]:
+    def _location(self, node: ast.Call) -> tuple[Callable[[], str], DeviceExpr]:
         """Return the code of a location, and what it needs: several calls share a constant of the module."""
-        if self._calls_once:
-            return lambda: where.text, where
-        return self.devices.constant(node, _NAMES, where)
+        copied = is_only_copied(self.context.forwards, node) and not self.devices.why_unsafe(node)
+        # The project is asked last: a file is checked again where an answer of it differs.
+        if copied and not self.context.project.has_own_loading():
+            cpu = DeviceExpr(self.context.source.quoted('"cpu"'))
+            return lambda: cpu.text, cpu
+        where = self.devices.either(node, "None", of_cuda=True)
+        return self.devices.constant(node, () if self._calls_once else _NAMES, where)
 
     @cached_property
     def _calls_once(self) -> bool:

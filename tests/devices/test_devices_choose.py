@@ -321,3 +321,17 @@ def test_an_optional_torch_under_another_name_is_not_imported() -> None:
 def needs_of(code: str) -> frozenset[Need]:
     context = context_of(code)
     return context.devices.current(expression(context, "x.cuda()")).needs
+
+
+def test_a_script_that_imports_torch_late_keeps_doing_so() -> None:
+    """The import takes long: the script reads its options first."""
+    main = (
+        "if __name__ == '__main__':\n    options = read()\n    import torch\n\n    x = net(options).cuda()\n"
+    )
+    output = analyze(f"import argparse\n\n{main}", fix=True).output
+    assert output is not None
+    assert output.startswith(b"import argparse\n\nif __name__")
+    assert b"    import torch\n\n    device = torch.device(" in output
+    in_function = analyze(f"import argparse\n\n\ndef f(x):\n    return x.cuda()\n\n\n{main}", fix=True).output
+    assert in_function is not None
+    assert in_function.startswith(b"import argparse\nimport torch\n\ndevice = ")

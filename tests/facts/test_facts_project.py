@@ -72,6 +72,13 @@ def test_own_to() -> None:
     assert not plain.has_own_cuda()  # no torch class is among the bases: there is no `cuda` to replace
 
 
+def test_own_loading() -> None:
+    assert project(a="class A(Net):\n    def load_state_dict(self, state): ...\n").has_own_loading()
+    assert project(a="class A(Net):\n    def set_extra_state(self, state): ...\n").has_own_loading()
+    assert project(a="net.register_load_state_dict_pre_hook(keep)").has_own_loading()
+    assert not project(a="net.load_state_dict(torch.load(path))").has_own_loading()
+
+
 @pytest.mark.parametrize("word", ["", "# cuda"])
 def test_own_to_beside_a_class_of_the_standard_library(word: str) -> None:
     def has_own(code: str) -> bool:

@@ -132,9 +132,33 @@ def test_a_line_that_gets_too_long_is_broken(before: str, after: str, newline: s
     assert rewritten(before) == after
 
 
-def test_a_line_that_was_too_long_before_is_not_broken() -> None:
-    line = f"{'x' * 70} = [{'y' * 40}, torch.load(path)]"
-    assert len(rewritten(f"import torch\n\n{line}\n").splitlines()) == 3
+LONG = f"call({'x' * 70}, {'y' * 40}, torch.load(path))\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "lines"),
+    [
+        pytest.param(LONG, "", 5, id="it grows by a condition"),
+        pytest.param(LONG, f"# {'-' * 200}\n" * 5, 8, id="the file has many lines as long as that"),
+        pytest.param(LONG.replace("torch.load(path)", "net.cuda()"), "", 5, id="it grows little"),
+    ],
+)
+def test_a_line_that_was_too_long_before_is_broken_if_it_grows_much(line: str, more: str, lines: int) -> None:
+    assert len(rewritten(f"import torch\n\n{line}{more}").splitlines()) == lines
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "lines"),
+    [
+        pytest.param("device = 'cuda'", "", 1, id="where a person puts it"),
+        pytest.param(
+            "device = 'cuda' ", "\nx = [\n    1\n]\n", 3, id="where formatters put it, which count it"
+        ),
+    ],
+)
+def test_a_comment_counts_only_for_formatters(code: str, more: str, lines: int) -> None:
+    source = f"import torch\n\n{code} # {'-' * 100}\nnet.to(device)\n{more}"
+    assert len(rewritten(source).splitlines()) == len(source.splitlines()) + lines - 1
 
 
 @pytest.mark.parametrize(

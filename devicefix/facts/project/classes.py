@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os.path
+import re
 from functools import cached_property
 
 from devicefix.facts.exports.classes import (
@@ -20,6 +21,9 @@ from devicefix.facts.project.questions import remembered
 
 # No class of theirs has a `cuda`. torch imports them itself: no file of a project can take their names.
 _STANDARD = ("abc", "collections", "collections.abc", "enum", "typing")
+_LOADS = re.compile(
+    rb"def (?:load_state_dict|_load_from_state_dict|set_extra_state)\b|load_state_dict_p\w+_hook"
+)
 
 
 class Classes(Files):
@@ -53,6 +57,11 @@ class Classes(Files):
     def has_own_to(self) -> bool:
         """Return whether any class defines a `to`, but no `cuda`."""
         return bool(self.to_classes)
+
+    @remembered
+    def has_own_loading(self) -> bool:
+        """Return whether a module of the project may load its state in its own way."""
+        return any(_LOADS.search(file.data) for file in self.holding(b"_state_dict", b"set_extra_state"))
 
     @remembered
     def is_cuda_class(self, name: str) -> bool:
