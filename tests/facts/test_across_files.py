@@ -727,6 +727,26 @@ def test_a_method_of_the_same_name_in_another_file_passes_no_number() -> None:
     assert not any(result.findings for result in results.values())
 
 
+def test_another_name_of_a_class_is_no_object_of_it() -> None:
+    files = {
+        "net.py": """
+            import torch
+
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    return self.scale.to(x)  # cuda
+        """,
+        "main.py": """
+            from net import Net
+
+            Other = Net
+            net = Other(len("cuda"), 2)
+            net(x)
+        """,
+    }
+    assert not any(each.fixed or each.remaining for each in rewritten(files)[1].values())
+
+
 def test_a_number_that_becomes_the_cpu_where_another_file_binds_it_needs_no_other_fix() -> None:
     files = {
         "net.py": """

@@ -185,8 +185,10 @@ class Flow(SharedNames, Values):
                 assert facts is not None
                 if isinstance(node.ctx, ast.Load) and self._is_of(path, file, facts, node, made):
                     read = facts.tree.call_of(node) or node
-                    calls = [read] if made == name else calls_of_object(facts, read)
-                    yield from ((facts, each) for each in calls)
+                    if made == name:
+                        yield facts, read
+                    elif isinstance(read, ast.Call):  # another name of a class makes nothing
+                        yield from ((facts, each) for each in calls_of_object(facts, read))
 
     def _is_of(
         self, path: str, file: ProjectFile, facts: Facts, node: ast.Name | ast.Attribute, name: str

@@ -78,7 +78,8 @@ class Parameters(Annotations):
         name = called(tree, function)
         parameters = [arg for arg, _ in with_defaults(function.args)]
         positional = [*function.args.posonlyargs, *function.args.args]
-        made = tree.calls_with_name(self._objects(function)[:-2])
+        owner = self._objects(function)[:-2]
+        made = (each for each in tree.calls_with_name(owner) if last_name(each.func) == owner)
         of_objects = [call for each in made for call in calls_of_object(self._facts, each)]
         for node in map(_of_partial, (*tree.calls_with_name(name), *of_objects)):
             if (node in of_objects or self._calls(node.func, name, method)) and parameter in parameters:
@@ -177,8 +178,8 @@ def _of_partial(call: ast.Call) -> ast.Call:
     return ast.Call(call.args[0], call.args[1:], call.keywords)
 
 
-def calls_of_object(facts: Names, made: ast.expr) -> Iterator[ast.Call]:
-    """Yield the calls of the object that an expression makes: `Net()(x)`, `net(x)`, `self.net(x)`."""
+def calls_of_object(facts: Names, made: ast.Call) -> Iterator[ast.Call]:
+    """Yield the calls of the object that a call makes: `Net()(x)`, `net(x)`, `self.net(x)`."""
     tree = facts.tree
     while isinstance(method := tree.parents.get(made), ast.Attribute) and (call := tree.call_of(method)):
         made = call  # `Net().to(device)`
