@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from weakref import proxy
@@ -305,9 +306,9 @@ class Devices:
         self, site: ast.AST, add: Callable[[Definition], Definition | None], index: int | None = None
     ) -> DeviceExpr | None:
         """Return the name of a device that a fix defines, None where it can't or where nothing is added."""
-        named = not self.accelerator and re.findall(rf"cuda[:(]{index}\b", self.facts.source.text)
-        if self._definitions.plan is Plan.IN_PLACE if index is None else named and len(named) == 1:
-            return None  # one place needs no name
+        in_place = self._definitions.plan is Plan.IN_PLACE if index is None else self._is_only(index)
+        if in_place:
+            return None
         place = self._place(site)
         if index is None and self._definitions.plan is Plan.IN_FUNCTION:
             place = self._names.place_in_function(site) or place
@@ -326,6 +327,21 @@ class Devices:
         doubts = self._doubts(site) if place.function is not None else set()
         return DeviceExpr(name, torch.needs | doubts | {new})
 
+    def _is_only(self, index: int) -> bool:
+        """Return whether one place of the module has the device of an index, and so needs no name for it."""
+        return self.accelerator is None and self._indexes[str(index)] == 1
+
+    @cached_property
+    def _indexes(self) -> Counter[str]:
+        """The indexes of devices in the text of the module, each with how often it occurs."""
+        return Counter(re.findall(r"cuda[:(](\d+)\b", self.facts.source.text))
+
+    @cached_property
+    def _is_script(self) -> bool:
+        """Return whether no function or class of the module names CUDA."""
+        tree = self.facts.tree
+        return all(tree.scope(node) is tree.root for node in tree.nodes_with("cuda"))
+
     @cached_property
     def _sends_functions(self) -> bool:
         """Return whether functions of the module, with its variables, may run on other machines."""
@@ -341,10 +357,10 @@ class Devices:
             scope = self.facts.tree.scope(site)
             # A function inside this one may take the device to another machine.
             return self._names.place_in_function(site) if scope is scope.function else None
-        place, tree = self._names.place_in_module, self.facts.tree
+        place = self._names.place_in_module
         if place is None or not self._places.precedes(place, site):
             return self._names.place_in_function(site) or self._places.of_main(site)
-        if self._names.at(place).needs and all(tree.scope(e) is tree.root for e in tree.nodes_with("cuda")):
+        if self._names.at(place).needs and self._is_script:
             main = self._places.of_main(site)  # it imports torch late, as that takes long
             return main if main and not self._names.at(main).needs else place
         return place

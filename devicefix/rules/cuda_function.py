@@ -195,7 +195,11 @@ class CudaFunction(Rule):
             before="""
                 import torch
 
-                torch.save({"cpu": torch.get_rng_state(), "gpu": torch.cuda.get_rng_state()}, path)
+                states = {
+                    "cpu": torch.get_rng_state(),
+                    "gpu": torch.cuda.get_rng_state(),
+                }
+                torch.save(states, path)
                 states = torch.load(path, map_location="cpu")
                 torch.set_rng_state(states["cpu"])
                 torch.cuda.set_rng_state(states["gpu"])
@@ -203,10 +207,11 @@ class CudaFunction(Rule):
             after="""
                 import torch
 
-                torch.save(
-                    {"cpu": torch.get_rng_state(), "gpu": torch.cuda.get_rng_state() if torch.cuda.is_available() else None},
-                    path,
-                )
+                states = {
+                    "cpu": torch.get_rng_state(),
+                    "gpu": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+                }
+                torch.save(states, path)
                 states = torch.load(path, map_location="cpu")
                 torch.set_rng_state(states["cpu"])
                 if torch.cuda.is_available():

@@ -8,7 +8,7 @@ from helpers import analyze
 CODE = {
     "get_device_capability": "new = torch.cuda.get_device_capability() >= (8, 0)",
     "synchronize": "torch.cuda.synchronize()",
-    "is_available": "if torch.cuda.is_available():\n    x = x.cuda()",
+    "is_available": "if torch.cuda.is_available():\n    x = x.cuda()\n    y = y.cuda()",
     "cuda": "x = torch.ones(1).cuda()",
     "device_count": "share = 8 // torch.cuda.device_count()",
 }

@@ -251,8 +251,8 @@ MOVE = "def f(x):\n    return x.cuda()"
         (["%matplotlib inline\n!pip install torch", IMPORT], ["", f"{IMPORT}\n\n{DEVICE}"]),
         (["import os", f"{IMPORT}\nimport sys", "import re"], ["", f"{IMPORT}\nimport sys\n\n{DEVICE}", ""]),
         (["f()\nimport os", f"{IMPORT}\n# so far\nf()"], ["", f"{IMPORT}\n\n{DEVICE}\n\n# so far\nf()"]),
-        (["!pip install x\nfrom x import *\nf()"],
-         [f"!pip install x\nfrom x import *\nimport torch\n\n{DEVICE}\n\nf()"]),
+        (["!pip install x\nfrom x import *\ng()"],
+         [f"!pip install x\nfrom x import *\nimport torch\n\n{DEVICE}\n\ng()"]),
         (["%%time\nimport torch"], [f"%%time\nimport torch\n\n{DEVICE}"]),
         ([IMPORT, f"# mine\n{DEVICE}"], ["", ""]),
         (["if in_colab():\n    import torch", IMPORT], ["", f"{IMPORT}\n\n{DEVICE}"]),
@@ -372,6 +372,7 @@ def test_what_a_cell_shows_stays_the_same() -> None:
     shown += [
         "if torch.cuda.is_available():\n    model.cuda()",
         "if torch.cuda.is_available():\n    model = model.cuda()",
+        "y = y.cuda()",
     ]
     assert cells(rewritten(notebook(IMPORT, *shown)))[1:] == [
         "torch.cuda.get_device_name(0) if torch.cuda.is_available() else None  # which?",
@@ -379,6 +380,7 @@ def test_what_a_cell_shows_stays_the_same() -> None:
         "if torch.cuda.is_available():\n    torch.cuda.current_device()\nx",
         "model.to(device);",
         "model = model.to(device)",
+        "y = y.to(device)",
     ]
 
 
