@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from multiprocessing import reduction
 from typing import Any
 
@@ -50,6 +51,8 @@ def install(machine: Machine, patches: Patches) -> None:
         return restore_location
 
     patches.set(serialization, "_get_restore_location", _get_restore_location)
+    for name in ("_load", "_legacy_load"):
+        patches.set(serialization, name, _uncounted(machine, getattr(serialization, name)))
     shared = torch.UntypedStorage._new_shared
 
     def new_shared(size: int, *, device: Any = "cpu") -> Any:  # for workers of a loader, which collate in it
@@ -59,6 +62,20 @@ def install(machine: Machine, patches: Patches) -> None:
     reducers = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     for kind in (torch.Tensor, torch.nn.Parameter, torch.UntypedStorage):
         patches.set(reducers, kind, _reduce)
+
+
+def _uncounted(machine: Machine, load: Any) -> Any:
+    """Return a function that loads a file: what makes its tensors is no operation of the program."""
+
+    @wraps(load)
+    def loaded(*args: Any, **options: Any) -> Any:
+        counts = machine.on_cuda, machine.on_cpu
+        try:
+            return load(*args, **options)
+        finally:
+            machine.on_cuda, machine.on_cpu = counts
+
+    return loaded
 
 
 def _reduce(value: Any) -> Any:
