@@ -211,7 +211,7 @@ class Places:
         if in_script and self._forks_below(self._facts.tree.module, site):
             return _FORKED_BELOW
         if not in_script and not self._starts_cuda and self._project.is_forked(self._path):
-            return _FORKED
+            return "" if self._is_asked_above(site) else _FORKED
         if not self.sets_devices_late:
             return ""
         if in_script:
@@ -220,6 +220,13 @@ class Places:
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return _SETS_LATE if too_early else ""
+
+    def _is_asked_above(self, site: ast.AST) -> bool:
+        """Return whether a module that is imported above a site asks for CUDA on import."""
+        tree, line = self._facts.tree, self._facts.tree.statement(site).lineno
+        above = (e for e in tree.imports if e.lineno < line and tree.parents[e] is tree.module)
+        names = (name for each in above for name in modules_of(each))
+        return any(self._project.asks_on_import(self._path, name) for name in names)
 
     def _calls_on_import(self, function: Scope) -> list[ast.Call]:
         """Return the calls of a function, or of the class of a constructor, that run on import."""

@@ -227,3 +227,20 @@ def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None
     summary = ProjectFile(b"import torch\n\nf('cuda')\n", "m.py")
     alone = Places(context.facts, Bound(context.facts), Project([summary]), "m.py", Layout(context.facts))
     assert not alone.why_unsafe(expression(context, "'cuda'"))
+
+
+@pytest.mark.parametrize(
+    ("other", "is_safe"),
+    [
+        ("device = 'cuda' if torch.cuda.is_available() else 'cpu'", True),
+        ("device = name or torch.cuda.is_available()", False),
+        ("if name:\n    device = torch.cuda.is_available()", False),
+        ("def f():\n    device = torch.cuda.is_available()", False),
+    ],
+)
+def test_asking_on_import_again_changes_nothing(other: str, is_safe: bool) -> None:
+    code = "import torch\nimport other\n\n\ndef f(device='cuda'):\n    pass\n"
+    forks = "from m import f\nfrom multiprocessing import Pool\n\nPool(2, initializer=lambda: f('cuda:0'))\n"
+    files = {"other.py": f"import torch\n{other}\n", "main.py": forks}
+    context = context_of(code, files)
+    assert (not places(context).why_unsafe(expression(context, "'cuda'"))) is is_safe

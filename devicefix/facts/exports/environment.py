@@ -6,10 +6,12 @@ import ast
 import re
 from collections.abc import Iterable
 
+from devicefix.facts.bound.evaluation import always_evaluated
 from devicefix.facts.exports.export import of_facts
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.flow.parameters import called
 from devicefix.facts.flow.sources import How, Sources
+from devicefix.facts.guards.answers import ASKS
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
@@ -98,6 +100,14 @@ def late_functions(facts: Facts) -> frozenset[str]:
     settings = late_settings(facts)
     at_top = {""} if any(facts.tree.scope(each).function is None for each in settings) else set()
     return frozenset({*at_top, *_functions_of(facts, [*settings, *late_calls(facts, settings)])})
+
+
+@of_facts(b"is_available")
+def asks_on_import(facts: Facts) -> bool:
+    """Return whether a module asks for CUDA whenever it is imported."""
+    assigned = (each for each in facts.tree.module.body if isinstance(each, (ast.Assign, ast.AnnAssign)))
+    values = (each.value for each in assigned if each.value is not None)
+    return any(facts.call(part, *ASKS) for value in values for part in always_evaluated(value))
 
 
 def readers(facts: Facts, _module: Scope, name: str) -> frozenset[str]:

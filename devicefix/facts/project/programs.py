@@ -9,7 +9,13 @@ from functools import cached_property
 from typing import TypeVar
 
 from devicefix.facts.exports import Export, autocasts, has_low_precision
-from devicefix.facts.exports.environment import BY_TEXT, imported_early, late_functions, readers
+from devicefix.facts.exports.environment import (
+    BY_TEXT,
+    asks_on_import,
+    imported_early,
+    late_functions,
+    readers,
+)
 from devicefix.facts.exports.forks import UNKNOWN, Named, forked
 from devicefix.facts.exports.imports import guarded_imports, needed_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
@@ -120,6 +126,12 @@ class Programs(Files):
         """Return whether a file that runs with one may fork processes, as far as its words show."""
         forking = {file.normal for file in self.holding(*forked.words)}
         return bool(forking) and not forking.isdisjoint(self._together({os.path.normpath(path)}))
+
+    @remembered
+    def asks_on_import(self, path: str, module: str) -> bool:
+        """Return whether a module that the file at `path` imports asks for CUDA on import."""
+        file = self.find(path, module)
+        return file is not None and file.export(asks_on_import)
 
     @remembered
     def is_forked(self, path: str) -> bool:
