@@ -96,7 +96,7 @@ def _line_range(lines: list[str], finding: Finding) -> tuple[int, int]:
     """Return the numbers of the first and the last line to show, without blank lines at the ends."""
     first = max(finding.line - CONTEXT, 1)
     last = min(finding.end_line + CONTEXT, first + MAX_LINES, len(lines))
-    while first < finding.line and not lines[first - 1].strip():
+    while first < min(finding.line, last + 1) and not lines[first - 1].strip():
         first += 1
     while last > finding.end_line and not lines[last - 1].strip():
         last -= 1

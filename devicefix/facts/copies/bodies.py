@@ -92,8 +92,11 @@ class Tensors:
 
     def _later_names(self, name: Name, but: Set[str], among: Set[str] | None = None) -> Iterator[Name]:
         """Yield the names that a tensor gets later, as in `z = y.view(-1)`, of those that matter."""
-        every = (each for each in self._given.get(name.place.path, ()) if each[1] not in but)
-        given = {point: (path, added) for point, path, added in every if among is None or path in among}
+        given = {
+            point: (path, added)
+            for point, path, added in self._given.get(name.place.path, ())
+            if path not in but and (among is None or path in among)
+        }
         for point in self.flow.before_rebinding(name.start, name.place.path) if given else ():
             if point in given:
                 path, added = given[point]
