@@ -112,7 +112,9 @@ def device_fix(context: Context, target: ast.expr) -> Fix | None:
     device = _literal_device(context, target)
     if device is not None:
         return context.replace(target, device)
-    if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device"):
+    if context.facts.call(target, "torch.cuda.current_device"):
+        return context.replace(target, context.devices.current(target))
+    if cuda_string(target):
         return context.when_cuda(target, '"cpu"')
     why = gpu_number(context, target)
     if why == "":

@@ -47,6 +47,23 @@ class ToCuda(Rule):
     common_words = (b".to", b"device", b"gpu", b"rank")
     INVALID = (
         Example(
+            "the current GPU",
+            before="""
+                import torch
+
+                x = x.to(device=torch.cuda.current_device())
+                y = y.to(torch.cuda.current_device())
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = x.to(device=device)
+                y = y.to(device)
+            """,
+        ),
+        Example(
             "the device of another tensor by get_device",
             before="""
                 import torch

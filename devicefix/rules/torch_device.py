@@ -155,6 +155,25 @@ class TorchDevice(Rule):
             """,
         ),
         Example(
+            "a default device beside a move",
+            before="""
+                import torch
+
+                x = torch.ones(1).cuda()
+                with torch.device("cuda"):
+                    y = torch.ones(1)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = torch.ones(1).to(device)
+                with device:
+                    y = torch.ones(1)
+            """,
+        ),
+        Example(
             "a number that becomes a device of the same name",
             before="""
                 import torch
@@ -487,7 +506,7 @@ class TorchDevice(Rule):
         match self.facts.tree.parents.get(node):
             case ast.Assign(targets=[ast.Attribute(value=owner)]) if dotted(owner) != "self":
                 return is_current_object(self.facts, node)
-            case ast.Call() | ast.keyword() | ast.arguments():
+            case ast.Call() | ast.keyword() | ast.arguments() | ast.withitem():
                 return is_current_object(self.facts, node)
         return False
 

@@ -130,7 +130,7 @@ def fixed(context: Context, code: str) -> str | None:
         ("y.get_device()", f'x.to(y.get_device() if {AVAILABLE} else "cpu")'),
         ('f"cuda:{i}"', f'x.to(f"cuda:{{i}}" if {AVAILABLE} else "cpu")'),
         ("args.rank", f'x.to(args.rank if {AVAILABLE} else "cpu")'),
-        ("torch.cuda.current_device()", f'x.to(torch.cuda.current_device() if {AVAILABLE} else "cpu")'),
+        ("torch.cuda.current_device()", "x.to(device)"),
         ('"cpu"', None),
         ("where", None),
     ],

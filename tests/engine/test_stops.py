@@ -124,6 +124,21 @@ def main(net, n):
     assert (left.line, left.fix) == (5, None)
 
 
+def test_a_check_above_another_that_stays() -> None:
+    source = """import torch
+
+def main(rank, gpus):
+    if not torch.cuda.is_available():
+        raise OSError("no CUDA")
+    if gpus > torch.cuda.device_count():
+        raise ValueError("too few GPUs")
+    torch.cuda.set_device(rank)
+"""
+    check, left = analyze(source).findings
+    assert check.message.endswith("(unsafe: line 6 still needs CUDA); until then, nothing is fixed on line 8")
+    assert (left.code, left.fix) == ("DF704", None)
+
+
 def test_a_device_before_its_check_and_in_it() -> None:
     source = "import torch\nwhere = 'cuda'\nassert where == 'cuda'\ntorch.cuda.synchronize()\n"
     assert [(each.code, each.line) for each in analyze(source).findings] == [("DF203", 2), ("DF704", 3)]
