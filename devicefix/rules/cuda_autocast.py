@@ -431,7 +431,8 @@ class CudaAutocast(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         call = self._autocast(node)
-        if call is None or self.facts.is_guarded(node):
+        is_named = "autocast" in self.context.source.code(node)  # another name is reported where it is bound
+        if call is None or not is_named or self.facts.is_guarded(node):
             return
         if call.is_off:
             if call.names_cuda and self._is_within_another:
