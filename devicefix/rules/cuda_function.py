@@ -830,6 +830,14 @@ class CudaFunction(Rule):
     )
     VALID = (
         Example(
+            "a generator that is replaced",
+            """
+                import torch
+
+                torch.cuda.default_generators[0] = generator
+            """,
+        ),
+        Example(
             "under a guard",
             """
                 import torch
@@ -927,7 +935,8 @@ class CudaFunction(Rule):
         return self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
-        if self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):
+        is_read = isinstance(node.ctx, ast.Load)
+        if is_read and self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):
             fix = self.context.when_cuda(node, f"{self.devices.torch(node).text}.default_generator")
             yield self.finding(node, f"`{_GENERATORS}` is empty without CUDA; use the CPU's generator", fix)
 
