@@ -218,8 +218,8 @@ def without_half(first: bytes, rest: bytes) -> bytes:
 
 
 def with_wrong_export(first: bytes, rest: bytes) -> bytes:
-    assert b'"named_configurations":[' in rest
-    return first + b"\n" + rest.replace(b'"named_configurations":[', b'"attributes_read":[[],')
+    assert b'"needed_imports":[' in rest
+    return first + b"\n" + rest.replace(b'"needed_imports":[', b'"attributes_set":[[],')
 
 
 def with_wrong_question(*question: object) -> Callable[[bytes, bytes], bytes]:
