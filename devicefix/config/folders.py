@@ -35,7 +35,7 @@ def nearest_above(
 
 
 class Below(dict[str, bool]):
-    """Whether folders are excluded, by their paths: by themselves, or by one that holds them.
+    """Folders, each with whether it is excluded: by itself, or by one that holds it.
 
     Args:
         excludes: whether a folder is excluded by itself, which is asked once.

@@ -121,7 +121,7 @@ def _find(
     pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
     fails = (each.code for _, each in pairs if each.code[2] in _FAILING or each.code == _REJECTED)
     failing = {code for code in fails if RULES[code].fails}
-    kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()  # by the checks
+    kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()
     found = _without_needless(sorted((each for _, each in kept), key=by_position), settings.unsafe_fixes)
     if plan is None:
         made = (finding.fix for finding in found if finding.is_fixable(settings.unsafe_fixes))
@@ -143,7 +143,7 @@ def rule_options(settings: Settings) -> RuleOptions:
 
 # Groups of rules whose fixes avoid an error: moves, devices, types, `torch.cuda`, checkpoints, distributed.
 _FAILING = "123456"
-_REJECTED = "DF704"  # it ends the program
+_REJECTED = "DF704"  # a check that ends the program
 
 
 def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[tuple[ast.AST, Finding]]:

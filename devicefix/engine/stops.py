@@ -24,7 +24,7 @@ _PERHAPS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
 
 
 class Stops:
-    """What stops one module without CUDA, and no safe fix removes: an import, a check, or a CUDA graph.
+    """The stops of one module without CUDA that no safe fix removes: an import, a check, or a CUDA graph.
 
     What it leads to runs only with CUDA, so a fix there would only be another guard.
 
@@ -65,7 +65,7 @@ class Stops:
         """
         if stop in self._events:
             return finding.code.startswith("DF4") and finding.is_fixable(unsafe_fixes=False)
-        return STILL not in stop.message or finding.is_fixable(unsafe_fixes=False)
+        return not stop.is_unsafe_for([STILL]) or finding.is_fixable(unsafe_fixes=False)
 
     def _stops(self, node: ast.AST, finding: Finding) -> bool:
         """Return whether a finding is of a statement that ends the program without CUDA, and stays."""

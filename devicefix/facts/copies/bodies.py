@@ -115,7 +115,7 @@ class Tensors:
 
     @cached_property
     def keeping(self) -> list[tuple[str, str]]:
-        """What keeps tensors after the function has returned, each with the name of such a tensor."""
+        """The names that keep tensors after the function has returned, each with that of a tensor."""
         found = []
         for point in self.flow.points:
             for path, value, contained in kept_at(self._facts, point):
@@ -158,7 +158,7 @@ class Tensors:
 
     @cached_property
     def changes_by_path(self) -> dict[str, list[tuple[Point, Change]]]:
-        """What is changed, with the points that do, by the paths of the tensors."""
+        """The changes, with the points that make them, by the paths of the tensors."""
         found: dict[str, list[tuple[Point, Change]]] = {}
         for point in self.flow.points:
             for change in self.changes_at(point):

@@ -1,4 +1,4 @@
-"""What an expression is where there is only the CPU: the tensor that it is, or is a view of."""
+"""Find the tensor that an expression is, or is a view of, where there is only the CPU."""
 
 from __future__ import annotations
 

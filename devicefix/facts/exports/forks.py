@@ -35,7 +35,7 @@ _Code = tuple[ast.AST, bool]  # with whether processes run it, or use this value
 
 
 class Named(NamedTuple):
-    """What processes run or get, as a file names it.
+    """Code that processes run, or a value that they get, as a file names it.
 
     Attributes:
         name: the full name of a function, a class or a value.

@@ -1,4 +1,4 @@
-"""What the uses of a value need it to be, in the module and in the functions of other files."""
+"""Find the needs of the uses of a value, in the module and in the functions of other files."""
 
 from __future__ import annotations
 

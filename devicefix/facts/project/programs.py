@@ -237,7 +237,7 @@ class Programs(Files):
 
     @cached_property
     def _harmless(self) -> set[tuple[str, Named]]:
-        """What names are known to lead to no use of CUDA, by their files."""
+        """The names that are known to lead to no use of CUDA, by their files."""
         return set()
 
     @cached_property

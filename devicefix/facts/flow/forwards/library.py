@@ -1,4 +1,4 @@
-"""What the functions of libraries do with their arguments, by their names."""
+"""Know the uses that the functions of libraries make of their arguments, by their names."""
 
 from __future__ import annotations
 
