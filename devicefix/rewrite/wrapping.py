@@ -22,6 +22,7 @@ _WITH_VALUE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)
 _STRING = re.compile(
     r"""'''(?s:.)*?'''|\"{3}(?s:.)*?\"{3}|(['"])(?:\\.|(?!\1)[^\\\r\n])*\1|(?P<comment>\#[^\r\n]*)"""
 )
+_PRAGMA = re.compile(r" *# *(?:noqa|nosec|type:|pyright:|pylint:|flake8:|ruff:|isort:)")
 _CLOSED = re.compile(r"^[ \t]*[)\]}]+[:,]?[ \t]*\r?$", re.M)  # as formatters break lines
 _OPENING, _CLOSING = "([{", ")]}"
 _UNLISTED = re.compile(r"\b(?:for|lambda)\b")  # what holds commas that separate no elements
@@ -47,9 +48,12 @@ def wrapped(
     limit = line_length or 0
     parts = [(_different(source, change), change) for change in changes]
     for number, group in groupby(parts, lambda pair: source.position(pair[0][0])[0]):
-        found, whole = (list(each) for each in zip(*group, strict=True))
+        pairs = list(group)
         start = source.line_starts[number - 1]
         end = source.line_end(start)
+        while len(pairs) > 1 and _is_line_above(source, start, pairs[0][1]):
+            result.append(pairs.pop(0)[1])
+        found, whole = (list(each) for each in zip(*pairs, strict=True))
         more = sum(len(new) - (last - first) for first, last, new in found)
         # A line magic ends with its line.
         magic = source.text.startswith(MAGIC, start + len(source.indentation(start)))
@@ -71,6 +75,12 @@ def _different(source: Source, change: Change) -> Change:
     after = _same(old[before:][::-1], new[before:][::-1])
     part = (start + before, end - after, new[before : len(new) - after])
     return part if "\n" in new and "\n" not in old[before : len(old) - after] + part[2] else change
+
+
+def _is_line_above(source: Source, line_start: int, change: Change) -> bool:
+    """Return whether a change only inserts lines above the one that starts there."""
+    start, end, new = change
+    return start == end and not source.text[line_start:start].strip() and new.rstrip(" \t").endswith("\n")
 
 
 def _same(text: str, other: str) -> int:
@@ -109,7 +119,8 @@ class _Line:
         self._text = "".join(text for _, text, _ in self._pieces())
         self._code = _code(self._text)
         nodes = (node for node in tree.nodes_at([number]) if isinstance(node, ast.stmt))
-        self._statement = next((n for n in nodes if n.lineno <= number <= (n.end_lineno or 0)), None)
+        around = (node for node in nodes if node.lineno <= number <= (node.end_lineno or 0))
+        self._statement = max(around, key=lambda node: node.lineno, default=None)
 
     def broken(self, limit: int, before: int) -> list[Change]:
         """Return the changes of the line with those that break it, or as they are if none makes it short.
@@ -290,9 +301,11 @@ def _code(text: str) -> str:
 
 
 def _counted(source: Source, line: str) -> str:
-    """Return what counts of a line: of comments, only those that stand where formatters put them."""
+    """Return what counts of a line as formatters count: comments that are where they put them, but no pragmas."""
     code = _code(line)
-    return line if line[len(code) :].startswith("  #") and _CLOSED.search(source.text) else code
+    comment = line[len(code) :]
+    counts = comment.startswith("  #") and not _PRAGMA.match(comment)
+    return line if counts and _CLOSED.search(source.text) else code
 
 
 def _outside(code: str) -> str:

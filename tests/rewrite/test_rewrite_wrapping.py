@@ -91,6 +91,15 @@ CASES = {
         "seconds_of_all_steps = (\n"
         f'    event.elapsed_time(event) / 1000 if {IF} else float("nan")\n)\n',
     ),
+    "a condition in a block": (
+        "if distributed:\n    print()\n"
+        '    flags = torch.device("cuda", torch.cuda.current_device())\nelse:\n'
+        '    flags = torch.device("cpu")\n',
+        "if distributed:\n    print()\n    flags = (\n"
+        f'        torch.device("cuda", torch.cuda.current_device())\n        if {IF}\n'
+        '        else torch.device("cpu")\n'
+        '    )\nelse:\n    flags = torch.device("cpu")\n',
+    ),
     "a condition that only starts with a parenthesis": (
         "resume_state = torch.load(path_of_the_state, map_location=lambda storage, loc: storage.cuda(k))\n",
         "resume_state = torch.load(\n    path_of_the_state,\n"
@@ -109,6 +118,17 @@ FORMATTED = {
         "state = torch.load(path_of_the_checkpoint_that_was_written, pickle_module=dill_or_more)\n",
         "state = torch.load(\n    path_of_the_checkpoint_that_was_written,\n    pickle_module=dill_or_more,\n"
         f'    map_location=None if {IF} else "cpu",\n)\n',
+    ),
+    "below a definition that is new": (
+        "state = torch.load(path_of_the_checkpoint_that_was_written, mmap=True)\nother = torch.load(path)\n",
+        f'map_location = None if {IF} else "cpu"\n\nstate = torch.load(\n'
+        "    path_of_the_checkpoint_that_was_written, mmap=True, map_location=map_location\n)\n"
+        "other = torch.load(path, map_location=map_location)\n",
+    ),
+    "a comment for a tool": (
+        "state = torch.load(path)  # nosec B614, pickles are our own\n",
+        f'state = torch.load(path, map_location=None if {IF} else "cpu")'
+        "  # nosec B614, pickles are our own\n",
     ),
 }
 
