@@ -301,7 +301,7 @@ def _code(text: str) -> str:
 
 
 def _counted(source: Source, line: str) -> str:
-    """Return what counts of a line as formatters count: comments that are where they put them, but no pragmas."""
+    """Return what counts of a line: of comments, only what formatters put there and count, so no pragmas."""
     code = _code(line)
     comment = line[len(code) :]
     counts = comment.startswith("  #") and not _PRAGMA.match(comment)
