@@ -79,10 +79,12 @@ def _in_condition(facts: Facts, statement: ast.stmt, test: str) -> Removal | Non
         elif_ = Edit(found.end() - len("else"), found.end(), f"elif {test}", effect=effect) if found else None
         return Removal(starts[0], len(starts), elif_) if elif_ else None
     start, end = source.span(parent.test)
-    instead = Edit(start, end, lambda code: f"{operand(code)} and {operand(test)}")
+    own_lines = "\n" in source.text[start:end] and source.text[:start].rstrip().endswith("(")
+    gap = source.newline + source.indentation(end) if own_lines else " "
+    instead = Edit(start, end, lambda code: f"{operand(code)}{gap}and {operand(test)}")
     room = _WIDTH - source.line_end(end) + source.line_starts[source.position(end)[0] - 1]
     removal = Removal(source.span(parent.body[0])[0], len(parent.body), instead)
-    return removal if len(f" and {test}") <= room else None
+    return removal if own_lines or len(f" and {test}") <= room else None
 
 
 def operand(code: str) -> str:

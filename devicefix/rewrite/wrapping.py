@@ -141,7 +141,7 @@ class _Line:
             limits = dict.fromkeys((limit, max(limit, _AT_MOST), before if grows else limit))
             tried = ((breaks, each) for way in ways for each in limits for breaks in way(each))
             for breaks, longest in tried:
-                if max(map(len, _made(text, breaks).split(self._newline))) <= longest:
+                if breaks and max(map(len, _made(text, breaks).split(self._newline))) <= longest:
                     return self._with(breaks)
         return [*self._changes]
 

@@ -951,6 +951,18 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "a check that a user of the function asks for",
+            """
+                import torch
+
+
+                def check_install(cuda=False):
+                    if cuda:
+                        assert torch.cuda.is_available()
+                        print("found")
+            """,
+        ),
+        Example(
             "a choice between two errors",
             """
                 import torch

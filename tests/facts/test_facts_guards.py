@@ -353,6 +353,9 @@ def test_of_any_count(test: str, expected: bool | None) -> None:
     assert of_any_count(node.ops[0], value) is expected
 
 
+PARAMETRIZED = "@pytest.mark.parametrize('b, a', ["
+SKIPPED = "pytest.mark.skipif(torch.cuda.device_count() < 1, reason='no')"
+TEST = "def test_f(b, a):\n    if a:\n        run()\n"
 KEPT = f"args.cuda = {AVAILABLE}\nclass C:\n    def __init__(self, args):\n        "
 GUARDED = [
     f"if {AVAILABLE}:\n    run()\n",
@@ -372,6 +375,10 @@ GUARDED = [
     f"for x in y:\n    if not {AVAILABLE}:\n        continue\n    run()\n",
     "@pytest.mark.skipif(not torch.cuda.is_available(), reason='no')\ndef f():\n    run()\n",
     "@pytest.mark.skipif(not HAS_FA3, reason='no')\ndef f():\n    run()\n",
+    f"{PARAMETRIZED}pytest.param(1, True, marks={SKIPPED}), (x, 0)])\n{TEST}",
+    f"{PARAMETRIZED}pytest.param(x, 1, marks=[y, {SKIPPED}])])\n{TEST}",
+    f"@pytest.mark.parametrize('a', [False, pytest.param(1, marks={SKIPPED})])\n{TEST}",
+    f"f([pytest.param(run(), marks={SKIPPED})])\n",
     "@unittest.skipUnless(has_triton(), 'no')\nclass A:\n    def f(self):\n        run()\n",
     "@unittest.skipUnless(torch.cuda.is_available(), 'no')\ndef f():\n    run()\n",
     "@require_cuda\ndef f():\n    run()\n",
@@ -410,6 +417,9 @@ OPEN = [
     "@pytest.mark.skipif(torch.cuda.is_available(), reason='no')\ndef f():\n    run()\n",
     "@pytest.mark.skipif(HAS_FA3, reason='no')\ndef f():\n    run()\n",
     "@pytest.mark.skipif(not has_nutritional, reason='no')\ndef f():\n    run()\n",
+    f"{PARAMETRIZED}pytest.param(1, True, marks={SKIPPED}), (x, y)])\n{TEST}",
+    f"{PARAMETRIZED}pytest.param(1, True, marks=slow)])\n{TEST}",
+    f"{PARAMETRIZED}pytest.param(0)])\n{TEST}",
     "@unittest.skipUnless(x, 'no')\ndef f():\n    run()\n",
     "@cached\ndef f():\n    run()\n",
     "@pytest.mark.no_gpu\ndef test_f():\n    run()\n",

@@ -546,3 +546,14 @@ def test_a_statement_is_replaced(before: str, code: str, after: str) -> None:
     changes = resolved(before, edits)
     assert replaced(before, changes) == after
     check(source, module, after.encode(), edits, changes)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if (\n    a\n    and b\n):\n    x()\n", "if (\n    a\n    and b\n    and ok\n):\n    x()\n"),
+        ("if f(\n    a\n):\n    x()\n", "if f(\n    a\n) and ok:\n    x()\n"),
+    ],
+)
+def test_a_guard_joins_a_test_of_several_lines(before: str, after: str) -> None:
+    assert guarded(before) == after

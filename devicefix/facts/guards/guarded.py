@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 
 from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.guards.answers import ASKS, COUNTS, CUDNN, VERSION
-from devicefix.facts.guards.conditions import Conditions
+from devicefix.facts.guards.conditions import Conditions, falsy
 from devicefix.facts.guards.truth import is_none, of_any_count, of_truth, truth
 from devicefix.facts.names import Names
 from devicefix.facts.path_conditions import conditions_on
@@ -164,6 +164,8 @@ class Guards(Conditions):
             return self._statement_only_with_cuda(child, parent)
         if isinstance(parent, ast.BoolOp):
             return child in self._behind(parent)
+        if isinstance(parent, ast.Call) and child in parent.args and self._skips_row(parent):
+            return True
         return any(self.implies(test, value) for test, value in conditions_on(child, parent))
 
     def _statement_only_with_cuda(self, child: ast.stmt, parent: ast.AST) -> bool:
@@ -179,6 +181,42 @@ class Guards(Conditions):
             return True
         # An earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA.
         return child.lineno > self._left_in(self.facts.tree.block(child))
+
+    def _is_passed(self, node: ast.Name) -> bool:
+        return super()._is_passed(node) or self._is_parametrized(node)
+
+    def _is_parametrized(self, node: ast.Name) -> bool:
+        """Return whether pytest passes a true value for a parameter only in rows that it skips without CUDA.
+
+        https://docs.pytest.org/en/stable/how-to/parametrize.html
+        """
+        found = self.facts.tree.lookup(node)
+        for decorator in getattr(found[0].node, "decorator_list", ()) if found is not None else ():
+            match decorator:
+                case ast.Call(
+                    args=[ast.Constant(value=str(listed)), ast.List(elts=rows) | ast.Tuple(elts=rows)]
+                ):
+                    names = [name.strip() for name in listed.split(",")]
+                    if last_name(decorator.func) == "parametrize" and node.id in names:
+                        place = names.index(node.id) if len(names) > 1 else None
+                        return all(self._is_false_in_row(row, place) for row in rows)
+        return False
+
+    def _is_false_in_row(self, row: ast.expr, place: int | None) -> bool:
+        """Return whether one of several values, or the only one, is false in a row, or the row is skipped."""
+        values: Sequence[ast.expr] = [row] if place is None else _several(row)
+        if isinstance(row, ast.Call) and last_name(row.func) == "param":
+            values = row.args
+            if self._skips_row(row):
+                return True
+        return falsy(next(iter(values[place or 0 :]), row))
+
+    def _skips_row(self, row: ast.Call) -> bool:
+        """Return whether a `pytest.param` has a mark that skips it without CUDA."""
+        marks = (each.value for each in row.keywords if each.arg == "marks")
+        return last_name(row.func) == "param" and any(
+            self._skips(each) for mark in marks for each in _several(mark)
+        )
 
     def _used_with_cuda(self, own: ast.AST) -> bool:
         """Return whether this is a private function or class that is used, and only where CUDA is available.
@@ -277,8 +315,7 @@ class Guards(Conditions):
         for node in self.facts.tree.nodes_with("pytestmark"):
             match node:
                 case ast.Assign(targets=[ast.Name(id="pytestmark")], value=value):
-                    marks = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
-                    if any(map(self._skips, marks)):
+                    if any(map(self._skips, _several(value))):
                         found.add(self.facts.tree.parents[node])
         return found
 
@@ -305,6 +342,11 @@ class Guards(Conditions):
                 if last is None and returns(body):
                     return True
         return last is not None and self.fallbacks.of(last, self.refusals.error_of(last)) is not None
+
+
+def _several(node: ast.expr) -> Sequence[ast.expr]:
+    """Return the elements of a list or tuple, or a node that is none."""
+    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
 
 
 class Built(Guards):

@@ -203,12 +203,17 @@ class Refusals:
         return isinstance(text, str) and text.partition(":")[0] in ("cuda", "cpu", "gpu")
 
     def _names_request(self, part: ast.expr) -> bool:
-        """Return whether a part of a test reads an option, attribute or key whose name is that of a request."""
+        """Return whether a part of a test reads what is called a request.
+
+        It may be an option, an attribute or a key, or a name whose default is known.
+        """
         for node in ast.walk(part):
             match node:
                 case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
                     if _REQUEST.search(name):
                         return True
+                case ast.Name(id=name) if _REQUEST.search(name) and self._defaults.truth(node) is not None:
+                    return True
         return False
 
     def _is_flag(self, part: ast.expr) -> bool:
