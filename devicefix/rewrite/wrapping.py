@@ -140,6 +140,8 @@ class _Line:
             ways = (self._between_elements, *((self._in_parentheses, *brackets) if all_ways else ()))
             limits = dict.fromkeys((limit, max(limit, _AT_MOST), before if grows else limit))
             tried = ((breaks, each) for way in ways for each in limits for breaks in way(each))
+            if _CLOSED.search(self._source.text):  # a formatter has no other limit if there is a way
+                tried = ((breaks, each) for each in limits for way in ways for breaks in way(each))
             for breaks, longest in tried:
                 if breaks and max(map(len, _made(text, breaks).split(self._newline))) <= longest:
                     return self._with(breaks)
