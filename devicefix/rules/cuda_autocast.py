@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -125,10 +125,10 @@ class CudaAutocast(Rule):
             after="""
                 import torch
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
                 embedding = torch.nn.Embedding(5, 4).to(torch.bfloat16)
-                with torch.autocast(device.type, dtype=torch.bfloat16):
+                with torch.autocast(device, dtype=torch.bfloat16):
                     y = torch.nn.Linear(4, 4)(embedding(x))
             """,
             unsafe=True,
@@ -155,17 +155,17 @@ class CudaAutocast(Rule):
                 import torch
                 from torch.cuda.amp import autocast
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
                 net = torch.nn.Conv2d(3, 3, 3)
 
 
-                @torch.autocast(device.type, dtype=torch.float16)
+                @torch.autocast(device, dtype=torch.float16)
                 def step(x):
                     return net(x.half().contiguous()), torch.nn.functional.linear(x.half(), net.weight)
 
 
-                @torch.autocast(device.type, enabled=True, dtype=torch.float16, cache_enabled=False)
+                @torch.autocast(device, enabled=True, dtype=torch.float16, cache_enabled=False)
                 def other(x):
                     return torch.zeros(2, 2, dtype=torch.half) @ torch.ones(2, 2)
             """,
@@ -239,10 +239,10 @@ class CudaAutocast(Rule):
             after="""
                 import torch
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-                @torch.autocast(device.type, dtype=torch.float16)
+                @torch.autocast(device, dtype=torch.float16)
                 def step(net, x):
                     return net(x.half())
             """,
@@ -275,11 +275,11 @@ class CudaAutocast(Rule):
             after="""
                 import torch
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
                 def step(net, x, amp):
-                    with torch.autocast(device.type, dtype=torch.float16, enabled=amp):
+                    with torch.autocast(device, dtype=torch.float16, enabled=amp):
                         return net(x if amp else x.half())
             """,
             unsafe=True,
@@ -299,13 +299,13 @@ class CudaAutocast(Rule):
             after="""
                 import torch
 
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
                 torch.set_default_dtype(torch.bfloat16)
 
 
                 def step(net, x, dtype):
-                    with torch.amp.autocast(device_type=device.type, enabled=True, dtype=dtype):
+                    with torch.amp.autocast(device_type=device, enabled=True, dtype=dtype):
                         return net(x)
             """,
             unsafe=True,
@@ -534,55 +534,47 @@ class CudaAutocast(Rule):
         )
         return Fix(tuple(edits), needs=needs | torch.needs)
 
-    def _edits(self, call: _Autocast, kind: str, low: str) -> Iterator[Edit]:
+    def _edits(self, call: _Autocast, kind: Callable[[], str], low: str) -> Iterator[Edit]:
         """Yield the edits of a call that names the type of the device."""
         device = call.arguments["device_type"]
         end = self.context.source.span(device)[1]
-        yield Edit(*self.context.source.span(device), kind)
+        yield Edit(*self.context.source.span(device), lambda _: kind())
         if "dtype" not in call.arguments and low:
             yield Edit(end, end, f", {low}")
 
-    def _edits_of_cuda(self, call: _Autocast, kind: str, low: str, torch: str) -> Iterator[Edit]:
+    def _edits_of_cuda(
+        self, call: _Autocast, kind: Callable[[], str], low: str, torch: str
+    ) -> Iterator[Edit]:
         """Yield the edits of a call of `torch.cuda.amp.autocast`, whose arguments are in another order."""
         source = self.context.source
         yield Edit(*source.span(call.function), f"{torch}.autocast")
         name = (dotted(call.function) or "").partition(".")[0]
         if name != torch and len(self.facts.tree.reads(name)) == 1:
             yield from self.context.without_import(name, call.function)
-        new = ", ".join(filter(None, (kind, "" if "dtype" in call.arguments else low)))
+        dtype = f", {low}" if low and "dtype" not in call.arguments else ""
         end = source.span(call.function)[1] if call.is_partial else source.span(call.node)[1] - 1
         others: list[ast.expr | ast.keyword] = [*call.given, *call.node.keywords]
         if call.is_partial:
-            yield Edit(end, end, f", {new}")
+            yield Edit(end, end, lambda _: f", {kind()}{dtype}")
         elif not others:
-            yield Edit(end, end, new)
+            yield Edit(end, end, lambda _: f"{kind()}{dtype}")
         first = None if call.is_partial else next(iter(others), None)
         for name, each in zip_longest(_OLD_ARGUMENTS[: len(call.given)], others):
             start = source.span(each)[0]
-            text = (f"{new}, " if each is first else "") + (f"{name}=" if name else "")
-            yield Edit(start, start, text)
+            if each is first:
+                yield Edit(start, start, lambda _: f"{kind()}{dtype}, ")
+            if name:
+                yield Edit(start, start, f"{name}=")
 
     def _is_called_by_keywords(self, node: ast.Call) -> bool:
         """Return whether what `partial` makes is only called, and without arguments by position."""
         calls = [self.facts.tree.parents.get(use) for use in self.context.forwards.of(node).uses]
         return bool(calls) and all(isinstance(call, ast.Call) and not call.args for call in calls)
 
-    def _device_type(self, site: ast.Call) -> tuple[str, frozenset[Need]]:
-        """Return the code of the type of the current device, `device.type`, and what it needs."""
-        use = self.devices.current(site, with_type=True)
-        if not use.text.isidentifier():
-            return use.text, use.needs
-        found = self.facts.tree.scope(site).lookup(use.text)
-        values = [binding.value for binding in found[1]] if found is not None and not use.needs else []
-        if values and all(value is not None and _is_text(value) for value in values):
-            return use.text, use.needs
-        if use.needs or (values and all(self.facts.call(value, "torch.device") for value in values)):
-            return f"{use.text}.type", use.needs
-        return f"{self.devices.torch(site).text}.device({use.text}).type", use.needs
-
-
-def _is_text(node: ast.expr) -> bool:
-    """Return whether an expression is a string, or chooses between two."""
-    if isinstance(node, ast.IfExp):
-        return _is_text(node.body) and _is_text(node.orelse)
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+    def _device_type(self, site: ast.Call) -> tuple[Callable[[], str], frozenset[Need]]:
+        """Return what makes the code of the type of the current device, and what it needs."""
+        known = self.devices.text(site)
+        if known is not None:
+            return known[0], known[1].needs
+        use = self.devices.named(site) or self.devices.current(site)
+        return lambda: use.text, use.needs
