@@ -381,6 +381,7 @@ GUARDED = [
     f"f([pytest.param(run(), marks={SKIPPED})])\n",
     "@unittest.skipUnless(has_triton(), 'no')\nclass A:\n    def f(self):\n        run()\n",
     "@unittest.skipUnless(torch.cuda.is_available(), 'no')\ndef f():\n    run()\n",
+    "@RunIf(min_cuda_gpus=2)\ndef f():\n    run()\n",
     "@require_cuda\ndef f():\n    run()\n",
     "@requires_gpu()\nclass C:\n    def f(self):\n        run()\n",
     "@pytest.mark.gpu\ndef test_f():\n    run()\n",

@@ -22,6 +22,7 @@ _SKIPS = re.compile(
     r"(?i)(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)"
     r"|\bmark\.(multi_?)?(cuda|gpu)s?$",  # a mark by which the project says which tests need a GPU
 )
+_MINIMA = ("min_gpus", "min_cuda_gpus")  # of a test, as in Lightning's `RunIf`
 _KERNELS = re.compile(
     r"(?i)(?<![a-z])(fa[23]|flash_?attn|flash_attention|triton|tensorrt)(?![a-z])"
 )  # of a GPU
@@ -268,7 +269,8 @@ class Guards(Conditions):
         own = self.refusals.own_function(function)
         if own is not None:  # its code decides, not its name
             return self._needs_cuda_for_function(own, is_factory=isinstance(decorator, ast.Call))
-        return bool(_SKIPS.search((dotted(function) or "")[:_LONGEST]))
+        least = any(keyword.arg in _MINIMA for keyword in getattr(decorator, "keywords", ()))
+        return least or bool(_SKIPS.search((dotted(function) or "")[:_LONGEST]))
 
     def _needs_cuda_for_function(self, decorator: ast.FunctionDef, *, is_factory: bool) -> bool:
         """Return whether a decorator of the module uses the decorated function only with CUDA.
