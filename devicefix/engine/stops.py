@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,7 +42,8 @@ class Stops:
         for node, finding in found:
             if self._stops(node, finding):
                 statement = self._tree.statement(node)
-                self._blocks.setdefault(id(self._tree.block(statement)), (statement, finding))
+                for block in (self._tree.block(statement), *self._later(statement)):
+                    self._blocks.setdefault(id(block), (statement, finding))
         self._uses = GuardedUses(context, partial(Stops._is_below, proxy(self)))  # no circle
 
     def fold(self) -> list[tuple[ast.AST, Finding]]:
@@ -76,6 +77,14 @@ class Stops:
             self._events.add(finding)
             return not any(self._tree.around(node, *_PERHAPS))
         return finding.stops or (finding.fix is None and facts.call(node, *_GRAPHS))
+
+    def _later(self, stop: ast.stmt) -> Iterator[list[ast.stmt]]:
+        """Yield the blocks below a stop that the same test leads to again."""
+        choice = self._tree.parents[stop]
+        if isinstance(choice, ast.If):
+            arm, test = "body" if stop in choice.body else "orelse", ast.dump(choice.test)
+            found = (each for each in self._tree.after(choice) if isinstance(each, ast.If))
+            yield from (getattr(each, arm) for each in found if ast.dump(each.test) == test)
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""

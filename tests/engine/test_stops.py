@@ -111,6 +111,30 @@ def start(kind, x):
     assert [each.line for each in analyze(chosen).findings] == [7, 8, 9, 10]
 
 
+def test_guards_under_the_same_test_as_an_event_that_stays() -> None:
+    source = """import torch
+
+def start(kind):
+    if kind == "mps":
+        event = torch.mps.event.Event()
+    else:
+        event = torch.cuda.Event()
+    event.record()
+    if kind == "mps":
+        torch.mps.synchronize()
+    else:
+        torch.cuda.synchronize()
+    if kind == "xpu":
+        torch.xpu.synchronize()
+    else:
+        torch.cuda.synchronize()
+    return event
+"""
+    found = analyze(source).findings
+    assert [each.line for each in found] == [7, 16]
+    assert found[0].message.endswith("; until then, nothing is fixed on line 12")
+
+
 def test_fixes_below_a_check_that_stays_for_code_without_a_fix() -> None:
     source = """import torch
 
