@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
 
 from devicefix.devices.context import Context
-from devicefix.facts import Binding
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.library import SAME
 from devicefix.facts.flow.reaching import blocks_around, position, reaching
-from devicefix.facts.names import Names
 from devicefix.facts.scopes import COMPREHENSIONS, Scope
 from devicefix.facts.values import last_name
 
@@ -119,7 +117,7 @@ def _is_located(context: Context, receiver: ast.expr) -> bool:
     """Return whether a receiver is a parameter of a function that is passed as a `map_location`."""
     tree = context.facts.tree
     found = tree.lookup(receiver)
-    if found is None or not context.facts.once(_has_parameter, found[1]):
+    if found is None or not found[1][0].parameter:
         return False
     function = found[0].node
     uses = tree.reads(function.name) if isinstance(function, ast.FunctionDef) else [function]
@@ -128,10 +126,6 @@ def _is_located(context: Context, receiver: ast.expr) -> bool:
         or (isinstance(parent, ast.Call) and use in parent.args[1:] and last_name(parent.func) == "load")
         for use, parent in ((use, tree.parents[use]) for use in uses)
     )
-
-
-def _has_parameter(_facts: Names, bindings: Sequence[Binding]) -> bool:
-    return any(binding.parameter for binding in bindings)
 
 
 def _of_class(context: Context, name: str) -> CustomCuda:

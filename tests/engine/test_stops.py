@@ -135,6 +135,33 @@ def start(kind):
     assert found[0].message.endswith("; until then, nothing is fixed on line 12")
 
 
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_device_ids_below_a_move_that_stays(unsafe: bool) -> None:
+    source = """import torch
+
+class Trainer(Base):
+    def wrap(self):
+        self.net.to(self.device_id)
+        torch.cuda.synchronize()
+        self.net = torch.nn.parallel.DistributedDataParallel(self.net, device_ids=[self.device_id])
+"""
+    found = analyze(source, unsafe_fixes=unsafe).findings
+    assert [each.code for each in found] == ["DF102", "DF401", *["DF602"] * unsafe]
+    assert ("until then, nothing is fixed on line 7" in found[0].message) is not unsafe
+
+
+def test_a_check_below_a_move_that_stays() -> None:
+    source = """import torch
+
+def use(x, rank):
+    x = x.to(self.device_id)
+    assert x.is_cuda
+    torch.cuda.synchronize()
+    return x.cuda()
+"""
+    assert [each.line for each in analyze(source).findings] == [4, 5]
+
+
 def test_fixes_below_a_check_that_stays_for_code_without_a_fix() -> None:
     source = """import torch
 
