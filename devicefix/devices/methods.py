@@ -68,13 +68,11 @@ def _shown(context: Context, receiver: ast.expr) -> Iterator[str]:
     if isinstance(method, ast.Attribute) and method.attr in SAME and facts.resolve(method) is None:
         yield method.attr
     scope, bindings = tree.lookup(receiver) or (None, ())
-    blocks = set(map(id, blocks_around(tree, tree.statement(receiver))))
+    end, blocks = position(receiver), set(map(id, blocks_around(tree, tree.statement(receiver))))
     for read in facts.reads_in(scope, last_name(receiver)) if scope is not None else ():
         match tree.parents[read]:
             case ast.Attribute(attr=name) as method if tree.call_of(method):
-                is_before = (
-                    position(read) < position(receiver) and id(tree.block(tree.statement(read))) in blocks
-                )
+                is_before = position(read) < end and id(tree.block(tree.statement(read))) in blocks
                 is_same = is_before and reaching(tree, read, bindings) == reaching(tree, receiver, bindings)
                 yield from [name] if is_same and not any(tree.around(read, *_PERHAPS)) else ()
 

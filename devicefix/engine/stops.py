@@ -83,11 +83,11 @@ class Stops:
 
     def _later(self, stop: ast.stmt) -> Iterator[list[ast.stmt]]:
         """Yield the blocks below a stop that the same test leads to again."""
-        choice = self._tree.parents[stop]
-        if isinstance(choice, ast.If):
-            arm, test = "body" if stop in choice.body else "orelse", ast.dump(choice.test)
-            found = (each for each in self._tree.after(choice) if isinstance(each, ast.If))
-            yield from (getattr(each, arm) for each in found if ast.dump(each.test) == test)
+        match self._tree.parents[stop]:
+            case ast.If(test=test, body=body) as choice:
+                found = (each for each in self._tree.after(choice) if isinstance(each, ast.If))
+                alike = (each for each in found if ast.dump(each.test) == ast.dump(test))
+                yield from (each.body if stop in body else each.orelse for each in alike)
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""

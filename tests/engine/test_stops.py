@@ -57,6 +57,14 @@ def test_a_file_that_imports_triton_kernels_is_fixed() -> None:
     assert found(kernel + MOVES.format("")) == [("DF902", 1)]
 
 
+def test_a_test_of_triton_kernels_is_left() -> None:
+    kernel, source = KERNEL.replace("tensorrt", "triton"), MOVES.format("from kernel import run")
+    found = analyze(source, path="tests/test_run.py", others={"tests/kernel.py": kernel}).findings
+    assert [(each.code, each.line) for each in found] == [("DF902", 2)]
+    other = analyze(source, path="tests/latest_run.py", others={"tests/kernel.py": kernel}).findings
+    assert [each.code for each in other] == ["DF101", "DF401"]
+
+
 def test_a_file_without_a_tie_has_no_finding() -> None:
     assert found("import torch\nfrom kernel import run\n\ny = run(torch.ones(3))\n", kernel=KERNEL) == []
 
