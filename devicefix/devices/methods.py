@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
 
 from devicefix.devices.context import Context
-from devicefix.facts import Binding
 from devicefix.facts.flow.kinds import Kind
-from devicefix.facts.names import Names
+from devicefix.facts.flow.kinds.library import SAME
+from devicefix.facts.flow.reaching import blocks_around, position, reaching
 from devicefix.facts.scopes import COMPREHENSIONS, Scope
 from devicefix.facts.values import last_name
 
@@ -18,6 +18,7 @@ from devicefix.facts.values import last_name
 _STORAGE = re.compile(
     r"""[."'](untyped_|typed_)?storage\b|\b(Typed|Untyped|Float|Double|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)Storage\b"""
 )
+_PERHAPS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
 _OWN = {Kind.MODULE, Kind.OBJECT}
 
 
@@ -44,14 +45,36 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
         found = context.facts.tree.scope(receiver).lookup(receiver.id)
         if found is not None and all(isinstance(binding.node, ast.ClassDef) for binding in found[1]):
             return _of_class(context, receiver.id)  # a method of the class itself
-    kinds = context.facts.kinds.of(receiver)
+    kinds = context.facts.kinds.of(receiver).without(Kind.NONE)  # which has neither method
     names = {name.rpartition(".")[2] for name in kinds.classes}
     if names and all(map(project.is_cuda_class, names)) and kinds.are(_OWN):
         return CustomCuda.ALWAYS if all(map(project.is_always_cuda_class, names)) else CustomCuda.MAYBE
-    if not kinds.are({Kind.TENSOR, *_OWN}) or any(map(project.may_be_own, names)):
+    if any(map(project.may_be_own, names)):
         return CustomCuda.MAYBE
+    if not kinds.are({Kind.TENSOR, *_OWN}):
+        is_other = not project.adds_cuda() and any(map(project.is_never_own, _shown(context, receiver)))
+        return CustomCuda.NEVER if is_other else CustomCuda.MAYBE
     added = project.adds_cuda() and not all(name.startswith("torch.") for name in kinds.classes)
     return CustomCuda.MAYBE if added else CustomCuda.NEVER
+
+
+def _shown(context: Context, receiver: ast.expr) -> Iterator[str]:
+    """Yield the methods that the object of a receiver certainly has, each as a pattern of its definition."""
+    facts, tree = context.facts, context.facts.tree
+    call = tree.call_of(tree.parents.get(receiver))
+    if call is not None and (call.args or call.keywords):
+        yield r"cuda(?!\(self\))"
+    method = getattr(receiver, "func", None)
+    if isinstance(method, ast.Attribute) and method.attr in SAME and facts.resolve(method) is None:
+        yield method.attr
+    scope, bindings = tree.lookup(receiver) or (None, ())
+    end, blocks = position(receiver), set(map(id, blocks_around(tree, tree.statement(receiver))))
+    for read in facts.reads_in(scope, last_name(receiver)) if scope is not None else ():
+        match tree.parents[read]:
+            case ast.Attribute(attr=name) as method if tree.call_of(method):
+                is_before = position(read) < end and id(tree.block(tree.statement(read))) in blocks
+                is_same = is_before and reaching(tree, read, bindings) == reaching(tree, receiver, bindings)
+                yield from [name] if is_same and not any(tree.around(read, *_PERHAPS)) else ()
 
 
 def shows_class(context: Context, site: ast.AST) -> bool:
@@ -92,7 +115,7 @@ def _is_located(context: Context, receiver: ast.expr) -> bool:
     """Return whether a receiver is a parameter of a function that is passed as a `map_location`."""
     tree = context.facts.tree
     found = tree.lookup(receiver)
-    if found is None or not context.facts.once(_has_parameter, found[1]):
+    if found is None or not found[1][0].parameter:
         return False
     function = found[0].node
     uses = tree.reads(function.name) if isinstance(function, ast.FunctionDef) else [function]
@@ -101,10 +124,6 @@ def _is_located(context: Context, receiver: ast.expr) -> bool:
         or (isinstance(parent, ast.Call) and use in parent.args[1:] and last_name(parent.func) == "load")
         for use, parent in ((use, tree.parents[use]) for use in uses)
     )
-
-
-def _has_parameter(_facts: Names, bindings: Sequence[Binding]) -> bool:
-    return any(binding.parameter for binding in bindings)
 
 
 def _of_class(context: Context, name: str) -> CustomCuda:

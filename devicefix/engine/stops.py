@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from devicefix.model import Finding, Safety
 if TYPE_CHECKING:
     from devicefix.devices.context import Context
 
-_LIBRARY, _REFUSAL = "DF902", "DF701"
+_LIBRARY, _REFUSAL, _MOVE, _DEVICE_IDS = "DF902", "DF701", "DF102", "DF602"
 _GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph")
 _EVENTS = ("torch.cuda.Event", "torch.cuda.Stream")
 _PERHAPS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
@@ -37,12 +37,13 @@ class Stops:
         self._context = context
         self._tree = context.facts.tree
         self._found = found
-        self._events = set[Finding]()
+        self._guards = dict[Finding, str]()  # of these stops, each with the codes of what is for no use below
         self._blocks: dict[int, tuple[ast.stmt, Finding]] = {}
-        for node, finding in found:
-            if self._stops(node, finding):
-                statement = self._tree.statement(node)
-                self._blocks.setdefault(id(self._tree.block(statement)), (statement, finding))
+        stops = [each for each in found if self._stops(*each)]
+        for node, finding in sorted(stops, key=lambda each: each[1] in self._guards):
+            statement = self._tree.statement(node)
+            for block in (self._tree.block(statement), *self._later(statement)):
+                self._blocks.setdefault(id(block), (statement, finding))
         self._uses = GuardedUses(context, partial(Stops._is_below, proxy(self)))  # no circle
 
     def fold(self) -> list[tuple[ast.AST, Finding]]:
@@ -59,12 +60,12 @@ class Stops:
         return [(node, _with_lines(each, sorted({*lines.get(each, ())}))) for node, each in kept]
 
     def _covers(self, stop: Finding, finding: Finding) -> bool:
-        """Return whether a finding is for no use while a stop is left: guards beside an event, but no move.
+        """Return whether a finding is for no use while a stop is left: of some only guards are, and no moves.
 
         A check stays because of what has no fix, which is reported.
         """
-        if stop in self._events:
-            return finding.code.startswith("DF4") and finding.is_fixable(unsafe_fixes=False)
+        if stop in self._guards:
+            return finding.code.startswith(self._guards[stop]) and finding.is_fixable(unsafe_fixes=False)
         return not stop.is_unsafe_for([STILL]) or finding.is_fixable(unsafe_fixes=False)
 
     def _stops(self, node: ast.AST, finding: Finding) -> bool:
@@ -73,9 +74,20 @@ class Stops:
             return finding.safety is not Safety.SAFE
         facts = self._context.facts
         if finding.fix is None and facts.call(node, *_EVENTS):
-            self._events.add(finding)
+            self._guards[finding] = "DF4"
+        elif finding.code == _MOVE and not finding.is_fixable(self._context.options.unsafe_fixes):
+            self._guards[finding] = _DEVICE_IDS
+        if finding in self._guards:
             return not any(self._tree.around(node, *_PERHAPS))
         return finding.stops or (finding.fix is None and facts.call(node, *_GRAPHS))
+
+    def _later(self, stop: ast.stmt) -> Iterator[list[ast.stmt]]:
+        """Yield the blocks below a stop that the same test leads to again."""
+        match self._tree.parents[stop]:
+            case ast.If(test=test, body=body) as choice:
+                found = (each for each in self._tree.after(choice) if isinstance(each, ast.If))
+                alike = (each for each in found if ast.dump(each.test) == ast.dump(test))
+                yield from (each.body if stop in body else each.orelse for each in alike)
 
     def _of(self, node: ast.AST) -> Finding | None:
         """Return the finding that stops the code of a node, None if it may run."""
@@ -86,7 +98,7 @@ class Stops:
 
     def _is_below(self, node: ast.AST) -> bool:
         """Return whether a node is below a check that stops its function or the module."""
-        return self._above(node) is not None
+        return self._above(node) not in (None, *self._guards)
 
     def _above(self, node: ast.AST) -> Finding | None:
         """Return the first finding that stops a function, or the module, before it gets to a node."""

@@ -353,9 +353,10 @@ class CudaFunction(Rule):
                     run()
             """,
             after="""
+                import contextlib
                 import torch
 
-                with torch.cuda.device(1 if torch.cuda.is_available() else -1):
+                with torch.cuda.device(1) if torch.cuda.is_available() else contextlib.nullcontext():
                     run()
             """,
         ),
@@ -970,17 +971,17 @@ class CudaFunction(Rule):
                 return
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
-        """Check `with torch.cuda.device(i):`, which does nothing for the index -1.
+        """Check `with torch.cuda.device(i):`.
 
         `torch.cuda.device_of(x)` is shorter for a tensor's device, but `torch.compile` can't trace it.
         """
         if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.IfExp):
             self.context.mark_handled(node.args[0])
             accelerator = self.context.accelerator
-            taken_over = accelerator is not None and accelerator.counterpart(node.func) is not None
-            instead = "None" if taken_over else "-1"
             if (outer := self._functions.outer(node)) is not None:
                 fix = self._functions.of_outer(outer)
+            elif accelerator is not None and accelerator.counterpart(node.func) is not None:
+                fix = self.context.when_cuda(node.args[0], "None")
             else:
-                fix = self.context.when_cuda(node.args[0], instead, of_cuda=not taken_over)
-            yield self.finding(node, "`torch.cuda.device` needs CUDA; without CUDA, pass -1", fix)
+                fix = self._functions.entered(node)
+            yield self.finding(node, "`torch.cuda.device` needs CUDA; use it only if CUDA is available", fix)

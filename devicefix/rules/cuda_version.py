@@ -33,7 +33,7 @@ class CudaVersion(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, the version is the same as before. Without CUDA, it is `"0.0"` or `0`, which is lower
-    than any real version.
+    than any real version. There is no fix in `setup.py`, where the version decides what is built or downloaded.
     """
 
     code = "DF403"
@@ -218,9 +218,10 @@ class CudaVersion(Rule):
                 text = self.context.source.quoted(f"{{}} or {default}")
                 roomy = isinstance(self.facts.tree.parents.get(use), ast.Call)
                 fix = self.context.edit(use, (text if roomy else f"({text})").format, self.devices.torch(use))
-                code = self.context.source.code(use)
-                message = f"`{code}` is None in a build without CUDA; add `or {default}`"
-                yield self.finding(use, message, fix)
+                builds = self.devices.path.endswith("setup.py")  # where a version decides what is built
+                advice = "choose what to build then" if builds else f"add `or {default}`"
+                message = f"`{self.context.source.code(use)}` is None in a build without CUDA; {advice}"
+                yield self.finding(use, message, None if builds else fix)
 
     def _uses(self, node: ast.expr) -> Iterator[ast.expr]:
         """Yield the uses of a variable whose only value is the version."""

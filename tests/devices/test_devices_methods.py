@@ -244,3 +244,59 @@ def test_a_module_with_a_to_of_its_own_keeps_the_cuda_of_torch() -> None:
     assert "if torch.cuda.is_available():\n        net.cuda()" in result.output.decode()
     (finding,) = analyze(code).findings
     assert "its own `cuda` or `to`" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("code", "receiver", "expected"),
+    [
+        ("net = net.eval().cuda()", "net.eval()", CustomCuda.NEVER),
+        ("for p in net.parameters():\n    p\nf(net.cuda())", "net", CustomCuda.NEVER),
+        ("net = net.half().cuda()", "net.half()", CustomCuda.MAYBE),  # the class has one, too
+        ("net = eval(net).cuda()", "eval(net)", CustomCuda.MAYBE),
+        ("import nets\nnet = nets.eval(a).cuda()", "nets.eval(a)", CustomCuda.MAYBE),
+        ("net = net.run().cuda()", "net.run()", CustomCuda.MAYBE),  # which may return anything
+        ("if a:\n    net.eval()\nf(net.cuda())", "net", CustomCuda.MAYBE),
+        ("a and net.eval()\nf(net.cuda())", "net", CustomCuda.MAYBE),
+        ("net.eval()\nnet = make()\nf(net.cuda())", "net", CustomCuda.MAYBE),
+        ("f(net.cuda())\nnet.eval()", "net", CustomCuda.MAYBE),
+        ("net.eval\nf(net.cuda())", "net", CustomCuda.MAYBE),
+    ],
+)
+def test_a_method_that_no_class_with_its_own_cuda_has_shows_another_class(
+    code: str, receiver: str, expected: CustomCuda
+) -> None:
+    own = f"{CLASS}\n    def half(self):\n        return self\n"
+    assert answer(f"net = make()\n{code}\n", receiver, {"batch.py": own}) is expected
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "class Batch(torch.nn.Module):\n    def cuda(self):\n        return self\n",
+        f"{CLASS}\n    eval = print\n",
+        f"{CLASS}\n    def __getattr__(self, name):\n        return print\n",
+        f"{CLASS}\nclass Sub(Batch, Base):\n    pass\n",
+        f"{CLASS}\nMore.cuda = move\n",
+    ],
+)
+def test_a_class_with_its_own_cuda_may_have_the_method(own: str) -> None:
+    code = "net = net.eval().cuda()\n"
+    assert (
+        answer(code, "net.eval()", {"batch.py": f"import torch\n\ndef move(x): return x\n{own}"})
+        is CustomCuda.MAYBE
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ("def cuda(self): return self", CustomCuda.NEVER),
+        ("def cuda(self, **how): return self", CustomCuda.MAYBE),
+        ("cuda = move", CustomCuda.MAYBE),
+    ],
+)
+def test_a_call_with_arguments_does_not_reach_a_method_without(own: str, expected: CustomCuda) -> None:
+    code = "f(net.cuda(non_blocking=True))\n"
+    context = context_of(code, {"batch.py": f"import torch\n\nclass Batch:\n    {own}\n"})
+    node = call(context, "net.cuda(non_blocking=True)").func
+    assert custom_cuda(context, node.value) is expected  # type: ignore[attr-defined]

@@ -57,6 +57,14 @@ def test_a_file_that_imports_triton_kernels_is_fixed() -> None:
     assert found(kernel + MOVES.format("")) == [("DF902", 1)]
 
 
+def test_a_test_of_triton_kernels_is_left() -> None:
+    kernel, source = KERNEL.replace("tensorrt", "triton"), MOVES.format("from kernel import run")
+    found = analyze(source, path="tests/test_run.py", others={"tests/kernel.py": kernel}).findings
+    assert [(each.code, each.line) for each in found] == [("DF902", 2)]
+    other = analyze(source, path="tests/latest_run.py", others={"tests/kernel.py": kernel}).findings
+    assert [each.code for each in other] == ["DF101", "DF401"]
+
+
 def test_a_file_without_a_tie_has_no_finding() -> None:
     assert found("import torch\nfrom kernel import run\n\ny = run(torch.ones(3))\n", kernel=KERNEL) == []
 
@@ -109,6 +117,57 @@ def start(kind, x):
     assert found[0].message.endswith("; until then, nothing is fixed on line 8")
     chosen = source.replace("torch.cuda.Event()", "torch.cuda.Event() if x is None else None")
     assert [each.line for each in analyze(chosen).findings] == [7, 8, 9, 10]
+
+
+def test_guards_under_the_same_test_as_an_event_that_stays() -> None:
+    source = """import torch
+
+def start(kind):
+    if kind == "mps":
+        event = torch.mps.event.Event()
+    else:
+        event = torch.cuda.Event()
+    event.record()
+    if kind == "mps":
+        torch.mps.synchronize()
+    else:
+        torch.cuda.synchronize()
+    if kind == "xpu":
+        torch.xpu.synchronize()
+    else:
+        torch.cuda.synchronize()
+    return event
+"""
+    found = analyze(source).findings
+    assert [each.line for each in found] == [7, 16]
+    assert found[0].message.endswith("; until then, nothing is fixed on line 12")
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_device_ids_below_a_move_that_stays(unsafe: bool) -> None:
+    source = """import torch
+
+class Trainer(Base):
+    def wrap(self):
+        self.net.to(self.device_id)
+        torch.cuda.synchronize()
+        self.net = torch.nn.parallel.DistributedDataParallel(self.net, device_ids=[self.device_id])
+"""
+    found = analyze(source, unsafe_fixes=unsafe).findings
+    assert [each.code for each in found] == ["DF102", "DF401", *["DF602"] * unsafe]
+    assert ("until then, nothing is fixed on line 7" in found[0].message) is not unsafe
+
+
+def test_a_check_below_a_move_that_stays() -> None:
+    source = """import torch
+
+def use(x, rank):
+    x = x.to(self.device_id)
+    assert x.is_cuda
+    torch.cuda.synchronize()
+    return x.cuda()
+"""
+    assert [each.line for each in analyze(source).findings] == [4, 5]
 
 
 def test_fixes_below_a_check_that_stays_for_code_without_a_fix() -> None:

@@ -159,6 +159,23 @@ def test_flag(before: str, expected: bool) -> None:
     assert not facts.guards.implies(node, False)
 
 
+@pytest.mark.parametrize(
+    ("asserted", "expected"),
+    [
+        ("assert q7 in ['gloo', 'nccl']", (True, False)),
+        ("assert q7 in ('nccl', dist.Backend.GLOO)", (True, False)),
+        ("assert q7 in ['gloo', 'nccl', 'mpi']", (False, False)),
+        ("assert q7 not in ['gloo', 'nccl']", (False, False)),
+        ("q7 in ['gloo', 'nccl']", (False, False)),
+        ("q8 = 'mpi'\nassert q8 in ['gloo', 'nccl']", (False, False)),
+    ],
+)
+def test_a_backend_that_is_asserted_to_be_one_of_two(asserted: str, expected: tuple[bool, bool]) -> None:
+    before = f"import torch.distributed as dist\nq7 = dist.get_backend()\n{asserted}"
+    facts, node = parsed("q7 != 'gloo'", before)
+    assert (facts.guards.implies(node), facts.guards.implies(node, False)) == expected
+
+
 def test_flags_of_flags_are_followed_only_so_far() -> None:
     chain = "\n".join(f"f{number + 1} = f{number}" for number in range(20))
     near, far = (parsed(name, f"f0 = {AVAILABLE}\n{chain}") for name in ("f5", "f20"))

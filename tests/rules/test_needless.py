@@ -631,3 +631,11 @@ def test_a_loop_binds_its_variable_again_for_its_own_body() -> None:
                 yield torch.zeros(2, device=i)
     """)
     assert [(finding.code, finding.line) for finding in analyze(source).findings] == [("DF202", 23)]
+
+
+def test_no_version_is_made_up_in_a_script_that_builds() -> None:
+    source = "import torch\nfrom packaging.version import parse\n\nversion = parse(torch.version.cuda)\n"
+    (left,) = analyze(source, path="setup.py").findings
+    assert (left.code, left.fix) == ("DF403", None)
+    assert left.message.endswith("is None in a build without CUDA; choose what to build then")
+    assert analyze(source, path="utils.py").findings[0].fix is not None

@@ -276,10 +276,22 @@ class Conditions(ABC):
             return True if self._type_of_device(left) else None
         if made == "cpu" and isinstance(left, ast.Attribute) and not self.facts.bindings(left):
             return True
+        if backend_name(self.facts, right) == "gloo" and self._backend_in_use(left):
+            return True if self._is_asserted(left) else None
         of_cuda = text.startswith("cuda") and self._may_be_device(left)
         of_nccl = backend_name(self.facts, right) == "nccl" and self._backend_in_use(left)
         is_false = of_cuda or of_nccl or made.startswith("cuda")
         return False if is_false else None
+
+    def _is_asserted(self, backend: ast.expr) -> bool:
+        """Return whether the program asserts that a backend in use is Gloo or NCCL."""
+        parents, value = self.facts.tree.parents, self.facts.value(backend)
+        for read in self.facts.tree.reads(last_name(backend)):
+            match parents[parents[read]]:
+                case ast.Assert(test=ast.Compare(left, [ast.In()], [known])) if left is read:
+                    names = {backend_name(self.facts, each) for each in getattr(known, "elts", ())}
+                    return self.facts.value(read) is value is not None and names == {"gloo", "nccl"}
+        return False
 
     def _backend_in_use(self, node: ast.expr) -> bool:
         """Return whether a value is the backend of a process group that exists: NCCL needs CUDA."""

@@ -84,6 +84,14 @@ class Classes(Files):
         return name in self._above_own_classes
 
     @remembered
+    def is_never_own(self, method: str) -> bool:
+        """Return whether no object with its own `cuda` or `to` has some method, by a pattern."""
+        reached = closure(self._own_classes, self._bases)
+        files = (file for file in self.files.values() if not reached.isdisjoint(file.classes))
+        found = re.compile(rf"def[ \t]+{method}\b|\b{method}\b[ \t]*[:=]|__getattr|setattr\(".encode())
+        return not any(map(self._is_foreign, reached)) and not any(file.holds(found) for file in files)
+
+    @remembered
     def is_constant(self, path: str, owner: str, name: str) -> bool:
         """Return whether only a class of a file sets an attribute of its objects; see `Others`."""
         if self._with_subclasses({owner}) != {owner}:

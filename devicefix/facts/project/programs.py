@@ -76,13 +76,17 @@ class Programs(Files):
     @cached_property
     def _needing(self) -> dict[str, list[str]]:
         found = {path: need for path, file in self.files.items() if (need := self._kernel_of(file))}
-        # Triton can be imported without a GPU: only the file with the kernels needs one.
+        # Triton can be imported without a GPU: only the file with the kernels needs one, and their tests.
         todo = [path for path, (_, library) in found.items() if library != "triton"]
         for path in todo:  # it grows meanwhile
             for each, name in self._in_need_of(self.files[path]):
                 if each not in found:
                     found[each] = [name, found[path][1]]
                     todo.append(each)
+        for path in found.keys() - {*todo}:
+            users = self._in_need_of(self.files[path])
+            tests = (user for user in users if os.path.basename(user[0]).startswith("test_"))
+            found |= {each: [name, "triton"] for each, name in tests if each not in found}
         return found
 
     def _kernel_of(self, file: ProjectFile) -> list[str]:

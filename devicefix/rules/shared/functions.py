@@ -130,9 +130,13 @@ class Functions:
         if short == "initial_seed":
             return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):
-            fix = self.context.when_cuda(node, "contextlib.nullcontext()")
-            return replace(fix, needs=fix.needs | self.devices.imports("contextlib", node))
+            return self.entered(node)
         return None
+
+    def entered(self, node: ast.Call) -> Fix:
+        """Return the fix that enters a context only with CUDA."""
+        fix = self.context.when_cuda(node, "contextlib.nullcontext()")
+        return replace(fix, needs=fix.needs | self.devices.imports("contextlib", node))
 
     def _with_instead(self, node: ast.Call, instead: str) -> Fix:
         """Return the fix of a call that has a value on a CPU, or of the comparison of it with more than that."""
