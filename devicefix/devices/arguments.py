@@ -117,10 +117,6 @@ def device_fix(context: Context, target: ast.expr) -> Fix | None:
     if cuda_string(target):
         return context.when_cuda(target, '"cpu"')
     why = gpu_number(context, target)
-    if why == "":
-        device = context.devices.of_variable(target, target, none_is_current=False)
-        if device is not None:
-            return context.unless_others(target, context.replace(target, device))
     return None if why is None else context.when_cuda(target, '"cpu"', why)
 
 

@@ -21,7 +21,8 @@ from devicefix.facts import ASKS, Facts, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.project import Project
 from devicefix.facts.values import last_name
-from devicefix.model import Definition, Doubt, Edit, Form, Need
+from devicefix.model import Definition, Doubt, Edit, Form, Need, New
+from devicefix.rewrite.operations import Conditional
 from devicefix.rewrite.placement import Layout
 
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
@@ -202,14 +203,18 @@ class Devices:
             return lambda: value.text, value
         return self._constants.shared(site, names, value)
 
-    def of_variable(
-        self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True
-    ) -> DeviceExpr | None:
+    def of_function(self, device: ast.expr, choice: Conditional) -> tuple[New, Definition] | None:
+        """Return what makes a device itself or the CPU: see `Constants.of_variable`."""
+        if self.accelerator is not None or self._sends_functions or self.why_unsafe(device):
+            return None
+        return self._constants.of_variable(device, choice)
+
+    def of_variable(self, site: ast.AST, target: ast.expr) -> DeviceExpr | None:
         """Return the device of a variable to which a function moves several times; see `Variables.device`."""
         if self.accelerator is not None:
             return None
         of_module = not self._sends_functions and not self._known.is_set_at_run_time(last_name(target))
-        return self._variables.device(site, target, none_is_current=none_is_current, of_module=of_module)
+        return self._variables.device(site, target, of_module=of_module)
 
     # -- questions ------------------------------------------------------------------------------------
 

@@ -116,9 +116,11 @@ class Definitions:
         names = (name + number for name in _NAMES if name not in used)
         return next((name for name in names if name not in used), None)
 
-    def is_free_in(self, function: Function, name: str) -> bool:
-        """Return whether a name is used for nothing else in a function, and no other fix defines it there."""
-        return name not in self._used_in(function) and not self._facts.taken(name)
+    def is_free_in(self, function: Function, name: str, value: str) -> bool:
+        """Return whether a name is used for nothing else in a function, and no fix gives it another value."""
+        others = (each for each in self.of_name(name) if each.function in (function, None))
+        is_same = all(each.value == value for each in others)
+        return is_same and name not in self._used_in(function) and not self._facts.taken(name)
 
     def is_free_at(self, name: str, site: ast.AST) -> bool:
         """Return whether a name is used for nothing else in the module, nor shadowed at a site."""
@@ -235,6 +237,7 @@ class Definitions:
         counts = Counter(need for needed in needs for need in needed)
         named = {need.definition for need in counts if isinstance(need, Form) and need.text}
         objects = {need.definition for need in counts if isinstance(need, Form) and not need.text}
+        named |= {each for each in self._definitions if any(map(counts.get, self._constants(each)))}
         self._texts = named - objects
         same = ((each, device) for device in self._texts for each in self._constants(device))
         self._same = {each: device for each, device in same if self._sees(each, device)}
@@ -292,8 +295,7 @@ class Definitions:
     def _only_block(self, definition: Definition) -> list[ast.stmt]:
         """Return the only block that uses a definition of the module, if it runs once; else an empty one."""
         tree = self._facts.tree
-        users = (definition, *(each for each, device in self._same.items() if device is definition))
-        sites = [site for user in users for site in self._sites.get(user, ())]
+        sites = self._users(definition)
         around = [[site, *(parent for _, parent in tree.ancestors(site))] for site in sites]
         tops = {each[-2] for each in around}
         top = tops.pop() if len(tops) == 1 else None
@@ -303,6 +305,11 @@ class Definitions:
             return []
         is_inside = all(each[-3] in top.body for each in around)
         return top.body if is_inside and self._runs_once(top, definition.line) else []
+
+    def _users(self, definition: Definition) -> list[ast.AST]:
+        """Return the sites that may need a definition, or a constant that it is."""
+        users = (definition, *(each for each, device in self._same.items() if device is definition))
+        return [site for user in users for site in self._sites.get(user, ())]
 
     def _runs_once(self, function: ast.FunctionDef, line: str) -> bool:
         """Return whether a function has one call, in the module's own code, and can hold a line of it."""
@@ -315,7 +322,7 @@ class Definitions:
     def _first_user(self, definition: Definition, block: list[ast.stmt]) -> ast.stmt | None:
         """Return the first statement of a block that may need a definition, below its place."""
         after = definition.after
-        sites = self._sites.get(definition, ())
+        sites = self._users(definition)
         users = {child for site in sites for child, _ in self._facts.tree.ancestors(site)}
         first = next((each for each in block if each in users), None)
         below = after not in block or (first and first.lineno > (after.end_lineno or 0))

@@ -19,6 +19,7 @@ from devicefix.facts.values import cpu, cuda_string, current_device, device_name
 _WRITES = re.compile(r"globals\(\)\s*(?:\[[^]]*\]\s*=(?!=)|\.(?:update|setdefault|__setitem__)\b)")
 _ANSWER = re.compile(r"=\s*[\w.]*is_available\(\)")
 _STEPS = 4  # from name to name
+_KEEPING = ("torch.no_grad", "torch.inference_mode")  # what they decorate gets the same `self`
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -83,20 +84,15 @@ class KnownDevices:
 
     def _own(self, site: ast.AST, may_be_text: bool) -> str | None:
         """Return the attribute that holds such a device in all objects of the class around a site."""
-        tree = self._facts.tree
-        found = tree.scope(site).lookup("self")
-        method = found[0].node if found is not None else None
-        owner = tree.parents.get(method)
-        if found is None or not isinstance(owner, ast.ClassDef) or not isinstance(method, ast.FunctionDef):
-            return None
-        if len(found[1]) > 1 or method.args.args[:1] != [found[1][0].node] or method.decorator_list:
-            return None
-        for name, statement in self._facts.once(_devices_of, tree.scopes[owner]).items():
-            value = statement.value
+        owner, own = own_attributes(self._facts, site)
+        for name, binding in own.items():
+            value = binding.value
+            if value is None or not certain_device(self._facts, value):
+                continue
             is_form = (may_be_text or self._is_object(value)) and self._needs_no_cuda(value)
-            is_above = method.name != "__init__" or statement.lineno < tree.statement(site).lineno
-            if is_form and is_above and self._facts.others.is_constant(owner.name, name):
-                return f"self.{name}"
+            if is_form and (device_name(name) or not cuda_string(value)):
+                if self._facts.others.is_constant(owner, name):
+                    return f"self.{name}"
         return None
 
     def text(self, site: ast.AST) -> str | None:
@@ -324,12 +320,32 @@ class KnownDevices:
         return bool(self._facts.tree.reads("exec")) or bool(_WRITES.search(self._facts.source.text))
 
 
-def _devices_of(facts: Facts, scope: Scope) -> dict[str, ast.Assign]:
-    """Return the attributes that the constructor of a class binds to the current device, each with where.
+def own_attributes(facts: Facts, site: ast.AST) -> tuple[str, dict[str, Binding]]:
+    """Return the name of the class around a site, and what nothing else in the module binds of its objects.
 
-    Nothing else in the module may bind them, and no other method runs before.
+    These are attributes that its constructor binds, each before any other method runs.
     """
-    tree, owner, found = facts.tree, scope.node, dict[str, ast.Assign]()
+    tree = facts.tree
+    found = tree.scope(site).lookup("self")
+    method = found[0].node if found is not None else None
+    owner = tree.parents.get(method)
+    if found is None or not isinstance(owner, ast.ClassDef) or not isinstance(method, ast.FunctionDef):
+        return "", {}
+    decorators = (facts.resolve(getattr(each, "func", each)) for each in method.decorator_list)
+    is_method = len(found[1]) == 1 and method.args.args[:1] == [found[1][0].node]
+    if not is_method or any(each not in _KEEPING for each in decorators):
+        return "", {}
+    own = facts.once(_attributes_of, tree.scopes[owner])
+    line = tree.statement(site).lineno
+    is_first = method.name == "__init__"
+    return owner.name, {
+        name: each for name, each in own.items() if not is_first or tree.statement(each.node).lineno < line
+    }
+
+
+def _attributes_of(facts: Facts, scope: Scope) -> dict[str, Binding]:
+    """Return the attributes that the constructor of a class binds, and nothing else in the module."""
+    tree, owner, found = facts.tree, scope.node, dict[str, Binding]()
     assert isinstance(owner, ast.ClassDef)
     made = next((each for each in owner.body if getattr(each, "name", "") == "__init__"), None)
     bases = (facts.resolve(base) or last_name(base) for base in owner.bases)
@@ -341,20 +357,17 @@ def _devices_of(facts: Facts, scope: Scope) -> dict[str, ast.Assign]:
         return found
     if owner.keywords or not all(base == "object" or base.startswith(("torch.", "abc.")) for base in bases):
         return found
+    stored = set[str | None]()
     for statement in made.body:
-        match statement:
-            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
-                only = (
-                    name not in names
-                    and tree.paths_by_name[name] == [f"self.{name}"]
-                    and _is_bound_once(facts, owner, name)
-                )
-                is_device = certain_device(facts, value) and (device_name(name) or not cuda_string(value))
-                if only and is_device:
-                    found[name] = statement
-        parts = [each for each in walk(statement) if isinstance(each, ast.Name) and each.id == "self"]
-        if any(not isinstance(getattr(tree.parents[each], "ctx", None), ast.Store) for each in parts):
-            break
+        uses = [tree.parents[each] for each in walk(statement) if getattr(each, "id", "") == "self"]
+        bound = {each.attr for each in uses if isinstance(getattr(each, "ctx", None), ast.Store)}  # type: ignore[attr-defined]
+        for name in bound - names if isinstance(statement, ast.Assign) else ():
+            if tree.paths_by_name[name] == [f"self.{name}"] and _is_bound_once(facts, owner, name):
+                bindings = tree.attributes[f"self.{name}"]
+                found[name] = next(each for each in bindings if each.node is statement)
+        stored |= bound
+        if any(getattr(each, "attr", None) not in stored for each in uses):
+            break  # it may call a method
     return found
 
 

@@ -335,3 +335,75 @@ def test_a_script_that_imports_torch_late_keeps_doing_so() -> None:
     in_function = analyze(f"import argparse\n\n\ndef f(x):\n    return x.cuda()\n\n\n{main}", fix=True).output
     assert in_function is not None
     assert in_function.startswith(b"import argparse\nimport torch\n\ndevice = ")
+
+
+def rewritten(code: str, others: dict[str, str] | None = None) -> str:
+    output = analyze(code, fix=True, others=others or {}).output
+    assert output is not None
+    return output.decode()
+
+
+ASKED_HERE = ' if torch.cuda.is_available() else "cpu"'
+SHARED = """\
+import torch
+
+
+class Trainer:
+    def __init__(self, net, rank: int):
+        self.net, self.rank = net, rank
+        self.net.train()
+
+    @torch.no_grad()
+    def step(self, x, y):
+        print(x)
+        x = x.to(self.rank)
+        if y is not None:
+            y = y.to(self.rank)
+        return self.net(x), y
+
+
+Trainer(net, rank=1)
+"""
+
+
+def test_a_device_that_a_function_reads_twice_has_a_name() -> None:
+    new = f"        rank_device = self.rank{ASKED_HERE}\n        x = x.to(rank_device)\n"
+    output = rewritten(SHARED)
+    assert new in output and "y = y.to(rank_device)" in output
+    once = rewritten(SHARED.replace("x = x.to(self.rank)", "pass"))
+    assert f"y = y.to(self.rank{ASKED_HERE})" in once
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.net.train()", "self.step(1, 2)\n        self.rank = rank"),
+        ("print(x)", "self.rank = 2"),
+        ("print(x)", "rank_device = 2"),
+        ("class Trainer:", "class Trainer(Base):"),
+        ("@torch.no_grad()", "@wrapped"),
+    ],
+)
+def test_a_device_that_may_change_has_none(old: str, new: str) -> None:
+    assert "rank_device = self.rank" not in rewritten(SHARED.replace(old, new))
+
+
+@pytest.mark.parametrize("device", ['f"cuda:{number}"', '"cuda"'])
+def test_two_arguments_of_a_call_share_a_device(device: str) -> None:
+    code = f"import torch\n\n\ndef f(x, number: int):\n    return g(x.to({device}), y=x.to({device}))\n"
+    assert rewritten(code).count("is_available()") == 1
+
+
+def test_a_text_with_a_format_is_read_where_it_was() -> None:
+    code = 'import torch\n\n\ndef f(x, n):\n    return x.to(f"cuda:{n:d}"), x.to(f"cuda:{n:d}")\n'
+    assert rewritten(code).count("is_available()") == 2
+
+
+def test_a_default_and_a_move_share_a_device() -> None:
+    code = (
+        'import torch\n\n\ndef f(x, device="cuda"):\n    return x.to(device)\n\n\n'
+        'if __name__ == "__main__":\n    f(net.to("cuda"))\n'
+    )
+    output = rewritten(code)
+    assert f'DEFAULT_DEVICE = "cuda"{ASKED_HERE}\n' in output
+    assert "device=DEFAULT_DEVICE" in output and "net.to(DEFAULT_DEVICE)" in output
