@@ -56,6 +56,7 @@ class Definitions:
         self._known = known
         self._definitions: dict[Definition, None] = {}  # in the order in which fixes first needed them
         self._shared: set[Definition] = set()
+        self._sure: set[Definition] = set()  # those that some fix can't do without
         self._texts: set[Definition] = set()
         self._same: dict[Definition, Definition] = {}  # the device of the same text as a constant
         self._sites: dict[Definition, list[ast.AST]] = {}
@@ -67,6 +68,8 @@ class Definitions:
         old = self.added(new)
         if old is None:
             self._definitions[new] = None
+        elif new.least < old.least:
+            self._sure.add(old)
         return old or new
 
     def added(self, new: Definition) -> Definition | None:
@@ -186,12 +189,15 @@ class Definitions:
                 continue
             if device in self._texts and any(map(made.get, self._constants(device))):
                 return Plan.IN_MODULE if device.name == _NAMES[0] and self._same else Plan.AS_CONSTANT
-            if device.name == _NAMES[0]:
+            functions = {self._facts.tree.scope(site).function for site in self._sites[device]}
+            is_local = len(functions) == 1 and None not in functions
+            if device.name == _NAMES[0]:  # beside the `self.device` of a class, it belongs to its function
+                if is_local and "self.device" in self._facts.tree.attributes:
+                    return Plan.IN_FUNCTION
                 continue
             if made[device] == 1:
                 return Plan.IN_PLACE
-            functions = {self._facts.tree.scope(site).function for site in self._sites[device]}
-            if len(functions) == 1 and None not in functions:
+            if is_local:
                 return Plan.IN_FUNCTION
             shadowed = any(self._facts.shadowed(_NAMES[0], site) for site in self._sites[device])
             return Plan.IN_MODULE if shadowed or self._is_taken(_NAMES[0]) else Plan.AS_DEVICE
@@ -256,7 +262,7 @@ class Definitions:
     def _needed(self, counts: Mapping[Need, int]) -> list[Definition]:
         """Return the definitions that enough fixes need, in a function where none outside needs the value."""
         found = (each for each in self._definitions if not {each, each.others} & self._same.keys())
-        needed = [each for each in found if counts[each] >= each.least]
+        needed = [each for each in found if counts[each] >= (1 if each in self._sure else each.least)]
         local = [each for each in needed if each.others is None or counts[each.others] == counts[each]]
         replaced = {each.others for each in local}
         return [

@@ -20,6 +20,7 @@ _WRITES = re.compile(r"globals\(\)\s*(?:\[[^]]*\]\s*=(?!=)|\.(?:update|setdefaul
 _ANSWER = re.compile(r"=\s*[\w.]*is_available\(\)")
 _STEPS = 4  # from name to name
 _KEEPING = ("torch.no_grad", "torch.inference_mode")  # what they decorate gets the same `self`
+_OTHERS = ("torch.backends.mps.is_available", "torch.mps.is_available", "torch.xpu.is_available")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -273,7 +274,7 @@ class KnownDevices:
             return current_device(self._facts, values[0]) and self._needs_no_cuda(values[0])
         if all(certain_device(self._facts, value) and self._needs_no_cuda(value) for value in values):
             return True
-        return len(values) == 2 and self._if_statement(bindings) is not None
+        return self._if_statement(bindings) is not None
 
     def _needs_no_cuda(self, value: ast.expr | None) -> bool:
         """Return whether a device is the CPU without CUDA, or will be; nothing reports an unread `"cuda"`."""
@@ -283,17 +284,21 @@ class KnownDevices:
         return value is None or not cuda_string(value) or self._may_ask(value)
 
     def _if_statement(self, bindings: list[Binding]) -> ast.If | None:
-        """Return the `if` statement whose two branches bind a name to the current device and to the CPU."""
+        """Return the `if` statement that binds a name to the current device and to the CPU.
+
+        Between them, `elif` may bind it to other devices where these are available.
+        """
         tree = self._facts.tree
-        parents = {tree.parents.get(binding.node) for binding in bindings}
-        parent = parents.pop()
-        if parents or not isinstance(parent, ast.If):
+        parent = tree.parents.get(bindings[0].node)
+        if not isinstance(parent, ast.If):
             return None
+        branches, last = [parent.body], parent.orelse
+        while len(last) == 1 and isinstance(last[0], ast.If) and self._facts.call(last[0].test, *_OTHERS):
+            branches, last = [*branches, last[0].body], last[0].orelse
         blocks = [tree.block(binding.node) for binding in bindings if isinstance(binding.node, ast.stmt)]
-        if not all(any(block is branch for block in blocks) for branch in (parent.body, parent.orelse)):
-            return None
-        kinds = {self._kind(binding.value) for binding in bindings if binding.value is not None}
-        return parent if kinds == {"cpu", "cuda"} else None
+        kinds = [self._kind(binding.value) for binding in bindings if binding.value is not None]
+        is_whole = [*map(id, blocks)] == [*map(id, [*branches, last])] and "cuda" not in kinds[1:-1]
+        return parent if is_whole and {kinds[0], kinds[-1]} == {"cpu", "cuda"} else None
 
     def _kind(self, value: ast.expr) -> str:
         if cpu(self._facts, value):

@@ -407,3 +407,23 @@ def test_a_default_and_a_move_share_a_device() -> None:
     output = rewritten(code)
     assert f'DEFAULT_DEVICE = "cuda"{ASKED_HERE}\n' in output
     assert "device=DEFAULT_DEVICE" in output and "net.to(DEFAULT_DEVICE)" in output
+
+
+def test_moves_of_both_kinds_share_the_device_of_a_number() -> None:
+    """Whichever comes first, the name is bound."""
+    lines = ["x.to(gpu)", "y.cuda(gpu)"]
+    for order in (lines, lines[::-1]):
+        code = f"import torch\n\n\ndef f(x, y, gpu: int):\n    return {', '.join(order)}\n\n\nf(1, 2, 3)\n"
+        output = rewritten(code)
+        assert "x.to(gpu_device)" in output and "y.to(gpu_device)" in output
+
+
+def test_the_only_function_beside_a_class_with_a_device_has_its_own() -> None:
+    """A reader would take a `device` of the module for the one of the object."""
+    code = (
+        "import torch\n\n\nclass Trainer:\n    def __init__(self, rank):\n"
+        f'        self.device = torch.device(f"cuda:{{rank}}"{ASKED_HERE})\n\n'
+        "    def load(self, x):\n        return x.cuda()\n"
+    )
+    assert "        device = torch.device(" in rewritten(code)
+    assert "\ndevice = torch.device(" in rewritten(code.replace("self.device", "self.where"))
