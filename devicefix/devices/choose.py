@@ -205,9 +205,7 @@ class Devices:
 
     def of_function(self, device: ast.expr, choice: Conditional) -> tuple[New, Definition] | None:
         """Return what makes a device itself or the CPU: see `Constants.of_variable`."""
-        if self.accelerator is not None or self._sends_functions or self.why_unsafe(device):
-            return None
-        return self._constants.of_variable(device, choice)
+        return None if self._sends_functions else self._constants.of_variable(device, choice)
 
     def of_variable(self, site: ast.AST, target: ast.expr) -> DeviceExpr | None:
         """Return the device of a variable to which a function moves several times; see `Variables.device`."""

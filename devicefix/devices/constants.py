@@ -110,16 +110,16 @@ class Constants:
         place = place and self._below(device, place)
         if place is None or place.function is None or not self._places.precedes(place, device):
             return None
-        value = f"{code} if {self._names.at(place).text}.cuda.is_available() else {choice.otherwise}"
-        name = name_of_device(re.findall(r"\w+", code)[-1])
-        is_cpu = choice.otherwise in ('"cpu"', "'cpu'") and not self._names.at(place).needs
-        if not is_cpu or not self._definitions.is_free_in(place.function, name, value):
+        torch, plain = self._names.at(place), f"({code} if {choice.test} else {choice.otherwise})"
+        value, name = plain[1:-1], name_of_device(re.findall(r"\w+", code)[-1])
+        asks = choice.test == f"{torch.text}.cuda.is_available()" and not torch.needs
+        if not asks or choice.otherwise not in ('"cpu"', "'cpu'"):
+            return None
+        if not self._definitions.is_free_in(place.function, name, value):
             return None
         new = self._definitions.add(Definition(name, value, place.after, place.function, least=_SHARED))
         self._definitions.use(new, device)
-        plain = f"({code} if {choice.test} else {choice.otherwise})"
-        plain = plain if choice.brackets else plain[1:-1]
-        return lambda _: self._definitions.shared_name(new) or plain, new
+        return lambda _: self._definitions.shared_name(new) or (plain if choice.brackets else value), new
 
     def _below(self, device: ast.expr, place: InsertionPoint) -> InsertionPoint | None:
         """Return the first line below a place of a function from which on a device is the same, or None."""

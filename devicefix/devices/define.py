@@ -121,9 +121,8 @@ class Definitions:
 
     def is_free_in(self, function: Function, name: str, value: str) -> bool:
         """Return whether a name is used for nothing else in a function, and no fix gives it another value."""
-        others = (each for each in self.of_name(name) if each.function in (function, None))
-        is_same = all(each.value == value for each in others)
-        return is_same and name not in self._used_in(function) and not self._facts.taken(name)
+        values = {each.value for each in self.of_name(name) if each.function in (function, None)}
+        return values <= {value} and name not in self._used_in(function) and not self._facts.taken(name)
 
     def is_free_at(self, name: str, site: ast.AST) -> bool:
         """Return whether a name is used for nothing else in the module, nor shadowed at a site."""

@@ -341,11 +341,10 @@ def own_attributes(facts: Facts, site: ast.AST) -> tuple[str, dict[str, Binding]
     if not is_method or any(each not in _KEEPING for each in decorators):
         return "", {}
     own = facts.once(_attributes_of, tree.scopes[owner])
-    line = tree.statement(site).lineno
-    is_first = method.name == "__init__"
-    return owner.name, {
-        name: each for name, each in own.items() if not is_first or tree.statement(each.node).lineno < line
-    }
+    if method.name == "__init__":
+        line = tree.statement(site).lineno
+        own = {name: each for name, each in own.items() if tree.statement(each.node).lineno < line}
+    return owner.name, own
 
 
 def _attributes_of(facts: Facts, scope: Scope) -> dict[str, Binding]:
