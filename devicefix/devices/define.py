@@ -192,7 +192,7 @@ class Definitions:
             functions = {self._facts.tree.scope(site).function for site in self._sites[device]}
             is_local = len(functions) == 1 and None not in functions
             if device.name == _NAMES[0]:  # beside the `self.device` of a class, it belongs to its function
-                if is_local and "self.device" in self._facts.tree.attributes:
+                if (is_local or made[device] == 1) and "self.device" in self._facts.tree.attributes:
                     return Plan.IN_FUNCTION
                 continue
             if made[device] == 1:
