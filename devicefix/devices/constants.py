@@ -111,7 +111,7 @@ class Constants:
         if place is None or place.function is None or not self._places.precedes(place, device):
             return None
         torch, plain = self._names.at(place), f"({code} if {choice.test} else {choice.otherwise})"
-        value, name = plain[1:-1], name_of_device(re.findall(r"\w+", code)[-1])
+        value, name = plain[1:-1], name_of_device(re.findall(r"\w+", code)[-1].replace("cuda", ""))
         asks = choice.test == f"{torch.text}.cuda.is_available()" and not torch.needs
         if not asks or choice.otherwise not in ('"cpu"', "'cpu'"):
             return None

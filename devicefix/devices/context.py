@@ -123,7 +123,8 @@ class Context:
                 choice = Conditional(question.text, otherwise, brackets=not self._accepts_conditional(node))
                 new: New = Chain((accelerated[1], choice)) if accelerated else choice
                 around = None if accelerated else self._shared_condition(node, choice)
-                shared = None if isinstance(parent, ast.IfExp) else self.devices.of_function(node, choice)
+                is_part = isinstance(parent, ast.IfExp) or self.facts.call(parent, "torch.device")
+                shared = None if is_part else self.devices.of_function(node, choice)
                 if shared is not None:
                     new, needs = shared[0], needs | {shared[1]}
                 edits = (Edit(*self.source.span(node), new, removal=around),)

@@ -391,7 +391,8 @@ def test_a_device_that_may_change_has_none(old: str, new: str) -> None:
 @pytest.mark.parametrize("device", ['f"cuda:{number}"', '"cuda"'])
 def test_two_arguments_of_a_call_share_a_device(device: str) -> None:
     code = f"import torch\n\n\ndef f(x, number: int):\n    return g(x.to({device}), y=x.to({device}))\n"
-    assert rewritten(code).count("is_available()") == 1
+    output = rewritten(code)
+    assert output.count("is_available()") == 1 and "cuda_device" not in output
 
 
 def test_a_text_with_a_format_is_read_where_it_was() -> None:
@@ -485,3 +486,11 @@ def test_an_object_that_may_not_have_a_device_gets_none(old: str, new: str) -> N
 def test_one_method_needs_no_device_of_the_object() -> None:
     once = FORKING.replace("x.cuda()", "x").replace('device="cuda"', "x")
     assert "self.device" not in rewritten(once)
+
+
+def test_what_defines_a_device_needs_no_name() -> None:
+    lines = [
+        f'    if x == {i}:\n        device = torch.device(f"cuda")\n        x = g(device)\n' for i in (1, 2)
+    ]
+    output = rewritten(f"import torch\n\n\ndef f(x):\n{''.join(lines)}    return x\n")
+    assert output.count(f'device = torch.device(f"cuda"{ASKED_HERE})') == 2
