@@ -117,8 +117,9 @@ def device_fix(context: Context, target: ast.expr) -> Fix | None:
     if cuda_string(target):
         return context.when_cuda(target, '"cpu"')
     why = gpu_number(context, target)
-    if why == "":
-        device = context.devices.of_variable(target, target, none_is_current=False)
+    found = context.facts.tree.lookup(target)
+    if why == "" and found is not None and found[0].is_module and is_never_none(context.facts, target):
+        device = context.devices.of_variable(target, target)
         if device is not None:
             return context.unless_others(target, context.replace(target, device))
     return None if why is None else context.when_cuda(target, '"cpu"', why)

@@ -13,7 +13,7 @@ from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.constants import Constants
 from devicefix.devices.define import Definitions, Plan
 from devicefix.devices.expression import DeviceExpr
-from devicefix.devices.known import KnownDevices
+from devicefix.devices.known import KnownDevices, starting
 from devicefix.devices.places import InsertionPoint, Places
 from devicefix.devices.torch_names import TorchNames
 from devicefix.devices.variables import Variables
@@ -21,7 +21,8 @@ from devicefix.facts import ASKS, Facts, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.project import Project
 from devicefix.facts.values import last_name
-from devicefix.model import Definition, Doubt, Edit, Form, Need
+from devicefix.model import Definition, Doubt, Edit, Form, Need, New
+from devicefix.rewrite.operations import Conditional
 from devicefix.rewrite.placement import Layout
 
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
@@ -197,14 +198,16 @@ class Devices:
             return lambda: value.text, value
         return self._constants.shared(site, names, value)
 
-    def of_variable(
-        self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True
-    ) -> DeviceExpr | None:
+    def of_function(self, device: ast.expr, choice: Conditional) -> tuple[New, Definition] | None:
+        """Return what makes a device itself or the CPU: see `Constants.of_variable`."""
+        return None if self._sends_functions else self._constants.of_variable(device, choice)
+
+    def of_variable(self, site: ast.AST, target: ast.expr) -> DeviceExpr | None:
         """Return the device of a variable to which a function moves several times; see `Variables.device`."""
         if self.accelerator is not None:
             return None
         of_module = not self._sends_functions and not self._known.is_set_at_run_time(last_name(target))
-        return self._variables.device(site, target, none_is_current=none_is_current, of_module=of_module)
+        return self._variables.device(site, target, of_module=of_module)
 
     # -- questions ------------------------------------------------------------------------------------
 
@@ -308,6 +311,11 @@ class Devices:
         if index is None and self._definitions.plan is Plan.IN_FUNCTION:
             place = self._names.place_in_function(site) or place
         name = self._name(site, place, "" if index is None else str(index)) if place is not None else None
+        in_object = index is None and self._definitions.plan is Plan.IN_OBJECT
+        start = starting(self.facts, site) if in_object else None
+        made = self._names.place_in_function(start) if start is not None else None
+        if made is not None and made.after is None:
+            place, name = made, "self.device"
         if place is None or name is None:
             return None
         torch = self._names.at(place)

@@ -110,6 +110,7 @@ class Context:
         question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
         if isinstance(otherwise, str):
             otherwise = self.source.quoted(otherwise, self.source.code(node))
+        needs = question.needs
         match self.facts.tree.parents.get(node):
             case ast.Expr() as statement if isinstance(otherwise, str) and not accelerated:
                 edits = blocks.choose(self.facts, statement, question.text, otherwise)
@@ -118,12 +119,16 @@ class Context:
             case ast.IfExp(test, body, other) if body is node and self.source.code(other) == otherwise:
                 joined = f" and {question.text}"
                 edits = (Edit(*self.source.span(test), lambda code: blocks.operand(code) + joined),)
-            case _:
+            case parent:
                 choice = Conditional(question.text, otherwise, brackets=not self._accepts_conditional(node))
-                new = Chain((accelerated[1], choice)) if accelerated else choice
+                new: New = Chain((accelerated[1], choice)) if accelerated else choice
                 around = None if accelerated else self._shared_condition(node, choice)
+                is_part = isinstance(parent, ast.IfExp) or self.facts.call(parent, "torch.device")
+                shared = None if is_part else self.devices.of_function(node, choice)
+                if shared is not None:
+                    new, needs = shared[0], needs | {shared[1]}
                 edits = (Edit(*self.source.span(node), new, removal=around),)
-        fix = Fix(edits, why, question.needs)
+        fix = Fix(edits, why, needs)
         if isinstance(otherwise, str) and not why and has_effects(self.facts, node):
             fix = replace(fix, why=SKIPS)
         to_cpu = isinstance(otherwise, str) and "cpu" in otherwise

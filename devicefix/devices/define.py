@@ -29,6 +29,7 @@ class Plan(Enum):
     IN_FUNCTION = auto()
     IN_PLACE = auto()
     AS_CONSTANT = auto()
+    IN_OBJECT = auto()  # several methods of a class need it, and the module can't have it
 
 
 class Definitions:
@@ -56,6 +57,7 @@ class Definitions:
         self._known = known
         self._definitions: dict[Definition, None] = {}  # in the order in which fixes first needed them
         self._shared: set[Definition] = set()
+        self._sure: set[Definition] = set()  # those that some fix can't do without
         self._texts: set[Definition] = set()
         self._same: dict[Definition, Definition] = {}  # the device of the same text as a constant
         self._sites: dict[Definition, list[ast.AST]] = {}
@@ -67,6 +69,8 @@ class Definitions:
         old = self.added(new)
         if old is None:
             self._definitions[new] = None
+        elif new.least < old.least:
+            self._sure.add(old)
         return old or new
 
     def added(self, new: Definition) -> Definition | None:
@@ -116,9 +120,10 @@ class Definitions:
         names = (name + number for name in _NAMES if name not in used)
         return next((name for name in names if name not in used), None)
 
-    def is_free_in(self, function: Function, name: str) -> bool:
-        """Return whether a name is used for nothing else in a function, and no other fix defines it there."""
-        return name not in self._used_in(function) and not self._facts.taken(name)
+    def is_free_in(self, function: Function, name: str, value: str) -> bool:
+        """Return whether a name is used for nothing else in a function, and no fix gives it another value."""
+        values = {each.value for each in self.of_name(name) if each.function in (function, None)}
+        return values <= {value} and name not in self._used_in(function) and not self._facts.taken(name)
 
     def is_free_at(self, name: str, site: ast.AST) -> bool:
         """Return whether a name is used for nothing else in the module, nor shadowed at a site."""
@@ -184,16 +189,21 @@ class Definitions:
                 continue
             if device in self._texts and any(map(made.get, self._constants(device))):
                 return Plan.IN_MODULE if device.name == _NAMES[0] and self._same else Plan.AS_CONSTANT
-            if device.name == _NAMES[0]:
+            functions = {self._facts.tree.scope(site).function for site in self._sites[device]}
+            is_local = len(functions) == 1 and None not in functions
+            if device.name == _NAMES[0]:  # beside the `self.device` of a class, it belongs to its function
+                if (is_local or made[device] == 1) and "self.device" in self._facts.tree.attributes:
+                    return Plan.IN_FUNCTION
                 continue
             if made[device] == 1:
                 return Plan.IN_PLACE
-            functions = {self._facts.tree.scope(site).function for site in self._sites[device]}
-            if len(functions) == 1 and None not in functions:
+            if is_local:
                 return Plan.IN_FUNCTION
             shadowed = any(self._facts.shadowed(_NAMES[0], site) for site in self._sites[device])
             return Plan.IN_MODULE if shadowed or self._is_taken(_NAMES[0]) else Plan.AS_DEVICE
-        return Plan.IN_MODULE
+        local = (each.function for each in self._shared if each.name == _NAMES[0] and each.function)
+        owners = Counter(self._facts.tree.parents[each] for each in local)
+        return Plan.IN_OBJECT if max(owners.values(), default=0) > 1 else Plan.IN_MODULE
 
     # -- edits ----------------------------------------------------------------------------------------
 
@@ -235,6 +245,7 @@ class Definitions:
         counts = Counter(need for needed in needs for need in needed)
         named = {need.definition for need in counts if isinstance(need, Form) and need.text}
         objects = {need.definition for need in counts if isinstance(need, Form) and not need.text}
+        named |= {each for each in self._definitions if any(map(counts.get, self._constants(each)))}
         self._texts = named - objects
         same = ((each, device) for device in self._texts for each in self._constants(device))
         self._same = {each: device for each, device in same if self._sees(each, device)}
@@ -253,7 +264,7 @@ class Definitions:
     def _needed(self, counts: Mapping[Need, int]) -> list[Definition]:
         """Return the definitions that enough fixes need, in a function where none outside needs the value."""
         found = (each for each in self._definitions if not {each, each.others} & self._same.keys())
-        needed = [each for each in found if counts[each] >= each.least]
+        needed = [each for each in found if counts[each] >= (1 if each in self._sure else each.least)]
         local = [each for each in needed if each.others is None or counts[each.others] == counts[each]]
         replaced = {each.others for each in local}
         return [
@@ -272,7 +283,7 @@ class Definitions:
         block = self._block(definition)
         if not block:
             return self._layout.line_after(after, line, group=group)
-        first = self._first_user(definition, block)
+        first = None if "." in definition.name else self._first_user(definition, block)
         return self._layout.line_in(block, after if after in block else None, line, above=first)
 
     def _block(self, definition: Definition) -> list[ast.stmt]:
@@ -292,8 +303,7 @@ class Definitions:
     def _only_block(self, definition: Definition) -> list[ast.stmt]:
         """Return the only block that uses a definition of the module, if it runs once; else an empty one."""
         tree = self._facts.tree
-        users = (definition, *(each for each, device in self._same.items() if device is definition))
-        sites = [site for user in users for site in self._sites.get(user, ())]
+        sites = self._users(definition)
         around = [[site, *(parent for _, parent in tree.ancestors(site))] for site in sites]
         tops = {each[-2] for each in around}
         top = tops.pop() if len(tops) == 1 else None
@@ -303,6 +313,11 @@ class Definitions:
             return []
         is_inside = all(each[-3] in top.body for each in around)
         return top.body if is_inside and self._runs_once(top, definition.line) else []
+
+    def _users(self, definition: Definition) -> list[ast.AST]:
+        """Return the sites that may need a definition, or a constant that it is."""
+        users = (definition, *(each for each, device in self._same.items() if device is definition))
+        return [site for user in users for site in self._sites.get(user, ())]
 
     def _runs_once(self, function: ast.FunctionDef, line: str) -> bool:
         """Return whether a function has one call, in the module's own code, and can hold a line of it."""
@@ -315,7 +330,7 @@ class Definitions:
     def _first_user(self, definition: Definition, block: list[ast.stmt]) -> ast.stmt | None:
         """Return the first statement of a block that may need a definition, below its place."""
         after = definition.after
-        sites = self._sites.get(definition, ())
+        sites = self._users(definition)
         users = {child for site in sites for child, _ in self._facts.tree.ancestors(site)}
         first = next((each for each in block if each in users), None)
         below = after not in block or (first and first.lineno > (after.end_lineno or 0))

@@ -19,6 +19,9 @@ from devicefix.facts.values import cpu, cuda_string, current_device, device_name
 _WRITES = re.compile(r"globals\(\)\s*(?:\[[^]]*\]\s*=(?!=)|\.(?:update|setdefault|__setitem__)\b)")
 _ANSWER = re.compile(r"=\s*[\w.]*is_available\(\)")
 _STEPS = 4  # from name to name
+_KEEPING = ("torch.no_grad", "torch.inference_mode")  # what they decorate gets the same `self`
+_OTHERS = ("torch.backends.mps.is_available", "torch.mps.is_available", "torch.xpu.is_available")
+_SEEN = re.compile(r"\bself\.device\b|pickle|save\(self[,)]|vars\(|__(dict|slots|getstate|setattr|reduce)")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -83,20 +86,15 @@ class KnownDevices:
 
     def _own(self, site: ast.AST, may_be_text: bool) -> str | None:
         """Return the attribute that holds such a device in all objects of the class around a site."""
-        tree = self._facts.tree
-        found = tree.scope(site).lookup("self")
-        method = found[0].node if found is not None else None
-        owner = tree.parents.get(method)
-        if found is None or not isinstance(owner, ast.ClassDef) or not isinstance(method, ast.FunctionDef):
-            return None
-        if len(found[1]) > 1 or method.args.args[:1] != [found[1][0].node] or method.decorator_list:
-            return None
-        for name, statement in self._facts.once(_devices_of, tree.scopes[owner]).items():
-            value = statement.value
+        owner, own = own_attributes(self._facts, site)
+        for name, binding in own.items():
+            value = binding.value
+            if value is None or not certain_device(self._facts, value):
+                continue
             is_form = (may_be_text or self._is_object(value)) and self._needs_no_cuda(value)
-            is_above = method.name != "__init__" or statement.lineno < tree.statement(site).lineno
-            if is_form and is_above and self._facts.others.is_constant(owner.name, name):
-                return f"self.{name}"
+            if is_form and (device_name(name) or not cuda_string(value)):
+                if self._facts.others.is_constant(owner, name):
+                    return f"self.{name}"
         return None
 
     def text(self, site: ast.AST) -> str | None:
@@ -277,7 +275,7 @@ class KnownDevices:
             return current_device(self._facts, values[0]) and self._needs_no_cuda(values[0])
         if all(certain_device(self._facts, value) and self._needs_no_cuda(value) for value in values):
             return True
-        return len(values) == 2 and self._if_statement(bindings) is not None
+        return self._if_statement(bindings) is not None
 
     def _needs_no_cuda(self, value: ast.expr | None) -> bool:
         """Return whether a device is the CPU without CUDA, or will be; nothing reports an unread `"cuda"`."""
@@ -287,17 +285,21 @@ class KnownDevices:
         return value is None or not cuda_string(value) or self._may_ask(value)
 
     def _if_statement(self, bindings: list[Binding]) -> ast.If | None:
-        """Return the `if` statement whose two branches bind a name to the current device and to the CPU."""
+        """Return the `if` statement that binds a name to the current device and to the CPU.
+
+        Between them, `elif` may bind it to other devices where these are available.
+        """
         tree = self._facts.tree
-        parents = {tree.parents.get(binding.node) for binding in bindings}
-        parent = parents.pop()
-        if parents or not isinstance(parent, ast.If):
+        parent = tree.parents.get(bindings[0].node)
+        if not isinstance(parent, ast.If):
             return None
+        branches, last = [parent.body], parent.orelse
+        while len(last) == 1 and isinstance(last[0], ast.If) and self._facts.call(last[0].test, *_OTHERS):
+            branches, last = [*branches, last[0].body], last[0].orelse
         blocks = [tree.block(binding.node) for binding in bindings if isinstance(binding.node, ast.stmt)]
-        if not all(any(block is branch for block in blocks) for branch in (parent.body, parent.orelse)):
-            return None
-        kinds = {self._kind(binding.value) for binding in bindings if binding.value is not None}
-        return parent if kinds == {"cpu", "cuda"} else None
+        kinds = [self._kind(binding.value) for binding in bindings if binding.value is not None]
+        is_whole = [*map(id, blocks)] == [*map(id, [*branches, last])] and "cuda" not in kinds[1:-1]
+        return parent if is_whole and {kinds[0], kinds[-1]} == {"cpu", "cuda"} else None
 
     def _kind(self, value: ast.expr) -> str:
         if cpu(self._facts, value):
@@ -324,12 +326,49 @@ class KnownDevices:
         return bool(self._facts.tree.reads("exec")) or bool(_WRITES.search(self._facts.source.text))
 
 
-def _devices_of(facts: Facts, scope: Scope) -> dict[str, ast.Assign]:
-    """Return the attributes that the constructor of a class binds to the current device, each with where.
+def own_attributes(facts: Facts, site: ast.AST) -> tuple[str, dict[str, Binding]]:
+    """Return the name of the class around a site, and what nothing else in the module binds of its objects.
 
-    Nothing else in the module may bind them, and no other method runs before.
+    These are attributes that its constructor binds, each before any other method runs.
     """
-    tree, owner, found = facts.tree, scope.node, dict[str, ast.Assign]()
+    tree = facts.tree
+    found = tree.scope(site).lookup("self")
+    method = found[0].node if found is not None else None
+    owner = tree.parents.get(method)
+    if found is None or not isinstance(owner, ast.ClassDef) or not isinstance(method, ast.FunctionDef):
+        return "", {}
+    decorators = (facts.resolve(getattr(each, "func", each)) for each in method.decorator_list)
+    is_method = len(found[1]) == 1 and method.args.args[:1] == [found[1][0].node]
+    if not is_method or any(each not in _KEEPING for each in decorators):
+        return "", {}
+    own = facts.once(_attributes_of, tree.scopes[owner])
+    if method.name == "__init__":
+        line = tree.statement(site).lineno
+        own = {name: each for name, each in own.items() if tree.statement(each.node).lineno < line}
+    return owner.name, own
+
+
+def starting(facts: Facts, site: ast.AST) -> ast.Call | None:
+    """Return the first move to CUDA of the constructor of the class around a site, which it always makes.
+
+    None where the class may not have an attribute `device`, or a new one of it could be seen.
+    """
+    tree, (name, _) = facts.tree, own_attributes(facts, site)
+    owner = next((each for each in tree.around(site, ast.ClassDef) if each.name == name), None)
+    if owner is None or owner.bases or owner.decorator_list or facts.source.holds(_SEEN):
+        return None
+    is_base = any(isinstance(tree.parents[each], ast.ClassDef) for each in tree.reads(name))
+    made = next((each for each in owner.body if getattr(each, "name", "") == "__init__"), None)
+    is_free = "device" not in tree.scopes[owner].bindings and facts.others.is_constant(name, "device")
+    if is_base or not is_free or not isinstance(made, ast.FunctionDef):
+        return None
+    calls = (each for each in walk(made) if isinstance(each, ast.Call) and last_name(each.func) == "cuda")
+    return next((each for each in calls if tree.statement(each) in made.body), None)
+
+
+def _attributes_of(facts: Facts, scope: Scope) -> dict[str, Binding]:
+    """Return the attributes that the constructor of a class binds, and nothing else in the module."""
+    tree, owner, found = facts.tree, scope.node, dict[str, Binding]()
     assert isinstance(owner, ast.ClassDef)
     made = next((each for each in owner.body if getattr(each, "name", "") == "__init__"), None)
     bases = (facts.resolve(base) or last_name(base) for base in owner.bases)
@@ -341,20 +380,17 @@ def _devices_of(facts: Facts, scope: Scope) -> dict[str, ast.Assign]:
         return found
     if owner.keywords or not all(base == "object" or base.startswith(("torch.", "abc.")) for base in bases):
         return found
+    stored = set[str | None]()
     for statement in made.body:
-        match statement:
-            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
-                only = (
-                    name not in names
-                    and tree.paths_by_name[name] == [f"self.{name}"]
-                    and _is_bound_once(facts, owner, name)
-                )
-                is_device = certain_device(facts, value) and (device_name(name) or not cuda_string(value))
-                if only and is_device:
-                    found[name] = statement
-        parts = [each for each in walk(statement) if isinstance(each, ast.Name) and each.id == "self"]
-        if any(not isinstance(getattr(tree.parents[each], "ctx", None), ast.Store) for each in parts):
-            break
+        uses = [tree.parents[each] for each in walk(statement) if getattr(each, "id", "") == "self"]
+        bound = {each.attr for each in uses if isinstance(getattr(each, "ctx", None), ast.Store)}  # type: ignore[attr-defined]
+        for name in bound - names if isinstance(statement, ast.Assign) else ():
+            if tree.paths_by_name[name] == [f"self.{name}"] and _is_bound_once(facts, owner, name):
+                bindings = tree.attributes[f"self.{name}"]
+                found[name] = next(each for each in bindings if each.node is statement)
+        stored |= bound
+        if any(getattr(each, "attr", None) not in stored for each in uses):
+            break  # it may call a method
     return found
 
 

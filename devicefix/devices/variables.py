@@ -34,9 +34,7 @@ class Variables:
         self._names = names
         self._definitions = definitions
 
-    def device(
-        self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True, of_module: bool = False
-    ) -> DeviceExpr | None:
+    def device(self, site: ast.AST, target: ast.expr, *, of_module: bool = False) -> DeviceExpr | None:
         """Return the device of a variable to which its function or module moves several times: `rank_device`.
 
         The fix defines it where the variable gets its value. A parameter may be an index, a device, its
@@ -45,7 +43,6 @@ class Variables:
         Args:
             site: The call that moves.
             target: Its device argument.
-            none_is_current: Whether None is the current device for the call, as it is for `.cuda`.
             of_module: Whether the module may have such a device.
 
         Returns:
@@ -56,17 +53,16 @@ class Variables:
         if found is None or not self._facts.once(is_moved_to_often, found[0], name):
             return None
         place = self._place_of_variable(site, *found)
-        new_name = _name_of_device(name)
+        new_name = name_of_device(name)
         if place is None or (place.function is None and not of_module):
             return None
         if place.function is None and not self._definitions.is_free_at(new_name, site):
             return None
-        if place.function is not None and not self._definitions.is_free_in(place.function, new_name):
-            return None
         torch = self._names.at(place)
-        plain = not none_is_current or is_never_none(self._facts, target)
-        index = name if plain else f'("cuda" if {name} is None else {name})'
+        index = name if is_never_none(self._facts, target) else f'("cuda" if {name} is None else {name})'
         value = self._facts.source.quoted(f'{index} if {torch.text}.cuda.is_available() else "cpu"')
+        if place.function is not None and not self._definitions.is_free_in(place.function, new_name, value):
+            return None
         new = self._definitions.add(Definition(new_name, value, place.after, place.function))
         if new.value != value:
             return None  # another variable has a device of this name
@@ -95,7 +91,7 @@ def is_never_none(facts: Facts, target: ast.expr) -> bool:
     return facts.kinds.of(target).are({*NUMBERS, Kind.DEVICE, Kind.CUDA})
 
 
-def _name_of_device(variable: str) -> str:
+def name_of_device(variable: str) -> str:
     """Return a name for the device of a variable: `rank_device` for `rank`, `gpu_device` for `gpu_id`."""
     stem = _NUMBERED.sub("", variable)
     return "target_device" if not stem or "device" in stem else f"{stem}_device"

@@ -242,8 +242,8 @@ class CheckpointLoad(Rule):
 
 
                 def load(path):
-                    model = torch.jit.load(path, map_location="cuda" if torch.cuda.is_available() else "cpu")
-                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                    device = "cuda" if torch.cuda.is_available() else "cpu"
+                    model = torch.jit.load(path, map_location=device)
                     return model(torch.ones(1).to(device))
 
 

@@ -335,3 +335,162 @@ def test_a_script_that_imports_torch_late_keeps_doing_so() -> None:
     in_function = analyze(f"import argparse\n\n\ndef f(x):\n    return x.cuda()\n\n\n{main}", fix=True).output
     assert in_function is not None
     assert in_function.startswith(b"import argparse\nimport torch\n\ndevice = ")
+
+
+def rewritten(code: str, others: dict[str, str] | None = None) -> str:
+    output = analyze(code, fix=True, others=others or {}).output
+    assert output is not None
+    return output.decode()
+
+
+ASKED_HERE = ' if torch.cuda.is_available() else "cpu"'
+SHARED = """\
+import torch
+
+
+class Trainer:
+    def __init__(self, net, rank: int):
+        self.net, self.rank = net, rank
+        self.net.train()
+
+    @torch.no_grad()
+    def step(self, x, y):
+        print(x)
+        x = x.to(self.rank)
+        if y is not None:
+            y = y.to(self.rank)
+        return self.net(x), y
+
+
+Trainer(net, rank=1)
+"""
+
+
+def test_a_device_that_a_function_reads_twice_has_a_name() -> None:
+    new = f"        rank_device = self.rank{ASKED_HERE}\n        x = x.to(rank_device)\n"
+    output = rewritten(SHARED)
+    assert new in output and "y = y.to(rank_device)" in output
+    once = rewritten(SHARED.replace("x = x.to(self.rank)", "pass"))
+    assert f"y = y.to(self.rank{ASKED_HERE})" in once
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.net.train()", "self.step(1, 2)\n        self.rank = rank"),
+        ("print(x)", "self.rank = 2"),
+        ("print(x)", "rank_device = 2"),
+        ("class Trainer:", "class Trainer(Base):"),
+        ("@torch.no_grad()", "@wrapped"),
+    ],
+)
+def test_a_device_that_may_change_has_none(old: str, new: str) -> None:
+    assert "rank_device = self.rank" not in rewritten(SHARED.replace(old, new))
+
+
+@pytest.mark.parametrize("device", ['f"cuda:{number}"', '"cuda"'])
+def test_two_arguments_of_a_call_share_a_device(device: str) -> None:
+    code = f"import torch\n\n\ndef f(x, number: int):\n    return g(x.to({device}), y=x.to({device}))\n"
+    output = rewritten(code)
+    assert output.count("is_available()") == 1 and "cuda_device" not in output
+
+
+def test_a_text_with_a_format_is_read_where_it_was() -> None:
+    code = 'import torch\n\n\ndef f(x, n):\n    return x.to(f"cuda:{n:d}"), x.to(f"cuda:{n:d}")\n'
+    assert rewritten(code).count("is_available()") == 2
+
+
+def test_a_default_and_a_move_share_a_device() -> None:
+    code = (
+        'import torch\n\n\ndef f(x, device="cuda"):\n    return x.to(device)\n\n\n'
+        'if __name__ == "__main__":\n    f(net.to("cuda"))\n'
+    )
+    output = rewritten(code)
+    assert f'DEFAULT_DEVICE = "cuda"{ASKED_HERE}\n' in output
+    assert "device=DEFAULT_DEVICE" in output and "net.to(DEFAULT_DEVICE)" in output
+
+
+def test_moves_of_both_kinds_share_the_device_of_a_number() -> None:
+    """Whichever comes first, the name is bound."""
+    lines = ["x.to(gpu)", "y.cuda(gpu)"]
+    for order in (lines, lines[::-1]):
+        code = f"import torch\n\n\ndef f(x, y, gpu: int):\n    return {', '.join(order)}\n\n\nf(1, 2, 3)\n"
+        output = rewritten(code)
+        assert "x.to(gpu_device)" in output and "y.to(gpu_device)" in output
+
+
+def test_the_only_function_beside_a_class_with_a_device_has_its_own() -> None:
+    """A reader would take a `device` of the module for the one of the object."""
+    code = (
+        "import torch\n\n\nclass Trainer:\n    def __init__(self, rank):\n"
+        f'        self.device = torch.device(f"cuda:{{rank}}"{ASKED_HERE})\n\n'
+        "    def load(self, x):\n        return x.cuda()\n"
+    )
+    assert "        device = torch.device(" in rewritten(code)
+    assert "\ndevice = torch.device(" in rewritten(code.replace("self.device", "self.where"))
+
+
+FORKING = """\
+import multiprocessing
+
+import torch
+
+
+class Runner:
+    def __init__(self, net):
+        \"\"\"Move the net.\"\"\"
+        self.net = net.cuda()
+
+    @torch.no_grad()
+    def test(self, x):
+        return self.net(x.cuda())
+
+    def train(self, x):
+        return build(x.cuda(), device="cuda")
+
+
+def read(net):
+    return Runner(net)
+
+
+def run(paths):
+    return multiprocessing.Pool(2).map(read, paths)
+"""
+
+
+def test_methods_share_a_device_of_the_object_where_the_module_can_have_none() -> None:
+    output = rewritten(FORKING)
+    assert (
+        f'        """Move the net."""\n        self.device = "cuda"{ASKED_HERE}\n        self.net' in output
+    )
+    assert output.count("is_available()") == 1 and output.count(".to(self.device)") == 3
+    assert "device=self.device)" in output
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.net = net.cuda()", "self.net = net"),  # the object may be made before the program forks
+        ("self.net = net.cuda()", "if net:\n            self.net = net.cuda()"),
+        ("class Runner:", "class Runner(Base):"),
+        ("def train(", "def device(self):\n        pass\n\n    def train("),
+        ("return build", "self.device = x\n        return build"),
+        ("def run(", "class Mine(Runner):\n    def __init__(self):\n        pass\n\n\ndef run("),
+        ("return Runner(net)", "return vars(Runner(net))"),
+    ],
+)
+def test_an_object_that_may_not_have_a_device_gets_none(old: str, new: str) -> None:
+    assert "self.device = " not in rewritten(FORKING.replace(old, new)).replace("self.device = x", "")
+
+
+def test_one_method_needs_no_device_of_the_object() -> None:
+    once = FORKING.replace("x.cuda()", "x").replace('device="cuda"', "x")
+    assert "self.device" not in rewritten(once)
+
+
+def test_what_defines_a_device_needs_no_name() -> None:
+    lines = [
+        f'    if x == {i}:\n        device = torch.device(f"cuda")\n        x = g(device)\n' for i in (1, 2)
+    ]
+    output = rewritten(f"import torch\n\n\ndef f(x):\n{''.join(lines)}    return x\n")
+    assert output.count(f'device = torch.device(f"cuda"{ASKED_HERE})') == 2

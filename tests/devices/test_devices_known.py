@@ -69,6 +69,24 @@ def test_two_branches_of_an_if_statement_bind_one_device() -> None:
     assert current(f"{one}x.cuda()\n") is None
 
 
+def test_other_devices_may_come_between() -> None:
+    """Where they are available, the program uses them for the rest as well."""
+    code = (
+        "import torch\n\nif torch.cuda.is_available():\n    device = torch.device('cuda')\n"
+        "elif torch.backends.mps.is_available():\n    device = torch.device('mps')\n"
+        "else:\n    device = torch.device('cpu')\nx.cuda()\n"
+    )
+    assert current(code) == "device"
+    for old, new in (
+        ("torch.cuda.is_available()", "wanted"),
+        ("torch.backends.mps.is_available()", "wanted"),
+        ("'mps'", "'cuda'"),
+        ("else:", "elif wanted:"),
+        ("device = torch.device('mps')", "pass"),
+    ):
+        assert current(code.replace(old, new)) is None
+
+
 def test_device_is_preferred() -> None:
     assert current(f"import torch\n\ndev = {DEVICE}\ndevice = {DEVICE}\nx.cuda()\n") == "device"
     assert current(f"import torch\n\ndev = {DEVICE}\ngpu = {DEVICE}\nx.cuda()\n") == "dev"
