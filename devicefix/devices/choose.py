@@ -311,11 +311,14 @@ class Devices:
         if index is None and self._definitions.plan is Plan.IN_FUNCTION:
             place = self._names.place_in_function(site) or place
         name = self._name(site, place, "" if index is None else str(index)) if place is not None else None
-        in_object = index is None and self._definitions.plan is Plan.IN_OBJECT
-        start = starting(self.facts, site) if in_object else None
-        made = self._names.place_in_function(start) if start is not None else None
-        if made is not None and made.after is None:
-            place, name = made, "self.device"
+        if (
+            index is None
+            and self._definitions.plan is Plan.IN_OBJECT
+            and (start := starting(self.facts, site))
+        ):
+            made = self._names.place_in_function(start)
+            if made is not None and made.after is None:
+                place, name = made, "self.device"
         if place is None or name is None:
             return None
         torch = self._names.at(place)

@@ -353,17 +353,19 @@ def starting(facts: Facts, site: ast.AST) -> ast.Call | None:
 
     None where the class may not have an attribute `device`, or a new one of it could be seen.
     """
-    tree, (name, _) = facts.tree, own_attributes(facts, site)
-    owner = next((each for each in tree.around(site, ast.ClassDef) if each.name == name), None)
-    if owner is None or owner.bases or owner.decorator_list or facts.source.holds(_SEEN):
+    owner, _ = own_attributes(facts, site)
+    name = next((each for each in facts.tree.around(site, ast.ClassDef) if each.name == owner), None)
+    if name is None or name.bases or name.decorator_list or facts.source.holds(_SEEN):
         return None
-    is_base = any(isinstance(tree.parents[each], ast.ClassDef) for each in tree.reads(name))
-    made = next((each for each in owner.body if getattr(each, "name", "") == "__init__"), None)
-    is_free = "device" not in tree.scopes[owner].bindings and facts.others.is_constant(name, "device")
-    if is_base or not is_free or not isinstance(made, ast.FunctionDef):
+    bases = {
+        last_name(base) for each in facts.tree.scopes if isinstance(each, ast.ClassDef) for base in each.bases
+    }
+    made = next((each for each in name.body if getattr(each, "name", "") == "__init__"), None)
+    is_free = "device" not in facts.tree.scopes[name].bindings and owner not in bases
+    if not is_free or not isinstance(made, ast.FunctionDef) or not facts.others.is_constant(owner, "device"):
         return None
     calls = (each for each in walk(made) if isinstance(each, ast.Call) and last_name(each.func) == "cuda")
-    return next((each for each in calls if tree.statement(each) in made.body), None)
+    return next((each for each in calls if facts.tree.statement(each) in made.body), None)
 
 
 def _attributes_of(facts: Facts, scope: Scope) -> dict[str, Binding]:
