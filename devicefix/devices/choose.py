@@ -13,7 +13,7 @@ from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.constants import Constants
 from devicefix.devices.define import Definitions, Plan
 from devicefix.devices.expression import DeviceExpr
-from devicefix.devices.known import KnownDevices, starting
+from devicefix.devices.known import KnownDevices
 from devicefix.devices.places import InsertionPoint, Places
 from devicefix.devices.torch_names import TorchNames
 from devicefix.devices.variables import Variables
@@ -311,14 +311,6 @@ class Devices:
         if index is None and self._definitions.plan is Plan.IN_FUNCTION:
             place = self._names.place_in_function(site) or place
         name = self._name(site, place, "" if index is None else str(index)) if place is not None else None
-        if (
-            index is None
-            and self._definitions.plan is Plan.IN_OBJECT
-            and (start := starting(self.facts, site))
-        ):
-            made = self._names.place_in_function(start)
-            if made is not None and made.after is None:
-                place, name = made, "self.device"
         if place is None or name is None:
             return None
         torch = self._names.at(place)

@@ -29,7 +29,6 @@ class Plan(Enum):
     IN_FUNCTION = auto()
     IN_PLACE = auto()
     AS_CONSTANT = auto()
-    IN_OBJECT = auto()  # several methods of a class need it, and the module can't have it
 
 
 class Definitions:
@@ -201,9 +200,7 @@ class Definitions:
                 return Plan.IN_FUNCTION
             shadowed = any(self._facts.shadowed(_NAMES[0], site) for site in self._sites[device])
             return Plan.IN_MODULE if shadowed or self._is_taken(_NAMES[0]) else Plan.AS_DEVICE
-        local = (each.function for each in self._shared if each.name == _NAMES[0] and each.function)
-        owners = Counter(self._facts.tree.parents[each] for each in local)
-        return Plan.IN_OBJECT if max(owners.values(), default=0) > 1 else Plan.IN_MODULE
+        return Plan.IN_MODULE
 
     # -- edits ----------------------------------------------------------------------------------------
 
@@ -283,7 +280,7 @@ class Definitions:
         block = self._block(definition)
         if not block:
             return self._layout.line_after(after, line, group=group)
-        first = None if "." in definition.name else self._first_user(definition, block)
+        first = self._first_user(definition, block)
         return self._layout.line_in(block, after if after in block else None, line, above=first)
 
     def _block(self, definition: Definition) -> list[ast.stmt]:

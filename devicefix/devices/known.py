@@ -21,7 +21,6 @@ _ANSWER = re.compile(r"=\s*[\w.]*is_available\(\)")
 _STEPS = 4  # from name to name
 _KEEPING = ("torch.no_grad", "torch.inference_mode")  # what they decorate gets the same `self`
 _OTHERS = ("torch.backends.mps.is_available", "torch.mps.is_available", "torch.xpu.is_available")
-_SEEN = re.compile(r"\bself\.device\b|pickle|save\(self[,)]|vars\(|__(dict|slots|getstate|setattr|reduce)")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -346,26 +345,6 @@ def own_attributes(facts: Facts, site: ast.AST) -> tuple[str, dict[str, Binding]
         line = tree.statement(site).lineno
         own = {name: each for name, each in own.items() if tree.statement(each.node).lineno < line}
     return owner.name, own
-
-
-def starting(facts: Facts, site: ast.AST) -> ast.Call | None:
-    """Return the first move to CUDA of the constructor of the class around a site, which it always makes.
-
-    None where the class may not have an attribute `device`, or a new one of it could be seen.
-    """
-    owner, _ = own_attributes(facts, site)
-    name = next((each for each in facts.tree.around(site, ast.ClassDef) if each.name == owner), None)
-    if name is None or name.bases or name.decorator_list or facts.source.holds(_SEEN):
-        return None
-    bases = {
-        last_name(base) for each in facts.tree.scopes if isinstance(each, ast.ClassDef) for base in each.bases
-    }
-    made = next((each for each in name.body if getattr(each, "name", "") == "__init__"), None)
-    is_free = "device" not in facts.tree.scopes[name].bindings and owner not in bases
-    if not is_free or not isinstance(made, ast.FunctionDef) or not facts.others.is_constant(owner, "device"):
-        return None
-    calls = (each for each in walk(made) if isinstance(each, ast.Call) and last_name(each.func) == "cuda")
-    return next((each for each in calls if facts.tree.statement(each) in made.body), None)
 
 
 def _attributes_of(facts: Facts, scope: Scope) -> dict[str, Binding]:

@@ -430,64 +430,6 @@ def test_the_only_function_beside_a_class_with_a_device_has_its_own() -> None:
     assert "\ndevice = torch.device(" in rewritten(code.replace("self.device", "self.where"))
 
 
-FORKING = """\
-import multiprocessing
-
-import torch
-
-
-class Runner:
-    def __init__(self, net):
-        \"\"\"Move the net.\"\"\"
-        self.net = net.cuda()
-
-    @torch.no_grad()
-    def test(self, x):
-        return self.net(x.cuda())
-
-    def train(self, x):
-        return build(x.cuda(), device="cuda")
-
-
-def read(net):
-    return Runner(net)
-
-
-def run(paths):
-    return multiprocessing.Pool(2).map(read, paths)
-"""
-
-
-def test_methods_share_a_device_of_the_object_where_the_module_can_have_none() -> None:
-    output = rewritten(FORKING)
-    assert (
-        f'        """Move the net."""\n        self.device = "cuda"{ASKED_HERE}\n        self.net' in output
-    )
-    assert output.count("is_available()") == 1 and output.count(".to(self.device)") == 3
-    assert "device=self.device)" in output
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("self.net = net.cuda()", "self.net = net"),  # the object may be made before the program forks
-        ("self.net = net.cuda()", "if net:\n            self.net = net.cuda()"),
-        ("class Runner:", "class Runner(Base):"),
-        ("def train(", "def device(self):\n        pass\n\n    def train("),
-        ("return build", "self.device = x\n        return build"),
-        ("def run(", "class Mine(Runner):\n    def __init__(self):\n        pass\n\n\ndef run("),
-        ("return Runner(net)", "return vars(Runner(net))"),
-    ],
-)
-def test_an_object_that_may_not_have_a_device_gets_none(old: str, new: str) -> None:
-    assert "self.device = " not in rewritten(FORKING.replace(old, new)).replace("self.device = x", "")
-
-
-def test_one_method_needs_no_device_of_the_object() -> None:
-    once = FORKING.replace("x.cuda()", "x").replace('device="cuda"', "x")
-    assert "self.device" not in rewritten(once)
-
-
 def test_what_defines_a_device_needs_no_name() -> None:
     lines = [
         f'    if x == {i}:\n        device = torch.device(f"cuda")\n        x = g(device)\n' for i in (1, 2)
