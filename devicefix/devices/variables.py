@@ -60,10 +60,9 @@ class Variables:
         new_name = _name_of_device(name)
         if place is None or (place.function is None and not of_module):
             return None
-        function, definitions = place.function, self._definitions
-        if not (
-            definitions.is_free_in(function, new_name) if function else definitions.is_free_at(new_name, site)
-        ):
+        if place.function is None and not self._definitions.is_free_at(new_name, site):
+            return None
+        if place.function is not None and not self._definitions.is_free_in(place.function, new_name):
             return None
         torch = self._names.at(place)
         plain = not none_is_current or is_never_none(self._facts, target)

@@ -59,9 +59,8 @@ def has_own_fix(values: Forwards, argument: ast.expr) -> bool:
     call, place = argument_at(tree, argument) or (None, None)
     if call is None or place is None or is_move(call) or "cuda" not in tree.text:
         return False
-    if not _VISITED.search(tree.words.lines[argument.lineno - 1]):
-        return False
-    if not facts.kinds.of(argument).shown({*NUMBERS, Kind.NONE, Kind.CUDA, Kind.CPU}):
+    line, kinds = tree.words.lines[argument.lineno - 1], {*NUMBERS, Kind.NONE, Kind.CUDA, Kind.CPU}
+    if not (_VISITED.search(line) and facts.kinds.of(argument).shown(kinds)):
         return False
     function = values.reached(call)
     use = only_device(values, function, place) if function else _use_of_import(facts, call.func, place)
@@ -87,8 +86,7 @@ def only_device(values: Forwards, function: ast.AST, place: Place) -> Use:
     free = facts.once(numbers, facts.tree.root).use_of_parameter(function, place)
     if Use.DEVICE not in free or _is_decorated(facts, function):
         return Use.NOTHING
-    uses = [use for use in found.uses if use not in found.passed]
-    others = [use for use in uses if not is_device(facts, use)]
+    others = (use for use in found.uses if use not in found.passed and not is_device(facts, use))
     if any(is_move(values.tree.parents[use]) or not _takes_either(facts, use) for use in others):
         return Use.NOTHING
     if any(is_other_device(facts, read) for each in found.variables for read in each.reads[:1]):
@@ -223,8 +221,7 @@ def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.e
             heirs = variable.attribute and facts.others.is_read_elsewhere(f"super.{variable.name}")
             if bound and None not in bound and not heirs and variable.elsewhere[:1] != ".":
                 return [value for each in bound for value in each or ()]
-    no_number = kinds.are(_DEVICES) or (not kinds.seen and is_other_device(facts, node))
-    return [] if no_number else None
+    return [] if kinds.are(_DEVICES) or (not kinds.seen and is_other_device(facts, node)) else None
 
 
 def is_other_device(facts: Facts, value: ast.expr) -> bool:

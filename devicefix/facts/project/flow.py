@@ -20,6 +20,7 @@ from devicefix.facts.configurations import KEPT, Configurations, fills, loaded_i
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
+from devicefix.facts.flow import settled
 from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import DEVICES, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import YIELDED, results
@@ -27,15 +28,6 @@ from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of, calls_of_object
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
-from devicefix.facts.flow.settled import (
-    arguments,
-    has_own_fix,
-    is_kept,
-    is_other_device,
-    is_settled,
-    numbers,
-    only_device,
-)
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.hugging_face import is_based_on_library
@@ -162,10 +154,10 @@ class Flow(SharedNames, Values):
         if Kind.INDEX.name not in found or not found <= _DEVICES:
             return set()
         rest = [file for file in self.mentioning(name) if not file.has_number][:_FILES]
-        calls = self._reads(rest, function, os.path.normpath(path))
-        given = [(facts, arguments([call], parameter, position)) for facts, call in calls]
-        has_device = any(is_other_device(facts, value) for facts, values in given for value in values or ())
-        return found | {Kind.DEVICE.name} if has_device else found
+        for facts, call in self._reads(rest, function, os.path.normpath(path)):
+            given = settled.arguments([call], parameter, position) or ()
+            found |= {Kind.DEVICE.name for each in given if settled.is_other_device(facts, each)}
+        return found
 
     @remembered
     def gives(self, path: str, called: str, part: str, position: int) -> bool:
@@ -173,11 +165,13 @@ class Flow(SharedNames, Values):
         here = os.path.normpath(path)
         files = [file for file in self.mentioning(called.removesuffix("()")) if file.normal != here]
         for facts, call in self._reads(files, called, here) if len(files) <= _FILES else ():
-            values, given = Forwards(facts), arguments([call], part, position)
-            if part[0] == "." and not is_kept(values, call, part[1:]):
+            values, given = Forwards(facts), settled.arguments([call], part, position)
+            if part[0] == "." and not settled.is_kept(values, call, part[1:]):
                 return False
-            fixed = (has_own_fix(values, each) or is_settled(values, each) for each in given or ())
-            if part[0] != "." and (given is None or not all(fixed)):
+            own = [each for each in given or () if not settled.has_own_fix(values, each)]
+            if (given is None and part[0] != ".") or not all(
+                settled.is_settled(values, each) for each in own
+            ):
                 return False
         return len(files) <= _FILES
 
@@ -283,12 +277,13 @@ class Flow(SharedNames, Values):
             bindings = [each for scope in scopes if scope for each in scope.bindings.get(method, ())]
         if facts is None:
             return 0
-        values, number, use = Forwards(facts), facts.once(numbers, facts.tree.root), Use.NOTHING
+        values, number, use = Forwards(facts), facts.once(settled.numbers, facts.tree.root), Use.NOTHING
         free = Use.NOTHING
         for node in (binding.node for binding in bindings):  # with `@overload`, there are several
             function = values.constructor(node) if isinstance(node, ast.ClassDef) else node
             if isinstance(function, Function):
-                use |= use_of_parameter(values, function, place) | only_device(values, function, place)
+                use |= use_of_parameter(values, function, place)
+                use |= settled.only_device(values, function, place)
                 free |= number.use_of_parameter(function, place) if Use.DEVICE in use else use
         return (use if Use.DEVICE in free else use | Use.SETTLED).value
 
