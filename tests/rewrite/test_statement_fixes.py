@@ -30,13 +30,13 @@ FIXES = {
     "a move with arguments on several lines and a comment": (
         """
         def run(self, y):
-            x = torch.from_numpy(y).cuda(self.get_device(),  # where
+            x = f(y).cuda(self.get_device(),  # where
                                          non_blocking=True)
         """,
         """
         def run(self, y):
-            x = torch.from_numpy(y).cuda(self.get_device(),  # where
-                                         non_blocking=True) if torch.cuda.is_available() else torch.from_numpy(y)
+            x = f(y).cuda(self.get_device(),  # where
+                                         non_blocking=True) if torch.cuda.is_available() else f(y)
         """,
     ),
     "a refusal in an elif": (
