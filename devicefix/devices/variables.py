@@ -11,6 +11,7 @@ from devicefix.devices.places import InsertionPoint, Places
 from devicefix.devices.torch_names import TorchNames
 from devicefix.facts import Binding, Facts, Function, Scope
 from devicefix.facts.flow.kinds import NUMBERS, Kind
+from devicefix.facts.flow.settled import is_moved_to_often
 from devicefix.facts.values import is_constant
 from devicefix.model import Definition
 
@@ -95,36 +96,3 @@ def name_of_device(variable: str) -> str:
     """Return a name for the device of a variable: `rank_device` for `rank`, `gpu_device` for `gpu_id`."""
     stem = _NUMBERED.sub("", variable)
     return "target_device" if not stem or "device" in stem else f"{stem}_device"
-
-
-def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
-    """Return whether a name is a variable of a function that moves to it several times, as by `x.cuda(name)`.
-
-    It is a parameter, or gets its value in a statement of the function's body, and never another one. It may
-    be the module's as well.
-    """
-    binding, *others = scope.bindings[name]
-    if others or name in facts.tree.declared_elsewhere or not isinstance(scope.node, Function | ast.Module):
-        return False
-    match binding.node:
-        case ast.Assign(targets=[ast.Name()]) as statement if facts.tree.parents.get(statement) is scope.node:
-            pass
-        case _ if not binding.parameter:
-            return False
-    if any(facts.tree.scope(read).function is scope for read in facts.tree.reads("locals")):
-        return False
-    reads = facts.reads_in(scope, name)
-    moves = (each for each in reads if scope.is_module or facts.tree.scope(each).function is scope)
-    return sum(_is_moved_to(facts, read) for read in moves) > 1
-
-
-def _is_moved_to(facts: Facts, target: ast.expr) -> bool:
-    """Return whether an expression is the device argument of a call that moves, which no guard protects."""
-    parent = facts.tree.parents.get(target)
-    call = facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-    if isinstance(parent, ast.keyword):
-        return parent.arg == "device" and not facts.is_guarded(target)
-    match call:
-        case ast.Call(func=ast.Attribute(attr="cuda" | "to"), args=[first, *_]):
-            return first is target and not facts.is_guarded(call)
-    return False

@@ -7,7 +7,8 @@ from dataclasses import replace
 from devicefix.devices.arguments import device_fix, gpu_number, name_fix
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.needs import use_by_function
-from devicefix.facts.flow.settled import moves_number
+from devicefix.facts.flow.parameters import arguments_of
+from devicefix.facts.flow.settled import has_own_fix, moves_number
 from devicefix.facts.flow.sinks import LOADS, OFF_BY_THEMSELVES
 from devicefix.facts.prefilter import brings_torch
 from devicefix.facts.scopes import dotted
@@ -43,7 +44,8 @@ class DeviceArgument(Rule):
     """
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"`,
-    `torch.Generator("cuda")` and `torch.set_default_device("cuda")`.
+    `torch.Generator("cuda")` and `torch.set_default_device("cuda")`, and GPU indexes passed to functions of the project
+    that use them only as devices, if they also receive other devices or the caller moves to the index several times.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -66,8 +68,9 @@ class DeviceArgument(Rule):
     The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function receives
     the same string or number as before. However, the fix is unsafe if such a function adds an index to the name, as in
     `torch.device(device, 1)`: without CUDA, the result is `cpu:1`, which never equals a tensor's device. It is also
-    unsafe if such a function receives a GPU index from a variable, or if a literal index may be that of another kind of
-    device: if the function belongs neither to the project nor to a library that uses torch, such as `transformers`.
+    unsafe if a function of another library receives a GPU index from a variable to which the program does not move, or if a
+    literal index may be that of another kind of device: if the function belongs neither to the project nor to a library
+    that uses torch, such as `transformers`.
     """
 
     code = "DF202"
@@ -89,6 +92,37 @@ class DeviceArgument(Rule):
                 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
                 x = torch.randn(4, device=device)
+            """,
+        ),
+        Example(
+            "the number of a GPU for a function that moves, as its caller does",
+            before="""
+                import torch
+
+
+                def noise(size, device):
+                    return torch.randn(size, device=device)
+
+
+                def worker(gpu):
+                    torch.cuda.set_device(gpu)
+                    net = Net().to(gpu)
+                    return net(noise(4, gpu), torch.zeros(4, device=gpu)), gpu + 1
+            """,
+            after="""
+                import torch
+
+
+                def noise(size, device):
+                    return torch.randn(size, device=device)
+
+
+                def worker(gpu):
+                    gpu_device = gpu if torch.cuda.is_available() else "cpu"
+                    if torch.cuda.is_available():
+                        torch.cuda.set_device(gpu)
+                    net = Net().to(gpu_device)
+                    return net(noise(4, gpu_device), torch.zeros(4, device=gpu_device)), gpu + 1
             """,
         ),
         Example(
@@ -444,7 +478,7 @@ class DeviceArgument(Rule):
                 # What takes an object may not take the name of a device.
                 new = self.devices.shared(value, define=True)
                 fix = self.context.replace(value, new) if new is not None else None
-            elif of_torch or device:
+            elif of_torch or device or has_own_fix(self.context.forwards, value):
                 fix = device_fix(self.context, value)
             else:
                 fix = name_fix(self.context, value) or self._otherwise_cpu(node, value, bool(literal))
@@ -480,6 +514,7 @@ class DeviceArgument(Rule):
         for keyword in node.keywords:
             if self._is_device_keyword(keyword, node.func, of_torch=name.startswith("torch.")):
                 yield keyword.value
+        yield from (each for _, each in arguments_of(node) if has_own_fix(self.context.forwards, each))
         if name in ("torch.Generator", "torch.set_default_device"):
             yield from node.args[:1]
 
@@ -496,11 +531,10 @@ class DeviceArgument(Rule):
         # For another library, `device_id=0` is also valid on a CPU.
         if keyword.arg != "device":
             return False
-        if not literal:  # other numbers may be -1, which often is the CPU
-            if not index_name(last_name(value)) or gpu_number(self.context, value) is None:
-                return False
-            if self.facts.resolve(function) is None:
-                return False
+        if not literal and (not index_name(last_name(value)) or self.facts.resolve(function) is None):
+            return False
+        if not literal and gpu_number(self.context, value) is None:  # it may be -1, which often is the CPU
+            return False
         return not self._is_of_project(function)
 
     def _is_of_project(self, function: ast.expr) -> bool:

@@ -91,7 +91,6 @@ def test_a_use_needs_no_fix_where_all_sources_have_one(main: str) -> None:
         "builders = [Net]",
         "class Wide(Net):\n    def __init__(self, rank):\n        super().__init__(4, rank)",
         "class Wide(Net):\n    def use(self, rank):\n        self.device = int(rank)",
-        "rank = torch.cuda.current_device()\nprint(rank + 1)\nNet(3, rank)",
     ],
 )
 def test_a_use_is_fixed_where_a_source_may_be_a_number(main: str) -> None:
@@ -112,12 +111,125 @@ def test_a_use_is_fixed_where_the_module_itself_may_pass_a_number(more: str) -> 
     assert conditions({"net.py": net}, "net.py") == AT_USE
 
 
+CODER = """
+    import torch
+
+    class Coder:
+        def __init__(self, size, device="cuda"):
+            self.device = device
+            self.net = torch.nn.Linear(size, size).to(device)
+            self.scale = torch.ones(size, device=device)
+
+        def __call__(self, x, device):
+            y = x.to(device)
+            return self.net(y * self.scale.to(device))
+
+        def source(self, size, device):
+            return torch.zeros(size, device=device)
+
+    def move(xs, device):
+        if isinstance(xs, torch.Tensor):
+            return xs.to(device)
+        return [move(x, device) for x in xs]
+"""
+CUDA_DEFAULT = 'def __init__(self, size, device="cuda" if torch.cuda.is_available() else "cpu"):'
+
+
+def test_a_number_is_fixed_where_it_is_passed_for_what_may_be_another_device() -> None:
+    others = """
+        from coder import Coder, move
+
+        def run(net, x):
+            coder = Coder(4, torch.device("cpu"))
+            return coder(move(coder.source(4, net.device), net.device), net.device)
+    """
+    main = (
+        'import os, torch\nfrom coder import Coder, move\n\nrank = int(os.environ["LOCAL_RANK"])\n'
+        "torch.cuda.set_device(rank)\nprint(rank + 1)\ncoder = Coder(4, device=rank)\n"
+        "x = coder.source(4, rank)\nx = move([x], rank)\ny = coder(x, rank)"
+    )
+    files = {"coder.py": CODER, "main.py": main, "others.py": others}
+    at = 'rank if torch.cuda.is_available() else "cpu"'
+    assert conditions(files, "coder.py") == [CUDA_DEFAULT]
+    assert conditions(files, "main.py") == [
+        "if torch.cuda.is_available():",
+        f"coder = Coder(4, device={at})",
+        f"x = coder.source(4, {at})",
+        f"x = move([x], {at})",
+        f"y = coder(x, {at})",
+    ]
+    del files["others.py"]
+    assert [line for line in conditions(files, "main.py") if at in line] == []
+    assert len(conditions(files, "coder.py")) == 5
+
+
+def test_all_uses_of_a_number_as_a_device_get_one_name() -> None:
+    main = """
+        import torch
+        from coder import Coder, move
+
+        def spread(x, gpu):
+            return x.to(gpu)
+
+        def worker(gpu, steps):
+            steps.rank = 2 + gpu
+            coder = Coder(4, device=gpu)
+            steps.set(3, device=gpu)
+            x = spread(coder.source(3, gpu), gpu)
+            return coder(move(x.to(gpu), gpu), gpu)
+
+        if __name__ == "__main__":
+            torch.multiprocessing.spawn(worker, nprocs=torch.cuda.device_count())
+    """
+    files = {"coder.py": CODER, "main.py": main}
+    once = _fixed({name: dedent(text).strip().encode() + b"\n" for name, text in files.items()})
+    function = once["main.py"].decode().partition("def worker")[2]
+    assert 'gpu_device = gpu if torch.cuda.is_available() else "cpu"\n' in function
+    assert "2 + gpu\n" in function
+    assert function.count("gpu_device") == 8
+    assert function.count("is_available") == 1
+    assert conditions(files, "coder.py") == [CUDA_DEFAULT]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def move(x, device):\n    return x.to(device) if device != 1 else x",
+        "def move(x, device):\n    log(device)\n    return x.to(device)",
+        "def move(x, rank):\n    return x.to(rank)",
+        "def move(x, device):\n    print(device == 0)\n    return to(x, device)",
+        "@counted\ndef move(x, device):\n    return x.to(device)",
+        "def move(x, device):\n    x.device_number = device\n    return x.to(device)",
+    ],
+)
+def test_a_function_that_may_need_the_number_gets_it(function: str) -> None:
+    main = (
+        'import os, torch\nfrom net import move\n\nrank = int(os.environ["LOCAL_RANK"])\nprint(rank + 1)\n'
+        "y = move(x, rank)\nprint(y.device_number)"
+    )
+    imports = "import torch\nfrom coder import move as to\nfrom shown import counted, log\n\n"
+    net = f"{imports}torch.cuda.empty_cache()\n\n{function}"
+    files = {"net.py": net, "main.py": main, "coder.py": CODER}
+    assert conditions(files, "main.py") == []
+    assert len(conditions(files, "net.py") + conditions(files, "coder.py")) == 2
+
+
 def test_the_current_gpu_of_another_file_needs_no_fix_where_it_is_used() -> None:
     main = MAIN + "device = torch.cuda.current_device()\nmove(model.to(device), device)"
     assert conditions({"net.py": NET, "main.py": main}, "net.py") == [DEFAULT]
     assert conditions({"net.py": NET, "main.py": f"{main}\nmove(model, 0)"}, "net.py") == [
         DEFAULT,
         'return model.to(device if torch.cuda.is_available() else "cpu")',
+    ]
+
+
+@pytest.mark.parametrize("called", ["", '\n\ndef run(net):\n    worker(net, torch.device("cpu"))'])
+@pytest.mark.parametrize("parameter", ["gpu", "gpu: int"])
+def test_a_use_is_fixed_where_nothing_shows_what_the_number_comes_from(called: str, parameter: str) -> None:
+    main = f"import torch\n\ndef worker(net, {parameter}):\n    torch.cuda.set_device(gpu)\n    net.to(gpu)"
+    assert conditions({"main.py": main + called}, "main.py") == [
+        "if torch.cuda.is_available():",
+        'net.to(gpu if torch.cuda.is_available() else "cpu")',
     ]
 
 

@@ -14,6 +14,31 @@ HEAD = "import torch\n\n"
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
 
 FIXES = {
+    "a move with arguments on several lines": (
+        """
+        def run(self, x):
+            x = torch.from_numpy(x).cuda(self.get_device(),
+                                         non_blocking=True)
+        """,
+        """
+        def run(self, x):
+            x = torch.from_numpy(x)
+            if torch.cuda.is_available():
+                x = x.cuda(self.get_device(), non_blocking=True)
+        """,
+    ),
+    "a move with arguments on several lines and a comment": (
+        """
+        def run(self, y):
+            x = f(y).cuda(self.get_device(),  # where
+                                         non_blocking=True)
+        """,
+        """
+        def run(self, y):
+            x = f(y).cuda(self.get_device(),  # where
+                                         non_blocking=True) if torch.cuda.is_available() else f(y)
+        """,
+    ),
     "a refusal in an elif": (
         """
         if a:

@@ -42,7 +42,7 @@ def need_of(values: Forwards, use: ast.expr) -> Use:
             needs |= Use.COMPARED
     call, place = argument_at(facts.tree, use) or (None, None)
     if call is not None and place is not None:
-        needs |= use_of_import(facts, call.func, place)
+        needs |= use_of_import(facts, call.func, place) & ~(Use.ONLY_DEVICE | Use.CHOSEN)  # true of all uses
         if takes_backend(facts, call.func, place):
             needs |= Use.BACKEND
     return needs

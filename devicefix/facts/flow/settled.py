@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from weakref import proxy
 
 from devicefix.facts.effects import has_effects
-from devicefix.facts.flow.forwards import Forwards, Use
+from devicefix.facts.flow.forwards import Forwards, Use, use_of_import
 from devicefix.facts.flow.kinds import NUMBERS, Kind
-from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.kinds.parameters import argument_of, calls_of_object
 from devicefix.facts.flow.needs import need_of, use_by_function
-from devicefix.facts.flow.parameters import CALLED, argument_at, described, unpacks
+from devicefix.facts.flow.parameters import CALLED, Place, argument_at, described, unpacks
 from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.flow.steps import family, related
 from devicefix.facts.flow.taken_numbers import is_number
@@ -22,6 +23,7 @@ from devicefix.facts.values import cuda_string, device_name, integer, last_name,
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
 _OWN = ("cls", "__class__")  # the class, in its methods
+_VISITED = re.compile("cuda|device|gpu|rank")  # what a line holds that rules look at
 _BUDGET = 50  # expressions that one question looks at
 _DEVICES = {Kind.CPU, Kind.CUDA, Kind.DEVICE, Kind.NONE}
 
@@ -46,6 +48,83 @@ def numbers(facts: Facts, _module: Scope) -> Numbers:
 
 
 # -- where it comes from --------------------------------------------------------------------------------
+
+
+def has_own_fix(values: Forwards, argument: ast.expr) -> bool:
+    """Return whether the number of a GPU becomes the CPU where a call passes it to a function for a device.
+
+    The function also gets other devices, or the one around the call moves to the number several times.
+    """
+    facts, tree, name = values.facts, values.tree, last_name(argument)
+    call, place = argument_at(tree, argument) or (None, None)
+    if call is None or place is None or is_move(call) or "cuda" not in tree.text:
+        return False
+    line, kinds = tree.words.lines[argument.lineno - 1], {*NUMBERS, Kind.NONE, Kind.CUDA, Kind.CPU}
+    if not (_VISITED.search(line) and facts.kinds.of(argument).shown(kinds)):
+        return False
+    function = values.reached(call)
+    use = only_device(values, function, place) if function else _use_of_import(facts, call.func, place)
+    if Use.ONLY_DEVICE not in use and (function or use or place != "device"):
+        return False
+    found = tree.lookup(argument) if isinstance(argument, ast.Name) else None
+    return Use.CHOSEN in use or (found is not None and facts.once(is_moved_to_often, found[0], name))
+
+
+def _use_of_import(facts: Facts, function: ast.expr, place: Place) -> Use:
+    """Return what an imported function does with an argument, or that of an object of an imported class."""
+    owner, name = getattr(function, "value", function), getattr(function, "attr", "__call__")
+    classes = facts.kinds.of(owner).classes if facts.resolve(function) is None else ()
+    if len(classes) != 1:
+        return use_of_import(facts, function, place)
+    return Use(facts.others.use_of_argument(f"{min(classes)}.{name}", place))
+
+
+def only_device(values: Forwards, function: ast.AST, place: Place) -> Use:
+    """Return whether a parameter of a function is only used as a device, and whether it may be the CPU."""
+    assert isinstance(function, Function | ast.Lambda)
+    facts, found = values.facts, values.of_parameter(function, place)
+    free = facts.once(numbers, facts.tree.root).use_of_parameter(function, place)
+    if Use.DEVICE not in free or _is_decorated(facts, function):
+        return Use.NOTHING
+    others = (use for use in found.uses if use not in found.passed and not is_device(facts, use))
+    if any(is_move(values.tree.parents[use]) or not _takes_either(facts, use) for use in others):
+        return Use.NOTHING
+    if any(is_other_device(facts, read) for each in found.variables for read in each.reads[:1]):
+        return Use.ONLY_DEVICE | Use.CHOSEN
+    return Use.NOTHING if any(map(values.is_shared, found.variables)) else Use.ONLY_DEVICE
+
+
+def _is_decorated(facts: Facts, function: ast.AST) -> bool:
+    """Return whether a decorator may change what a function gets."""
+    decorators = getattr(function, "decorator_list", ())
+    return not all((facts.resolve(without_call(each)) or "").startswith("torch.") for each in decorators)
+
+
+def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
+    """Return whether a name is a variable of a function that moves to it several times, as by `x.cuda(name)`.
+
+    It is a parameter, or gets its value in a statement of the function's body, and never another one. It may
+    be the module's as well.
+    """
+    tree, (binding, *others) = facts.tree, scope.bindings[name]
+    if others or name in tree.declared_elsewhere or not isinstance(scope.node, Function | ast.Module):
+        return False
+    match binding.node:
+        case ast.Assign(targets=[ast.Name()]) as statement if tree.parents.get(statement) is scope.node:
+            pass
+        case _ if not binding.parameter:
+            return False
+    if any(tree.scope(read).function is scope for read in tree.reads("locals")):
+        return False
+    reads = (read for read in facts.reads_in(scope, name) if _is_moved_to(facts, read))
+    return sum(scope.is_module or tree.scope(each).function is scope for each in reads) > 1
+
+
+def _is_moved_to(facts: Facts, target: ast.expr) -> bool:
+    """Return whether an expression is the device argument of a call that moves, which no guard protects."""
+    parent = facts.tree.parents.get(target)
+    is_first = is_move(parent) and parent.args[:1] == [target]  # type: ignore[union-attr]
+    return (is_first or getattr(parent, "arg", "") == "device") and not facts.is_guarded(target)
 
 
 def becomes_cpu(values: Forwards, node: ast.Call) -> bool:
@@ -137,31 +216,45 @@ def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.e
             if bound_as_device(values, node) is not None:
                 return []
             variable = values.variable(node)
-            bound = [_bound(facts, each) for each in variable.bindings]
+            is_number = not NUMBERS.isdisjoint(kinds.seen)
+            bound = [_bound(values, each, is_number) for each in variable.bindings]
             heirs = variable.attribute and facts.others.is_read_elsewhere(f"super.{variable.name}")
             if bound and None not in bound and not heirs and variable.elsewhere[:1] != ".":
                 return [value for each in bound for value in each or ()]
-    return [] if kinds.are(_DEVICES) else None
+    return [] if kinds.are(_DEVICES) or (not kinds.seen and is_other_device(facts, node)) else None
 
 
-def _bound(facts: Facts, binding: Binding) -> Sequence[ast.expr] | None:
+def is_other_device(facts: Facts, value: ast.expr) -> bool:
+    """Return whether a value may be another device than that of a number: the CPU, or that of an object."""
+    kinds, is_attribute = facts.kinds.of(value), isinstance(value, ast.Attribute) and value.attr == "device"
+    return bool(kinds.can_be(Kind.CPU) or kinds.can_be(Kind.DEVICE)) or (is_attribute and not kinds.seen)
+
+
+def _bound(values: Forwards, binding: Binding, is_number: bool) -> Sequence[ast.expr] | None:
     """Return what a variable is bound to: all that a parameter gets in the module.
 
     None if it isn't known, or a number in other files.
     """
-    parameter = binding.node
+    facts, parameter = values.facts, binding.node
     if binding.value is not None or not isinstance(parameter, ast.arg):
         return [binding.value] if binding.value is not None else None
     function = facts.tree.parents[facts.tree.parents[parameter]]
     if not isinstance(function, Function):
         return None
     name, place = described(facts.tree, function, parameter.arg)
-    decorators = (facts.resolve(without_call(each)) or "" for each in function.decorator_list)
-    if name in CALLED or name.startswith("__") or not all(each.startswith("torch.") for each in decorators):
+    owner = facts.tree.parents[function]
+    calls = _calls(facts, name, *(_OWN if function.name == "__init__" else ()))
+    if name in CALLED and isinstance(owner, ast.ClassDef):
+        made, name = _calls(facts, owner.name), f"{owner.name}()"
+        calls = [call for each in made if isinstance(each, ast.Call) for call in calls_of_object(facts, each)]
+    given = None if name.startswith("__") or _is_decorated(facts, function) else arguments(calls, *place)
+    if given is None or not facts.others.gives(name, *place):
         return None
-    given = arguments(_calls(facts, name, *(_OWN if function.name == "__init__" else ())), *place)
-    known = given is not None and facts.others.gives(name, *place)
-    return [*given, *filter(None, [binding.default])] if known and given is not None else None
+    found = [*given, *filter(None, [binding.default])]
+    shown = any(not NUMBERS.isdisjoint(facts.kinds.of(each).seen) for each in found)
+    if is_number and not shown and not facts.others.passed(name, *place):
+        return None  # nothing shows where it comes from
+    return [each for each in found if not has_own_fix(values, each)]
 
 
 def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[ast.expr] | None:
@@ -242,12 +335,9 @@ def _takes_either(facts: Facts, read: ast.expr) -> bool:
     match parent:
         case ast.FormattedValue() | ast.keyword(arg="output_device"):
             return True
-        case ast.Call(func=ast.Attribute(attr="cuda"), args=[first, *_]) if first is read:
-            return True
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _PRINTS:
-            return True
-        case ast.Call():
-            return (facts.resolve(parent.func) or "").startswith("torch.cuda.")
+        case ast.Call(func=called):
+            name = facts.resolve(called) or ""
+            return last_name(called) in _PRINTS or name.startswith("torch.cuda.") or is_move(parent)
         case ast.List(elts=[_]):
             outer = facts.tree.parents.get(parent)
             return isinstance(outer, ast.keyword) and outer.arg == "device_ids"

@@ -20,6 +20,7 @@ from devicefix.facts.configurations import KEPT, Configurations, fills, loaded_i
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.shared import passed_kinds
 from devicefix.facts.exports.texts import moved_imports, moving_functions
+from devicefix.facts.flow import settled
 from devicefix.facts.flow.forwards import Forwards, Use
 from devicefix.facts.flow.kinds import DEVICES, Kind, Kinds
 from devicefix.facts.flow.kinds.calls import YIELDED, results
@@ -27,7 +28,6 @@ from devicefix.facts.flow.kinds.objects import field_of
 from devicefix.facts.flow.kinds.parameters import argument_of, calls_of_object
 from devicefix.facts.flow.needs import needs_of, of_number, use_of_parameter
 from devicefix.facts.flow.parameters import Parameter
-from devicefix.facts.flow.settled import arguments, is_kept, is_settled, numbers
 from devicefix.facts.flow.sinks import device_values
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.hugging_face import is_based_on_library
@@ -151,18 +151,27 @@ class Flow(SharedNames, Values):
                 found.update(_names(replace(facts.kinds.of(value), open=False)))
             if UNKNOWN in found:
                 return set()
-        return found if Kind.INDEX.name in found and found <= _DEVICES else set()
+        if Kind.INDEX.name not in found or not found <= _DEVICES:
+            return set()
+        rest = [file for file in self.mentioning(name) if not file.has_number][:_FILES]
+        for facts, call in self._reads(rest, function, os.path.normpath(path)):
+            given = settled.arguments([call], parameter, position) or ()
+            found |= {Kind.DEVICE.name for each in given if settled.is_other_device(facts, each)}
+        return found
 
     @remembered
     def gives(self, path: str, called: str, part: str, position: int) -> bool:
         """Return whether other files than `path` give no number to a function of it; see `Others.gives`."""
         here = os.path.normpath(path)
-        files = [file for file in self.mentioning(called) if file.normal != here]
+        files = [file for file in self.mentioning(called.removesuffix("()")) if file.normal != here]
         for facts, call in self._reads(files, called, here) if len(files) <= _FILES else ():
-            values, given = Forwards(facts), arguments([call], part, position)
-            if part[0] == "." and not is_kept(values, call, part[1:]):
+            values, given = Forwards(facts), settled.arguments([call], part, position)
+            if part[0] == "." and not settled.is_kept(values, call, part[1:]):
                 return False
-            if part[0] != "." and (given is None or not all(is_settled(values, each) for each in given)):
+            own = [each for each in given or () if not settled.has_own_fix(values, each)]
+            if (given is None and part[0] != ".") or not all(
+                settled.is_settled(values, each) for each in own
+            ):
                 return False
         return len(files) <= _FILES
 
@@ -197,6 +206,9 @@ class Flow(SharedNames, Values):
         full = facts.resolve(node)
         if full is None:
             is_own = dotted(node) in (name, f"self.{name}") and file.defines(name)
+            in_module = b"\ndef %s(" % name.encode() in self.files[path].data
+            if isinstance(node, ast.Attribute) and in_module and facts.kinds.of(node.value).classes:
+                return False  # a method
             return not is_own and (isinstance(node, ast.Attribute) or facts.tree.call_of(node) is not None)
         owner = full.rpartition(".")[0]  # of a class attribute
         found = self.definition(file.path, full) or self.definition(file.path, owner)
@@ -258,14 +270,20 @@ class Flow(SharedNames, Values):
     def use_of_argument(self, path: str, name: str, place: int | str) -> int:
         """Return the value of the `Use` of an argument of a function that the file at `path` imports."""
         facts, bindings = self._bound(self.definition(path, name))
+        owner, _, method = name.rpartition(".")
+        if not bindings:
+            facts, owners = self._bound(self.definition(path, owner))
+            scopes = [facts.tree.scopes.get(each.node) for each in owners] if facts is not None else []
+            bindings = [each for scope in scopes if scope for each in scope.bindings.get(method, ())]
         if facts is None:
             return 0
-        values, number, use = Forwards(facts), facts.once(numbers, facts.tree.root), Use.NOTHING
+        values, number, use = Forwards(facts), facts.once(settled.numbers, facts.tree.root), Use.NOTHING
         free = Use.NOTHING
         for node in (binding.node for binding in bindings):  # with `@overload`, there are several
             function = values.constructor(node) if isinstance(node, ast.ClassDef) else node
             if isinstance(function, Function):
                 use |= use_of_parameter(values, function, place)
+                use |= settled.only_device(values, function, place)
                 free |= number.use_of_parameter(function, place) if Use.DEVICE in use else use
         return (use if Use.DEVICE in free else use | Use.SETTLED).value
 

@@ -33,15 +33,16 @@ def called_below(context: Context, node: ast.Call) -> Fix | None:
             return None
     if name in tree.declared_elsewhere or any(tree.around(statement, *TRIES)):
         return None
-    arguments = source.text[source.span(node.func)[1] : source.span(node)[1]]
-    values = (*node.args, *(keyword.value for keyword in node.keywords))
+    values: tuple[ast.expr | ast.keyword, ...] = (*node.args, *node.keywords)
+    arguments = ", ".join(source.text[slice(*source.span(each))] for each in values)
     names = [each for value in values for each in ast.walk(value) if isinstance(each, ast.Name)]
-    if "\n" in arguments or "\r" in arguments or any(each.id == name for each in names):
+    has_comment = "#" in source.text[source.span(node.func)[1] : source.span(node)[1]]
+    if has_comment or "\n" in arguments or "\r" in arguments or any(each.id == name for each in names):
         return None
     if not context.devices.are_bound(names):
         return None
     question = context.devices.available(node, of_cuda=True)
-    header, code = f"if {question.text}:", f"{name} = {name}.{method}{arguments}"
+    header, code = f"if {question.text}:", f"{name} = {name}.{method}({arguments})"
     below = guarded_below(context.facts, statement, header, code, "If")
     shortened = context.edit(node, KeepReceiver(), question)
     return replace(shortened, edits=(*shortened.edits, below))

@@ -47,6 +47,8 @@ class Use(Flag):
     TOLD_APART = auto()  # it is told apart from a value of another name
     SETTLED = auto()  # where it is taken for a device, a guard or a fix makes the number of a GPU the CPU
     DEMANDED = auto()  # the program ends, or a loop doesn't, unless it is more than 0
+    ONLY_DEVICE = auto()  # it is taken for a device, and is nothing else
+    CHOSEN = auto()  # it is so, and may be the CPU, or chosen at run time
 
 
 @dataclass(slots=True)
