@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 
 from devicefix.facts.exports import autocasts, has_low_precision
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.scopes import dotted
@@ -27,6 +29,11 @@ _STILL_ON = (
     " pass that device's type"
 )
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
+# They raise an error for an operand in another dtype than their own, but not under autocast.
+_LAYER = re.compile(r"torch\.nn\.(Linear|Conv(Transpose)?[123]d)")
+_CONVERTED = re.compile(r"\.(half|bfloat16|type)\(|\.to\(.*(type|half|t16)|(ear|\dd)\(.*dtype|set_default")
+_NEW = tuple(f"torch.{name}" for name in ("empty", "full", "ones", "rand", "randn", "tensor", "zeros"))
+_LOW = {"torch.bfloat16", "torch.float16", "torch.half"}
 _WIDE = dict.fromkeys(("torch.float32", "torch.float"), "float32")
 _WIDE |= dict.fromkeys(("torch.float64", "torch.double"), "float64")
 _HOPS = 4  # bindings and calls to follow from a dtype to its constant
@@ -91,8 +98,10 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe, because everything under autocast may be in float32, and the results on a CPU are then more
-    accurate without autocast. The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16
+    The fix is safe if a layer in float32 gets a tensor in low precision under autocast, which fails on a CPU otherwise:
+    the layer is of `torch.nn`, no code of the program converts it, and the tensor is created with that dtype. Otherwise
+    it is unsafe, because everything under autocast may be in float32, and the results on a CPU are then more accurate
+    without autocast. The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16
     for a CPU. [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) shows how much the results on
     a CPU differ from those of an emulated GPU. In a program that trains in float16, also use a gradient scaler for the
     device: the one for CUDA is disabled on a CPU.
@@ -132,6 +141,49 @@ class CudaAutocast(Rule):
                     y = torch.nn.Linear(4, 4)(embedding(x))
             """,
             unsafe=True,
+        ),
+        Example(
+            "a buffer whose dtype has the condition of autocast",
+            before="""
+                import torch
+                from torch import nn
+
+
+                class World(nn.Module):
+                    def __init__(self, amp):
+                        super().__init__()
+                        self.amp = amp
+                        self.dtype = torch.bfloat16 if self.amp else torch.float32
+                        self.step = nn.Linear(4, 4)
+
+                    def dream(self, n):
+                        states = torch.zeros(2, n + 1, 4, dtype=self.dtype)
+                        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.amp):
+                            for i in range(n):
+                                states[:, i + 1] = self.step(states[:, i])
+                        return states
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                class World(nn.Module):
+                    def __init__(self, amp):
+                        super().__init__()
+                        self.amp = amp
+                        self.dtype = torch.bfloat16 if self.amp else torch.float32
+                        self.step = nn.Linear(4, 4)
+
+                    def dream(self, n):
+                        states = torch.zeros(2, n + 1, 4, dtype=self.dtype)
+                        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.amp):
+                            for i in range(n):
+                                states[:, i + 1] = self.step(states[:, i])
+                        return states
+            """,
         ),
         Example(
             "the old name, a decorator, and the default dtype",
@@ -444,7 +496,8 @@ class CudaAutocast(Rule):
                 yield self.finding(node, _NO_FLOAT32.format(dtype=wide))
         elif call.names_cuda and self._has_low_precision:
             fix = self._fix(call)
-            fix = replace(fix, why=_FLOAT32_ON_CPU) if fix is not None else None
+            if fix is not None and not self._fails_without(call):
+                fix = replace(fix, why=_FLOAT32_ON_CPU)
             yield self.finding(node, _OFF, fix, self._obstacle(call))
 
     @cached_property
@@ -501,12 +554,39 @@ class CudaAutocast(Rule):
     def _wide(self, call: _Autocast) -> str:
         """Return the dtype of an autocast that a CPU does not have, empty for any other."""
         dtype = call.arguments.get("dtype")
+        names = {_WIDE.get(name, "") for name in self._dtypes(dtype)} if dtype is not None else {""}
+        return names.pop() if len(names) == 1 else ""
+
+    def _dtypes(self, value: ast.expr, flag: ast.expr | None = None) -> set[str]:
+        """Return the names of the dtypes that a value may be where a flag is true, empty for an unknown one."""
         sources = Sources(self.facts, How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE, _HOPS)
-        names = {_WIDE.get(self.facts.resolve(end) or "", "") for end in sources.ends(dtype)} if dtype else ()
-        if dtype is None or len(names) != 1:
-            return ""
-        passed = (self.facts.others.passed(name, *place) for name, place in sources.parameters([dtype]))
-        return "" if any(passed) else names.pop()
+        bound = list(self.facts.bindings(flag)) if flag is not None else []
+        choices = [each.node for each in sources.of(value) if isinstance(each.node, ast.IfExp) and bound]
+        off = [each.orelse for each in choices if [*self.facts.bindings(each.test)] == bound[:1] == bound]
+        passed = (self.facts.others.passed(name, *place) for name, place in sources.parameters([value]))
+        ends = [each for each in sources.ends(value) if each not in off]
+        return {""} if any(passed) else {self.facts.resolve(each) or "" for each in ends}
+
+    def _fails_without(self, call: _Autocast) -> bool:
+        """Return whether a layer in float32 certainly gets a tensor in low precision under an autocast."""
+        tree, around = self.facts.tree, (ast.If, ast.IfExp, ast.Try, ast.With)
+        items = map(tree.parents.get, (call.node, *self.context.forwards.of(call.node).uses))
+        scopes = [tree.parents[each] for each in items if isinstance(each, ast.withitem)]
+        calls = (each for scope in scopes for each in ast.walk(scope) if isinstance(each, ast.Call))
+        sure = (each for each in calls if next(tree.around(each, *around)) in scopes)
+        others = self.context.project.has_low_precision(self.devices.path)
+        is_known = not others and not _CONVERTED.search(self.context.source.text)
+        return is_known and any(self._mixes(each, call) for each in sure)
+
+    def _mixes(self, layer: ast.Call, call: _Autocast) -> bool:
+        """Return whether a call is that of a layer in float32, with a tensor in low precision."""
+        classes, flag = self.facts.kinds.of(layer.func).classes, call.arguments.get("enabled")
+        if not (layer.args and classes and all(map(_LAYER.fullmatch, classes))):
+            return False
+        made = Sources(self.facts, How.BOUND | How.PASSED | How.ELEMENT, _HOPS).ends(layer.args[0])
+        given = [argument_of(each, "dtype", -1) for each in made if self.facts.call(each, *_NEW)]
+        low = [each for each in given if each is not None and self._dtypes(each, flag) <= _LOW]
+        return len(low) == len(made)
 
     # -- the fix -------------------------------------------------------------------------------------
 

@@ -449,3 +449,61 @@ def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:
     source = "import torch\nfrom functools import partial\n\nscope = partial(torch.cuda.amp.autocast)\n"
     source += f"with scope(True):\n    {PRODUCT}"
     assert rewritten(source) == source
+
+
+DREAM = """\
+import torch
+from torch import nn
+
+
+class Dreamer(nn.Module):
+    def __init__(self, amp=True):
+        super().__init__()
+        self.amp = amp
+        self.dtype = torch.bfloat16 if self.amp else torch.float32
+        self.step = nn.Linear(4, 4)
+
+    @torch.no_grad()
+    def dream(self, n):
+        buffer = torch.zeros(2, n + 1, 4, dtype=self.dtype, device="cuda")
+        for i in range(n):
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.amp):
+                buffer[:, i + 1] = self.step(buffer[:, i])
+        return buffer
+
+
+print(Dreamer().cuda().dream(3).dtype)
+"""
+
+
+def test_a_layer_that_fails_without_autocast_makes_the_fix_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    result = analyze(DREAM, path="train.py", fix=True)
+    exec((result.output or b"").decode(), {"__name__": "program"})
+    assert capsys.readouterr().out == "torch.bfloat16\n"
+
+
+SHOWN, STEP = [Safety.SAFE], "self.step(buffer[:, i])"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("enabled=self.amp", "enabled=True"),  # with another condition, everything may be in float32
+        ("self.amp = amp", "self.amp = amp\n        self.amp = not amp"),
+        ("nn.Linear(4, 4)", "nn.Linear(4, 4, dtype=torch.bfloat16)"),
+        ("nn.Linear(4, 4)", "Step()"),
+        (STEP, f"{STEP} if n > 2 else 0"),
+        (STEP, "self.step(given)"),
+        ("Dreamer().cuda()", "Dreamer().bfloat16().cuda()"),
+        ("Dreamer().cuda()", "Dreamer().to(torch.bfloat16).cuda()"),
+    ],
+)
+def test_what_does_not_show_that_autocast_is_needed(old: str, new: str) -> None:
+    assert safety_of(DREAM) == safety_of(DREAM.replace("torch.float32", "torch.get_default_dtype()")) == SHOWN
+    assert safety_of(DREAM.replace(old, new)) == [Safety.UNSAFE]
+
+
+def test_another_file_may_convert_the_layer() -> None:
+    assert safety_of(DREAM, main="from train import Dreamer\n\nDreamer().half()\n") == [Safety.UNSAFE]
+    assert safety_of(DREAM, main="from train import Dreamer\n\nDreamer().float()\n") == SHOWN
