@@ -4,6 +4,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.configurations import Configurations
@@ -16,6 +17,8 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
 from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
 
+_ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU, too"
+
 
 class ConfiguredDevice(Rule):
     """
@@ -26,7 +29,8 @@ class ConfiguredDevice(Rule):
     README that starts the program. With Hydra, all files in the folders of its configurations count.
 
     The configuration may go through other files, and through objects that take their attributes from it. If a call
-    unpacks it, as in `build(**config)`, and the function moves to its parameter `device`, the call is reported.
+    unpacks it, as in `build(**config)`, and the function moves to its parameter `device`, the call is reported. So are
+    `hydra.utils.instantiate(config.model)` and Lightning's `Trainer(**config)`, where `accelerator: gpu` counts as well.
 
     Also finds texts in the code that the program parses, if a value in them is a CUDA device, such as
     `json.loads('{"device": "cuda"}')`, `OmegaConf.from_dotlist(["train.device=cuda"])` and
@@ -59,7 +63,8 @@ class ConfiguredDevice(Rule):
     if the user asks for the same device as the file.
 
     The fix is unsafe if the program reads the device index from the value, or stops if the device is the CPU. There is no
-    fix with `--target accelerator`, and for a configuration that a call unpacks.
+    fix with `--target accelerator`, and for a configuration that a call unpacks. The fix of an `accelerator` is unsafe,
+    because the trainer's other settings may need a GPU, too.
 
     A text itself is never changed. It is reported unless every place that reads the device from it is fixed or checks
     for CUDA. There is no fix for lists of settings and for the arguments of `parse_args`, because an option may convert
@@ -343,9 +348,12 @@ class ConfiguredDevice(Rule):
         code = self.context.source.code(value)
         places = ", ".join(dict.fromkeys(f"{file}, line {line}" for file, line, _ in found))
         texts = sorted({text for _, _, text in found})
-        other, shown = ("gloo", "`gloo`") if texts == ["nccl"] else ("cpu", "the CPU")
-        is_whole = isinstance(parent := self.facts.tree.parents[value], ast.keyword) and parent.arg is None
-        what = f"`**{code}` passes" if is_whole else f"`{code}` is"
+        other = {"nccl": "gloo", "gpu": "auto"}.get(texts[0], "cpu")
+        shown = "the CPU" if other == "cpu" else f"`{other}`"
+        parent = self.facts.tree.parents[value]
+        stars = "**" if isinstance(parent, ast.keyword) and parent.arg is None else ""
+        is_whole = stars or self.facts.call(parent, "hydra.utils.instantiate")
+        what = f"`{stars}{code}` passes" if is_whole else f"`{code}` is"
         message = f"{what} `{texts[0]}` ({places}), which may not exist; without CUDA, use {shown}"
         if self.context.accelerator is not None or is_whole:
             return self.finding(value, message, unless="because it passes all values" if is_whole else "")
@@ -354,6 +362,7 @@ class ConfiguredDevice(Rule):
         same = f"!= {quoted[0]}" if len(quoted) == 1 else f"not in ({', '.join(quoted)})"
         new = f"{code} if {available.text} or {code} {same} else {_quoted(other, code)}"
         fix = self.context.replace(value, DeviceExpr(new, available.needs))
+        fix = replace(fix, why=_ONE_OF_MANY) if key_read(value) == "accelerator" else fix
         return checked_for_uses(self.context, value, self.finding(value, message, fix))
 
 
