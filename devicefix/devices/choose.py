@@ -68,7 +68,7 @@ class Devices:
 
     # -- devices --------------------------------------------------------------------------------------
 
-    def current(self, site: ast.AST, *, with_type: bool = False) -> DeviceExpr:
+    def current(self, site: ast.AST) -> DeviceExpr:
         """Return the current CUDA device, or the CPU: what `.cuda()` moves to.
 
         This is the name of such a device if the module has one, such as `device`; else the name of a new
@@ -76,13 +76,9 @@ class Devices:
 
         Args:
             site: The node that uses it.
-            with_type: Whether the site reads the `type` of a device that the fix defines.
         """
         known = self._of_module(site)
-        if known is not None:
-            return known
-        new = self._new(site)
-        return _as_object(new) if with_type else new
+        return known if known is not None else self._new(site)
 
     def shared(self, site: ast.AST, *, define: bool = False, may_be_text: bool = False) -> DeviceExpr | None:
         """Return the name of the current CUDA device, or the CPU, if a site can share one with other code.

@@ -649,20 +649,9 @@ class CudaAutocast(Rule):
 
     def _device_type(self, site: ast.Call) -> tuple[str, frozenset[Need]]:
         """Return the code of the type of the current device, `device.type`, and what it needs."""
-        use = self.devices.current(site, with_type=True)
-        if not use.text.isidentifier():
-            return use.text, use.needs
-        found = self.facts.tree.scope(site).lookup(use.text)
-        values = [binding.value for binding in found[1]] if found is not None and not use.needs else []
-        if values and all(value is not None and _is_text(value) for value in values):
-            return use.text, use.needs
-        if use.needs or (values and all(self.facts.call(value, "torch.device") for value in values)):
-            return f"{use.text}.type", use.needs
-        return f"{self.devices.torch(site).text}.device({use.text}).type", use.needs
-
-
-def _is_text(node: ast.expr) -> bool:
-    """Return whether an expression is a string, or chooses between two."""
-    if isinstance(node, ast.IfExp):
-        return _is_text(node.body) and _is_text(node.orelse)
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+        known, text = self.devices.shared(site), self.devices.named(site)
+        device = known or (None if text else self.devices.shared(site, define=True))
+        if device is not None:
+            return f"{device.text}.type", device.needs
+        use = text or self.devices.current(site)
+        return use.text, use.needs
