@@ -73,10 +73,9 @@ class Configurations(Sources):
             if isinstance(unpacked, ast.keyword) and unpacked.arg is None and isinstance(call, ast.Call):
                 own = (each for each in forwards.functions(call.func) if isinstance(each, Function))
                 uses = [use_of_parameter(forwards, each, key) for each in own]  # fields of a class are read
+                uses.append(use_of_import(self._facts, call.func, key))
                 is_trainer = key == "accelerator" and _TRAINER.match(self._facts.resolve(call.func) or "")
-                if is_trainer or any(
-                    use & _TIED for use in (*uses, use_of_import(self._facts, call.func, key))
-                ):
+                if is_trainer or any(use & _TIED for use in uses):
                     yield unpacked.value
         for call in self._facts.tree.nodes_with("instantiate("):
             yield from call.args[:1] if self._facts.call(call, "hydra.utils.instantiate") else ()

@@ -349,8 +349,7 @@ class ConfiguredDevice(Rule):
         places = ", ".join(dict.fromkeys(f"{file}, line {line}" for file, line, _ in found))
         texts = sorted({text for _, _, text in found})
         other = {"nccl": "gloo", "gpu": "auto"}.get(texts[0], "cpu")
-        shown = "the CPU" if other == "cpu" else f"`{other}`"
-        parent = self.facts.tree.parents[value]
+        parent, shown = self.facts.tree.parents[value], "the CPU" if other == "cpu" else f"`{other}`"
         stars = "**" if isinstance(parent, ast.keyword) and parent.arg is None else ""
         is_whole = stars or self.facts.call(parent, "hydra.utils.instantiate")
         what = f"`{stars}{code}` passes" if is_whole else f"`{code}` is"
@@ -358,17 +357,13 @@ class ConfiguredDevice(Rule):
         if self.context.accelerator is not None or is_whole:
             return self.finding(value, message, unless="because it passes all values" if is_whole else "")
         available = self.devices.available(value)
-        quoted = [_quoted(text, code) for text in texts]
-        same = f"!= {quoted[0]}" if len(quoted) == 1 else f"not in ({', '.join(quoted)})"
-        new = f"{code} if {available.text} or {code} {same} else {_quoted(other, code)}"
+        values = ", ".join(f'"{text}"' for text in texts)
+        same = f"!= {values}" if len(texts) == 1 else f"not in ({values})"
+        new = f'{code} if {available.text} or {code} {same} else "{other}"'
+        new = new.replace('"', "'") if "'" in code else new
         fix = self.context.replace(value, DeviceExpr(new, available.needs))
         fix = replace(fix, why=_ONE_OF_MANY) if key_read(value) == "accelerator" else fix
         return checked_for_uses(self.context, value, self.finding(value, message, fix))
-
-
-def _quoted(text: str, code: str) -> str:
-    """Return a string in the quotes that some code has."""
-    return f"'{text}'" if "'" in code else f'"{text}"'
 
 
 def _at(configured: list[list[str]], keys: list[str]) -> list[list[str]]:
