@@ -12,7 +12,7 @@ from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.scopes import dotted
-from devicefix.facts.values import cuda_string
+from devicefix.facts.values import cpu, cuda_device, cuda_string
 from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
 
@@ -28,6 +28,8 @@ _STILL_ON = (
     "this disables autocast only for CUDA, but the surrounding code uses autocast for the program's device;"
     " pass that device's type"
 )
+_BY_DEFAULT = "autocast is to float16 with CUDA, but to bfloat16 on a CPU; pass `dtype=torch.float16`"
+_BFLOAT16_ON_CPU = "a program that runs on a CPU already computes in bfloat16 there"
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
 # They raise an error for an operand in another dtype than their own, but not under autocast.
 _LAYER = re.compile(r"torch\.nn\.(Linear|Conv(Transpose)?[123]d)")
@@ -108,6 +110,9 @@ class CudaAutocast(Rule):
 
     Autocast to float32 is reported without a fix in files that name CUDA, regardless of its device: with CUDA, it
     casts low-precision tensors to float32, but on a CPU, it disables itself with a warning (torch 2.13).
+
+    Autocast without a dtype is reported if its device is a variable for CUDA, because the default is bfloat16 on a CPU.
+    The fix sets the dtype to float16, the default for CUDA. It is unsafe if the variable may also be the CPU.
 
     `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. Therefore, if the program uses autocast on a
     CPU, before or after the rewrite, the fix changes the device in this call too. This is safe, because nothing changes
@@ -499,6 +504,8 @@ class CudaAutocast(Rule):
             if fix is not None and not self._fails_without(call):
                 fix = replace(fix, why=_FLOAT32_ON_CPU)
             yield self.finding(node, _OFF, fix, self._obstacle(call))
+        elif not (call.names_cuda or "dtype" in call.arguments or self._obstacle(call)):
+            yield from self._by_default(call)
 
     @cached_property
     def _has_low_precision(self) -> bool:
@@ -521,9 +528,8 @@ class CudaAutocast(Rule):
 
     def visit_reference(self, node: ast.Name | ast.Attribute, _name: str) -> Iterator[Finding]:
         """Check autocast that gets another name, by which it is called on lines that do not show what it is."""
-        calls = (
-            self.facts.tree.call_of(use) for use in self.context.forwards.of(node).uses if use is not node
-        )
+        uses = self.context.forwards.of(node).uses
+        calls = (self.facts.tree.call_of(use) for use in uses if use is not node)
         hidden = (each for each in calls if each and "autocast" not in self.context.source.code(each.func))
         is_on = any(all(keyword.arg != "enabled" for keyword in each.keywords) for each in hidden)
         if is_on and self._has_low_precision and not self.facts.is_guarded(node):
@@ -542,51 +548,63 @@ class CudaAutocast(Rule):
         names = _OLD_ARGUMENTS if of_cuda else ("device_type", "dtype", "enabled", "cache_enabled")
         arguments = dict(zip(names, given, strict=False))
         arguments.update((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
-        kind = arguments.get("device_type")
-        names_cuda = of_cuda or (kind is not None and self._names_cuda(kind))
+        names_cuda = of_cuda or self._names_cuda(arguments.get("device_type"))
         plain = not unpacks(node) and len(given) <= len(names)
         return _Autocast(node, function, of_cuda, names_cuda, tuple(given), arguments, plain, is_partial)
 
-    def _names_cuda(self, kind: ast.expr) -> bool:
+    def _names_cuda(self, kind: ast.expr | None) -> bool:
         value = self.facts.value(kind) if isinstance(kind, ast.Name) else None
-        return cuda_string(kind if value is None else value)
+        return kind is not None and cuda_string(kind if value is None else value)
+
+    def _ends(self, value: ast.expr | None) -> list[ast.expr]:
+        """Return what a value comes from, nothing where other files pass it."""
+        how = How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.NAMED | How.ELEMENT
+        sources, given = Sources(self.facts, how, _HOPS), [] if value is None else [value]
+        passed = (self.facts.others.passed(name, *place) for name, place in sources.parameters(given))
+        return [] if any(passed) else [end for each in given for end in sources.ends(each)]
 
     def _wide(self, call: _Autocast) -> str:
         """Return the dtype of an autocast that a CPU does not have, empty for any other."""
-        dtype = call.arguments.get("dtype")
-        names = {_WIDE.get(name, "") for name in self._dtypes(dtype)} if dtype is not None else {""}
+        ends = self._ends(call.arguments.get("dtype"))
+        names = {_WIDE.get(self.facts.resolve(end) or "", "") for end in ends}
         return names.pop() if len(names) == 1 else ""
 
-    def _dtypes(self, value: ast.expr, flag: ast.expr | None = None) -> set[str]:
-        """Return the names of the dtypes that a value may be where a flag is true, empty for an unknown one."""
-        sources = Sources(self.facts, How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE, _HOPS)
-        bound = list(self.facts.bindings(flag)) if flag is not None else []
-        choices = [each.node for each in sources.of(value) if isinstance(each.node, ast.IfExp) and bound]
-        off = [each.orelse for each in choices if [*self.facts.bindings(each.test)] == bound[:1] == bound]
-        passed = (self.facts.others.passed(name, *place) for name, place in sources.parameters([value]))
-        ends = [each for each in sources.ends(value) if each not in off]
-        return {""} if any(passed) else {self.facts.resolve(each) or "" for each in ends}
+    def _by_default(self, call: _Autocast) -> Iterator[Finding]:
+        """Check an autocast whose device is a variable, and whose dtype is the default of that device."""
+        kind = call.arguments.get("device_type")
+        ends, torch = self._ends(kind), self.devices.torch(call.node)
+        is_cuda = bool(ends) and all(cuda_device(self.facts, each) for each in ends)
+        is_other = any(cpu(self.facts, each) or isinstance(each, ast.Constant) for each in ends)
+        if kind is not None and (is_cuda or (self._has_low_precision and not is_other)):
+            edit = Edit(*self.context.source.span(kind), lambda code: f"{code}, dtype={torch.text}.float16")
+            fix = Fix((edit,), "" if is_cuda else _BFLOAT16_ON_CPU, torch.needs)
+            yield self.finding(call.node, _BY_DEFAULT, fix)
 
     def _fails_without(self, call: _Autocast) -> bool:
         """Return whether a layer in float32 certainly gets a tensor in low precision under an autocast."""
         tree, around = self.facts.tree, (ast.If, ast.IfExp, ast.Try, ast.With)
-        items = map(tree.parents.get, (call.node, *self.context.forwards.of(call.node).uses))
-        scopes = [tree.parents[each] for each in items if isinstance(each, ast.withitem)]
-        calls = (each for scope in scopes for each in ast.walk(scope) if isinstance(each, ast.Call))
-        sure = (each for each in calls if next(tree.around(each, *around)) in scopes)
-        others = self.context.project.has_low_precision(self.devices.path)
-        is_known = not others and not _CONVERTED.search(self.context.source.text)
-        return is_known and any(self._mixes(each, call) for each in sure)
-
-    def _mixes(self, layer: ast.Call, call: _Autocast) -> bool:
-        """Return whether a call is that of a layer in float32, with a tensor in low precision."""
-        classes, flag = self.facts.kinds.of(layer.func).classes, call.arguments.get("enabled")
-        if not (layer.args and classes and all(map(_LAYER.fullmatch, classes))):
+        scope = tree.parents.get(tree.parents.get(call.node))
+        is_converted = self.context.project.has_low_precision(self.devices.path)
+        if is_converted or _CONVERTED.search(self.context.source.text) or not isinstance(scope, ast.With):
             return False
-        made = Sources(self.facts, How.BOUND | How.PASSED | How.ELEMENT, _HOPS).ends(layer.args[0])
+        calls = (each for each in ast.walk(scope) if isinstance(each, ast.Call))
+        sure = (each for each in calls if next(tree.around(each, *around)) is scope)
+        return any(self._mixes(each, call.arguments.get("enabled")) for each in sure)
+
+    def _mixes(self, layer: ast.Call, enabled: ast.expr | None) -> bool:
+        """Return whether a call is that of a layer in float32, with a tensor in low precision."""
+        classes, made = self.facts.kinds.of(layer.func).classes, self._ends(next(iter(layer.args), None))
         given = [argument_of(each, "dtype", -1) for each in made if self.facts.call(each, *_NEW)]
-        low = [each for each in given if each is not None and self._dtypes(each, flag) <= _LOW]
-        return len(low) == len(made)
+        low = [each for each in given if self._is_low(each, enabled)]
+        return bool(classes) and all(map(_LAYER.fullmatch, classes)) and 0 < len(low) == len(made)
+
+    def _is_low(self, dtype: ast.expr | None, enabled: ast.expr | None) -> bool:
+        """Return whether a dtype is one of low precision where an autocast is on."""
+        flag, ends = list(self.facts.bindings(enabled)) if enabled is not None else [], self._ends(dtype)
+        for choice in [self.facts.tree.parents[end] for end in ends]:
+            if isinstance(choice, ast.IfExp) and list(self.facts.bindings(choice.test)) == flag[:1] == flag:
+                ends = [end for end in ends if not flag or end is not choice.orelse]
+        return bool(ends) and all(self.facts.resolve(end) in _LOW for end in ends)
 
     # -- the fix -------------------------------------------------------------------------------------
 
@@ -608,34 +626,23 @@ class CudaAutocast(Rule):
             return None
         kind, needs = self._device_type(call.node)
         torch = self.devices.torch(call.node)
-        low = "" if call.is_off else f"dtype={torch.text}.float16"
-        edits = (
-            self._edits_of_cuda(call, kind, low, torch.text) if call.of_cuda else self._edits(call, kind, low)
-        )
+        new = kind if call.is_off or "dtype" in call.arguments else f"{kind}, dtype={torch.text}.float16"
+        device = call.arguments.get("device_type")
+        edits = [Edit(*self.context.source.span(device), new)] if device is not None else []
+        edits += self._edits_of_cuda(call, new, torch.text) if call.of_cuda else ()
         return Fix(tuple(edits), needs=needs | torch.needs)
 
-    def _edits(self, call: _Autocast, kind: str, low: str) -> Iterator[Edit]:
-        """Yield the edits of a call that names the type of the device."""
-        device = call.arguments["device_type"]
-        end = self.context.source.span(device)[1]
-        yield Edit(*self.context.source.span(device), kind)
-        if "dtype" not in call.arguments and low:
-            yield Edit(end, end, f", {low}")
-
-    def _edits_of_cuda(self, call: _Autocast, kind: str, low: str, torch: str) -> Iterator[Edit]:
+    def _edits_of_cuda(self, call: _Autocast, new: str, torch: str) -> Iterator[Edit]:
         """Yield the edits of a call of `torch.cuda.amp.autocast`, whose arguments are in another order."""
         source = self.context.source
         yield Edit(*source.span(call.function), f"{torch}.autocast")
         name = (dotted(call.function) or "").partition(".")[0]
         if name != torch and len(self.facts.tree.reads(name)) == 1:
             yield from self.context.without_import(name, call.function)
-        new = ", ".join(filter(None, (kind, "" if "dtype" in call.arguments else low)))
         end = source.span(call.function)[1] if call.is_partial else source.span(call.node)[1] - 1
         others: list[ast.expr | ast.keyword] = [*call.given, *call.node.keywords]
-        if call.is_partial:
-            yield Edit(end, end, f", {new}")
-        elif not others:
-            yield Edit(end, end, new)
+        if call.is_partial or not others:
+            yield Edit(end, end, f", {new}" if call.is_partial else new)
         first = None if call.is_partial else next(iter(others), None)
         for name, each in zip_longest(_OLD_ARGUMENTS[: len(call.given)], others):
             start = source.span(each)[0]
