@@ -17,6 +17,7 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
 from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
 
+_SHOWN = 5  # files
 _ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU, too"
 
 
@@ -308,8 +309,9 @@ class ConfiguredDevice(Rule):
             for read, ways in configurations.reads(key):
                 own = [each for loader, _ in ways for each in texts.get(loader, ()) if each[2] == key]
                 found = [["this file", str(text.lineno), device] for text, _, _, device in own if device]
+                is_made = self.facts.call(self.facts.tree.parents[read], "hydra.utils.instantiate")
                 for before in (before for loader, before in ways if loader not in texts):
-                    found += _at(placed, [*before.split("."), key])
+                    found += _at(placed, [*before.split("."), key]) if before or not is_made else []
                 if found and not self._asks(read):
                     fixed.add(read)
                     yield self._found(read, found)
@@ -346,14 +348,15 @@ class ConfiguredDevice(Rule):
 
     def _found(self, value: ast.expr, found: list[list[str]]) -> Finding:
         code = self.context.source.code(value)
-        places = ", ".join(dict.fromkeys(f"{file}, line {line}" for file, line, _ in found))
+        places = list(dict.fromkeys(f"{file}, line {line}" for file, line, _ in found))
+        shown = ", ".join(places[:_SHOWN]) + (f", and {len(places) - _SHOWN} more" if places[_SHOWN:] else "")
         texts = sorted({text for _, _, text in found})
         other = {"nccl": "gloo", "gpu": "auto"}.get(texts[0], "cpu")
-        parent, shown = self.facts.tree.parents[value], "the CPU" if other == "cpu" else f"`{other}`"
+        parent, advice = self.facts.tree.parents[value], "the CPU" if other == "cpu" else f"`{other}`"
         stars = "**" if isinstance(parent, ast.keyword) and parent.arg is None else ""
         is_whole = stars or self.facts.call(parent, "hydra.utils.instantiate")
         what = f"`{stars}{code}` passes" if is_whole else f"`{code}` is"
-        message = f"{what} `{texts[0]}` ({places}), which may not exist; without CUDA, use {shown}"
+        message = f"{what} `{texts[0]}` ({shown}), which may not exist; without CUDA, use {advice}"
         if self.context.accelerator is not None or is_whole:
             return self.finding(value, message, unless="because it passes all values" if is_whole else "")
         available = self.devices.available(value)

@@ -556,11 +556,11 @@ class CudaAutocast(Rule):
         value = self.facts.value(kind) if isinstance(kind, ast.Name) else None
         return kind is not None and cuda_string(kind if value is None else value)
 
-    def _ends(self, value: ast.expr | None) -> list[ast.expr]:
-        """Return what a value comes from, nothing where other files pass it."""
-        how = How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.NAMED | How.ELEMENT
+    def _ends(self, value: ast.expr | None, *, closed: bool = False) -> list[ast.expr]:
+        """Return what a value comes from, nothing where other files pass it, or may pass it."""
+        how = How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.NAMED | How.ELEMENT | How.RETURNED
         sources, given = Sources(self.facts, how, _HOPS), [] if value is None else [value]
-        passed = (self.facts.others.passed(name, *place) for name, place in sources.parameters(given))
+        passed = (closed or self.facts.others.passed(name, *each) for name, each in sources.parameters(given))
         return [] if any(passed) else [end for each in given for end in sources.ends(each)]
 
     def _wide(self, call: _Autocast) -> str:
@@ -572,9 +572,9 @@ class CudaAutocast(Rule):
     def _by_default(self, call: _Autocast) -> Iterator[Finding]:
         """Check an autocast whose device is a variable, and whose dtype is the default of that device."""
         kind = call.arguments.get("device_type")
-        ends, torch = self._ends(kind), self.devices.torch(call.node)
-        is_cuda = bool(ends) and all(cuda_device(self.facts, each) for each in ends)
-        is_other = any(cpu(self.facts, each) or isinstance(each, ast.Constant) for each in ends)
+        own, torch = self._ends(kind, closed=True), self.devices.torch(call.node)
+        is_cuda = bool(own) and all(cuda_device(self.facts, each) for each in own)
+        is_other = any(cpu(self.facts, each) or isinstance(each, ast.Constant) for each in self._ends(kind))
         if kind is not None and (is_cuda or (self._has_low_precision and not is_other)):
             edit = Edit(*self.context.source.span(kind), lambda code: f"{code}, dtype={torch.text}.float16")
             fix = Fix((edit,), "" if is_cuda else _BFLOAT16_ON_CPU, torch.needs)

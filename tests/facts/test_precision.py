@@ -563,6 +563,12 @@ def test_a_program_keeps_the_dtype_of_todays_gpus() -> None:
         ("x = x.half()\nscope = torch.autocast('mps')  # not cuda\n", None),
         ("x = x.half()\nscope = torch.autocast(**options)  # cuda\n", None),
         ("x = x.half()\nscope = torch.autocast(enabled=amp)  # cuda\n", None),
+        ("def run(x, kind='cuda'):\n    scope = torch.autocast(kind)\n", None),
+        (
+            "def own():\n    if torch.cuda.is_available():\n        return torch.device('cuda')\n"
+            "    return torch.device('cpu')\n\n\nx = x.half()\nscope = torch.autocast(own().type)\n",
+            None,
+        ),
         (
             "x = x.half()\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
             "scope = torch.autocast(device.type)\n",

@@ -372,6 +372,7 @@ LIGHTNING = "trainer:\n  accelerator: gpu\n  devices: 2\n"
         ('Trainer(accelerator=config["trainer"]["accelerator"], devices=1)', "unsafe"),
         ('options = dict(accelerator=config["trainer"]["accelerator"])\nTrainer(**options)', "unsafe"),
         ('hydra.utils.instantiate(config["trainer"], callbacks=[])', None),
+        ("hydra.utils.instantiate(config)", "silent"),  # of another file, perhaps
         ('other(**config["trainer"])', "silent"),
         ('print(config["trainer"]["accelerator"])', "silent"),
         ('if torch.cuda.is_available():\n    Trainer(**config["trainer"])', "silent"),
