@@ -20,6 +20,7 @@ _LOADER = re.compile(r"(yaml|json|toml|tomli|tomllib|omegaconf\.OmegaConf)\.(\w+
 _CHANGING = re.compile("update|merge|setdefault|set_defaults|__setitem__")
 # What loads a configuration, or the name by which other files pass it on, and the keys from it to a part.
 Way = tuple[ast.expr, str]
+_TRAINER = re.compile(r"(lightning|pytorch_lightning)\..*(Trainer|Fabric)")
 KEPT = "="  # a function or class that makes a configuration of its arguments
 _TIED = Use.DEVICE | Use.BACKEND
 _FILLING = re.compile("setattr|__dict__|__setitem__")  # in a class that is a configuration
@@ -66,14 +67,18 @@ class Configurations(Sources):
         return any(_takes(forwards, use) for use in uses) or any(map(facts.others.is_device_place, shared))
 
     def _unpacked(self, forwards: Forwards, key: str) -> Iterator[ast.expr]:
-        """Yield each `**whole` of a call of a function that takes a key for a device or a backend."""
+        """Yield each `**whole` of a call that takes a key for what needs CUDA, or what Hydra instantiates."""
         for unpacked in self._facts.tree.nodes_with("**"):
             call = self._facts.tree.parents.get(unpacked)
             if isinstance(unpacked, ast.keyword) and unpacked.arg is None and isinstance(call, ast.Call):
                 own = (each for each in forwards.functions(call.func) if isinstance(each, Function))
                 uses = [use_of_parameter(forwards, each, key) for each in own]  # fields of a class are read
-                if any(use & _TIED for use in (*uses, use_of_import(self._facts, call.func, key))):
+                uses.append(use_of_import(self._facts, call.func, key))
+                is_trainer = key == "accelerator" and _TRAINER.match(self._facts.resolve(call.func) or "")
+                if is_trainer or any(use & _TIED for use in uses):
                     yield unpacked.value
+        for call in self._facts.tree.nodes_with("instantiate("):
+            yield from call.args[:1] if self._facts.call(call, "hydra.utils.instantiate") else ()
 
     def _held(self, node: ast.expr) -> list[str]:
         """Return the keys of the part of a configuration that an expression is, also in other files."""
@@ -140,7 +145,7 @@ def _takes(forwards: Forwards, use: ast.expr) -> bool:
     """Return whether a function takes an argument for a device, or for the backend of a process group."""
     call, place = argument_at(forwards.tree, use) or (None, None)
     is_device = call is not None and place is not None and takes_device(forwards.facts, call.func, place)
-    return is_device or bool(need_of(forwards, use) & _TIED)
+    return is_device or place == "accelerator" or bool(need_of(forwards, use) & _TIED)
 
 
 def _given(call: ast.AST) -> Iterator[ast.expr]:

@@ -4,6 +4,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.configurations import Configurations
@@ -16,6 +17,9 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
 from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
 
+_SHOWN = 5  # files
+_ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU, too"
+
 
 class ConfiguredDevice(Rule):
     """
@@ -26,7 +30,8 @@ class ConfiguredDevice(Rule):
     README that starts the program. With Hydra, all files in the folders of its configurations count.
 
     The configuration may go through other files, and through objects that take their attributes from it. If a call
-    unpacks it, as in `build(**config)`, and the function moves to its parameter `device`, the call is reported.
+    unpacks it, as in `build(**config)`, and the function moves to its parameter `device`, the call is reported. So are
+    `hydra.utils.instantiate(config.model)` and Lightning's `Trainer(**config)`, where `accelerator: gpu` counts as well.
 
     Also finds texts in the code that the program parses, if a value in them is a CUDA device, such as
     `json.loads('{"device": "cuda"}')`, `OmegaConf.from_dotlist(["train.device=cuda"])` and
@@ -59,7 +64,8 @@ class ConfiguredDevice(Rule):
     if the user asks for the same device as the file.
 
     The fix is unsafe if the program reads the device index from the value, or stops if the device is the CPU. There is no
-    fix with `--target accelerator`, and for a configuration that a call unpacks.
+    fix with `--target accelerator`, and for a configuration that a call unpacks. The fix of an `accelerator` is unsafe,
+    because the trainer's other settings may need a GPU, too.
 
     A text itself is never changed. It is reported unless every place that reads the device from it is fixed or checks
     for CUDA. There is no fix for lists of settings and for the arguments of `parse_args`, because an option may convert
@@ -303,8 +309,9 @@ class ConfiguredDevice(Rule):
             for read, ways in configurations.reads(key):
                 own = [each for loader, _ in ways for each in texts.get(loader, ()) if each[2] == key]
                 found = [["this file", str(text.lineno), device] for text, _, _, device in own if device]
+                is_made = self.facts.call(self.facts.tree.parents[read], "hydra.utils.instantiate")
                 for before in (before for loader, before in ways if loader not in texts):
-                    found += _at(placed, [*before.split("."), key])
+                    found += _at(placed, [*before.split("."), key]) if before or not is_made else []
                 if found and not self._asks(read):
                     fixed.add(read)
                     yield self._found(read, found)
@@ -341,25 +348,25 @@ class ConfiguredDevice(Rule):
 
     def _found(self, value: ast.expr, found: list[list[str]]) -> Finding:
         code = self.context.source.code(value)
-        places = ", ".join(dict.fromkeys(f"{file}, line {line}" for file, line, _ in found))
+        places = list(dict.fromkeys(f"{file}, line {line}" for file, line, _ in found))
+        shown = ", ".join(places[:_SHOWN]) + (f", and {len(places) - _SHOWN} more" if places[_SHOWN:] else "")
         texts = sorted({text for _, _, text in found})
-        other, shown = ("gloo", "`gloo`") if texts == ["nccl"] else ("cpu", "the CPU")
-        is_whole = isinstance(parent := self.facts.tree.parents[value], ast.keyword) and parent.arg is None
-        what = f"`**{code}` passes" if is_whole else f"`{code}` is"
-        message = f"{what} `{texts[0]}` ({places}), which may not exist; without CUDA, use {shown}"
+        other = {"nccl": "gloo", "gpu": "auto"}.get(texts[0], "cpu")
+        parent, advice = self.facts.tree.parents[value], "the CPU" if other == "cpu" else f"`{other}`"
+        stars = "**" if isinstance(parent, ast.keyword) and parent.arg is None else ""
+        is_whole = stars or self.facts.call(parent, "hydra.utils.instantiate")
+        what = f"`{stars}{code}` passes" if is_whole else f"`{code}` is"
+        message = f"{what} `{texts[0]}` ({shown}), which may not exist; without CUDA, use {advice}"
         if self.context.accelerator is not None or is_whole:
             return self.finding(value, message, unless="because it passes all values" if is_whole else "")
         available = self.devices.available(value)
-        quoted = [_quoted(text, code) for text in texts]
-        same = f"!= {quoted[0]}" if len(quoted) == 1 else f"not in ({', '.join(quoted)})"
-        new = f"{code} if {available.text} or {code} {same} else {_quoted(other, code)}"
+        values = ", ".join(f'"{text}"' for text in texts)
+        same = f"!= {values}" if len(texts) == 1 else f"not in ({values})"
+        new = f'{code} if {available.text} or {code} {same} else "{other}"'
+        new = new.replace('"', "'") if "'" in code else new
         fix = self.context.replace(value, DeviceExpr(new, available.needs))
+        fix = replace(fix, why=_ONE_OF_MANY) if key_read(value) == "accelerator" else fix
         return checked_for_uses(self.context, value, self.finding(value, message, fix))
-
-
-def _quoted(text: str, code: str) -> str:
-    """Return a string in the quotes that some code has."""
-    return f"'{text}'" if "'" in code else f'"{text}"'
 
 
 def _at(configured: list[list[str]], keys: list[str]) -> list[list[str]]:

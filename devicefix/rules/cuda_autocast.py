@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 
 from devicefix.facts.exports import autocasts, has_low_precision
+from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.scopes import dotted
-from devicefix.facts.values import cuda_string
+from devicefix.facts.values import cpu, cuda_device, cuda_string
 from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
 
@@ -26,7 +28,14 @@ _STILL_ON = (
     "this disables autocast only for CUDA, but the surrounding code uses autocast for the program's device;"
     " pass that device's type"
 )
+_BY_DEFAULT = "autocast is to float16 with CUDA, but to bfloat16 on a CPU; pass `dtype=torch.float16`"
+_BFLOAT16_ON_CPU = "a program that runs on a CPU already computes in bfloat16 there"
 _FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
+# They raise an error for an operand in another dtype than their own, but not under autocast.
+_LAYER = re.compile(r"torch\.nn\.(Linear|Conv(Transpose)?[123]d)")
+_CONVERTED = re.compile(r"\.(half|bfloat16|type)\(|\.to\(.*(type|half|t16)|(ear|\dd)\(.*dtype|set_default")
+_NEW = tuple(f"torch.{name}" for name in ("empty", "full", "ones", "rand", "randn", "tensor", "zeros"))
+_LOW = {"torch.bfloat16", "torch.float16", "torch.half"}
 _WIDE = dict.fromkeys(("torch.float32", "torch.float"), "float32")
 _WIDE |= dict.fromkeys(("torch.float64", "torch.double"), "float64")
 _HOPS = 4  # bindings and calls to follow from a dtype to its constant
@@ -91,14 +100,19 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe, because everything under autocast may be in float32, and the results on a CPU are then more
-    accurate without autocast. The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16
+    The fix is safe if a layer in float32 gets a tensor in low precision under autocast, which fails on a CPU otherwise:
+    the layer is of `torch.nn`, no code of the program converts it, and the tensor is created with that dtype. Otherwise
+    it is unsafe, because everything under autocast may be in float32, and the results on a CPU are then more accurate
+    without autocast. The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16
     for a CPU. [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) shows how much the results on
     a CPU differ from those of an emulated GPU. In a program that trains in float16, also use a gradient scaler for the
     device: the one for CUDA is disabled on a CPU.
 
     Autocast to float32 is reported without a fix in files that name CUDA, regardless of its device: with CUDA, it
     casts low-precision tensors to float32, but on a CPU, it disables itself with a warning (torch 2.13).
+
+    Autocast without a dtype is reported if its device is a variable for CUDA, because the default is bfloat16 on a CPU.
+    The fix sets the dtype to float16, the default for CUDA. It is unsafe if the variable may also be the CPU.
 
     `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. Therefore, if the program uses autocast on a
     CPU, before or after the rewrite, the fix changes the device in this call too. This is safe, because nothing changes
@@ -132,6 +146,49 @@ class CudaAutocast(Rule):
                     y = torch.nn.Linear(4, 4)(embedding(x))
             """,
             unsafe=True,
+        ),
+        Example(
+            "a buffer whose dtype has the condition of autocast",
+            before="""
+                import torch
+                from torch import nn
+
+
+                class World(nn.Module):
+                    def __init__(self, amp):
+                        super().__init__()
+                        self.amp = amp
+                        self.dtype = torch.bfloat16 if self.amp else torch.float32
+                        self.step = nn.Linear(4, 4)
+
+                    def dream(self, n):
+                        states = torch.zeros(2, n + 1, 4, dtype=self.dtype)
+                        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.amp):
+                            for i in range(n):
+                                states[:, i + 1] = self.step(states[:, i])
+                        return states
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                class World(nn.Module):
+                    def __init__(self, amp):
+                        super().__init__()
+                        self.amp = amp
+                        self.dtype = torch.bfloat16 if self.amp else torch.float32
+                        self.step = nn.Linear(4, 4)
+
+                    def dream(self, n):
+                        states = torch.zeros(2, n + 1, 4, dtype=self.dtype)
+                        with torch.autocast(device, dtype=torch.bfloat16, enabled=self.amp):
+                            for i in range(n):
+                                states[:, i + 1] = self.step(states[:, i])
+                        return states
+            """,
         ),
         Example(
             "the old name, a decorator, and the default dtype",
@@ -444,8 +501,11 @@ class CudaAutocast(Rule):
                 yield self.finding(node, _NO_FLOAT32.format(dtype=wide))
         elif call.names_cuda and self._has_low_precision:
             fix = self._fix(call)
-            fix = replace(fix, why=_FLOAT32_ON_CPU) if fix is not None else None
+            if fix is not None and not self._fails_without(call):
+                fix = replace(fix, why=_FLOAT32_ON_CPU)
             yield self.finding(node, _OFF, fix, self._obstacle(call))
+        elif not (call.names_cuda or "dtype" in call.arguments or self._obstacle(call)):
+            yield from self._by_default(call)
 
     @cached_property
     def _has_low_precision(self) -> bool:
@@ -468,9 +528,8 @@ class CudaAutocast(Rule):
 
     def visit_reference(self, node: ast.Name | ast.Attribute, _name: str) -> Iterator[Finding]:
         """Check autocast that gets another name, by which it is called on lines that do not show what it is."""
-        calls = (
-            self.facts.tree.call_of(use) for use in self.context.forwards.of(node).uses if use is not node
-        )
+        uses = self.context.forwards.of(node).uses
+        calls = (self.facts.tree.call_of(use) for use in uses if use is not node)
         hidden = (each for each in calls if each and "autocast" not in self.context.source.code(each.func))
         is_on = any(all(keyword.arg != "enabled" for keyword in each.keywords) for each in hidden)
         if is_on and self._has_low_precision and not self.facts.is_guarded(node):
@@ -489,24 +548,63 @@ class CudaAutocast(Rule):
         names = _OLD_ARGUMENTS if of_cuda else ("device_type", "dtype", "enabled", "cache_enabled")
         arguments = dict(zip(names, given, strict=False))
         arguments.update((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
-        kind = arguments.get("device_type")
-        names_cuda = of_cuda or (kind is not None and self._names_cuda(kind))
+        names_cuda = of_cuda or self._names_cuda(arguments.get("device_type"))
         plain = not unpacks(node) and len(given) <= len(names)
         return _Autocast(node, function, of_cuda, names_cuda, tuple(given), arguments, plain, is_partial)
 
-    def _names_cuda(self, kind: ast.expr) -> bool:
+    def _names_cuda(self, kind: ast.expr | None) -> bool:
         value = self.facts.value(kind) if isinstance(kind, ast.Name) else None
-        return cuda_string(kind if value is None else value)
+        return kind is not None and cuda_string(kind if value is None else value)
+
+    def _ends(self, value: ast.expr | None, *, closed: bool = False) -> list[ast.expr]:
+        """Return what a value comes from, nothing where other files pass it, or may pass it."""
+        how = How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE | How.NAMED | How.ELEMENT | How.RETURNED
+        sources, given = Sources(self.facts, how, _HOPS), [] if value is None else [value]
+        passed = (closed or self.facts.others.passed(name, *each) for name, each in sources.parameters(given))
+        return [] if any(passed) else [end for each in given for end in sources.ends(each)]
 
     def _wide(self, call: _Autocast) -> str:
         """Return the dtype of an autocast that a CPU does not have, empty for any other."""
-        dtype = call.arguments.get("dtype")
-        sources = Sources(self.facts, How.BOUND | How.PASSED | How.DEFAULT | How.CHOICE, _HOPS)
-        names = {_WIDE.get(self.facts.resolve(end) or "", "") for end in sources.ends(dtype)} if dtype else ()
-        if dtype is None or len(names) != 1:
-            return ""
-        passed = (self.facts.others.passed(name, *place) for name, place in sources.parameters([dtype]))
-        return "" if any(passed) else names.pop()
+        ends = self._ends(call.arguments.get("dtype"))
+        names = {_WIDE.get(self.facts.resolve(end) or "", "") for end in ends}
+        return names.pop() if len(names) == 1 else ""
+
+    def _by_default(self, call: _Autocast) -> Iterator[Finding]:
+        """Check an autocast whose device is a variable, and whose dtype is the default of that device."""
+        kind = call.arguments.get("device_type")
+        own, torch = self._ends(kind, closed=True), self.devices.torch(call.node)
+        is_cuda = bool(own) and all(cuda_device(self.facts, each) for each in own)
+        is_other = any(cpu(self.facts, each) or isinstance(each, ast.Constant) for each in self._ends(kind))
+        if kind is not None and (is_cuda or (self._has_low_precision and not is_other)):
+            edit = Edit(*self.context.source.span(kind), lambda code: f"{code}, dtype={torch.text}.float16")
+            fix = Fix((edit,), "" if is_cuda else _BFLOAT16_ON_CPU, torch.needs)
+            yield self.finding(call.node, _BY_DEFAULT, fix)
+
+    def _fails_without(self, call: _Autocast) -> bool:
+        """Return whether a layer in float32 certainly gets a tensor in low precision under an autocast."""
+        tree, around = self.facts.tree, (ast.If, ast.IfExp, ast.Try, ast.With)
+        scope = tree.parents.get(tree.parents.get(call.node))
+        is_converted = self.context.project.has_low_precision(self.devices.path)
+        if is_converted or _CONVERTED.search(self.context.source.text) or not isinstance(scope, ast.With):
+            return False
+        calls = (each for each in ast.walk(scope) if isinstance(each, ast.Call))
+        sure = (each for each in calls if next(tree.around(each, *around)) is scope)
+        return any(self._mixes(each, call.arguments.get("enabled")) for each in sure)
+
+    def _mixes(self, layer: ast.Call, enabled: ast.expr | None) -> bool:
+        """Return whether a call is that of a layer in float32, with a tensor in low precision."""
+        classes, made = self.facts.kinds.of(layer.func).classes, self._ends(next(iter(layer.args), None))
+        given = [argument_of(each, "dtype", -1) for each in made if self.facts.call(each, *_NEW)]
+        low = [each for each in given if self._is_low(each, enabled)]
+        return bool(classes) and all(map(_LAYER.fullmatch, classes)) and 0 < len(low) == len(made)
+
+    def _is_low(self, dtype: ast.expr | None, enabled: ast.expr | None) -> bool:
+        """Return whether a dtype is one of low precision where an autocast is on."""
+        flag, ends = list(self.facts.bindings(enabled)) if enabled is not None else [], self._ends(dtype)
+        for choice in [self.facts.tree.parents[end] for end in ends]:
+            if isinstance(choice, ast.IfExp) and list(self.facts.bindings(choice.test)) == flag[:1] == flag:
+                ends = [end for end in ends if not flag or end is not choice.orelse]
+        return bool(ends) and all(self.facts.resolve(end) in _LOW for end in ends)
 
     # -- the fix -------------------------------------------------------------------------------------
 
@@ -528,41 +626,28 @@ class CudaAutocast(Rule):
             return None
         kind, needs = self._device_type(call.node)
         torch = self.devices.torch(call.node)
-        low = "" if call.is_off else f"dtype={torch.text}.float16"
-        edits = (
-            self._edits_of_cuda(call, kind, low, torch.text) if call.of_cuda else self._edits(call, kind, low)
-        )
+        low = "" if call.is_off or "dtype" in call.arguments else f", dtype={torch.text}.float16"
+        device = call.arguments.get("device_type")
+        edits = [Edit(*self.context.source.span(device), lambda _: kind() + low)] if device else []
+        edits += self._edits_of_cuda(call, lambda: kind() + low, torch.text) if call.of_cuda else ()
         return Fix(tuple(edits), needs=needs | torch.needs)
 
-    def _edits(self, call: _Autocast, kind: Callable[[], str], low: str) -> Iterator[Edit]:
-        """Yield the edits of a call that names the type of the device."""
-        device = call.arguments["device_type"]
-        end = self.context.source.span(device)[1]
-        yield Edit(*self.context.source.span(device), lambda _: kind())
-        if "dtype" not in call.arguments and low:
-            yield Edit(end, end, f", {low}")
-
-    def _edits_of_cuda(
-        self, call: _Autocast, kind: Callable[[], str], low: str, torch: str
-    ) -> Iterator[Edit]:
+    def _edits_of_cuda(self, call: _Autocast, new: Callable[[], str], torch: str) -> Iterator[Edit]:
         """Yield the edits of a call of `torch.cuda.amp.autocast`, whose arguments are in another order."""
         source = self.context.source
         yield Edit(*source.span(call.function), f"{torch}.autocast")
         name = (dotted(call.function) or "").partition(".")[0]
         if name != torch and len(self.facts.tree.reads(name)) == 1:
             yield from self.context.without_import(name, call.function)
-        dtype = f", {low}" if low and "dtype" not in call.arguments else ""
         end = source.span(call.function)[1] if call.is_partial else source.span(call.node)[1] - 1
         others: list[ast.expr | ast.keyword] = [*call.given, *call.node.keywords]
-        if call.is_partial:
-            yield Edit(end, end, lambda _: f", {kind()}{dtype}")
-        elif not others:
-            yield Edit(end, end, lambda _: f"{kind()}{dtype}")
+        if call.is_partial or not others:
+            yield Edit(end, end, lambda _: f", {new()}" if call.is_partial else new())
         first = None if call.is_partial else next(iter(others), None)
         for name, each in zip_longest(_OLD_ARGUMENTS[: len(call.given)], others):
             start = source.span(each)[0]
             if each is first:
-                yield Edit(start, start, lambda _: f"{kind()}{dtype}, ")
+                yield Edit(start, start, lambda _: f"{new()}, ")
             if name:
                 yield Edit(start, start, f"{name}=")
 

@@ -40,6 +40,10 @@ class CudaFunction(Rule):
     the GPU's name or capability, and if every use of the result also accepts the value that the fix substitutes on a
     CPU.
 
+    A CPU counts as a GPU with the capability (0, 0), which is older than any that the program asks for. If the
+    capability only chooses between bfloat16 and another dtype, a CPU counts as (8, 0), the first one with bfloat16: a
+    CPU has that type too, so the program computes what it computes on most GPUs.
+
     A random state that the program only restores becomes the state of the CPU's generator, because all numbers come
     from that one without CUDA, unless the program keeps it as well. If devicefix doesn't know every use of the state,
     the fixes of saving and restoring it are unsafe. So is that of a seed, if the program never seeds the CPU's
@@ -286,7 +290,7 @@ class CudaFunction(Rule):
             after="""
                 import torch
 
-                major, minor = torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
+                major, minor = torch.cuda.get_device_capability() if torch.cuda.is_available() else (8, 0)
                 dtype = torch.bfloat16 if major >= 8 else torch.float16
                 free, total = torch.cuda.mem_get_info()
                 if free < 2**30:
@@ -930,6 +934,8 @@ class CudaFunction(Rule):
         """Return the finding for a function that raises an error without CUDA."""
         fix = self._functions.fix(node, short)
         advice = "call it only if CUDA is available" if fix else "guard it, and add a CPU path"
+        if fix is not None and short == "get_device_capability":
+            advice += f"; a CPU counts as {self._functions.instead(node, short)}"
         why = "because the program needs its result, or a part of it"
         if fix is None and (use := self._functions.failing(node)) is not None:
             why = f"because line {use.lineno} needs more than a CPU has"

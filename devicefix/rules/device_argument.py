@@ -118,9 +118,9 @@ class DeviceArgument(Rule):
 
 
                 def worker(gpu):
-                    gpu_device = gpu if torch.cuda.is_available() else "cpu"
                     if torch.cuda.is_available():
                         torch.cuda.set_device(gpu)
+                    gpu_device = gpu if torch.cuda.is_available() else "cpu"
                     net = Net().to(gpu_device)
                     return net(noise(4, gpu_device), torch.zeros(4, device=gpu_device)), gpu + 1
             """,

@@ -16,6 +16,7 @@ from devicefix.rules.shared.counts.ranges import made_of
 # They ask about a function, or replace it.
 _NOT_COUNTED = "the number may be one that the user chose"
 _MAY_BE_MEANT = "the loop may be meant to do nothing without a GPU"
+_ASKED = "a configuration file may ask whether it is 0"
 _ONE_OF_SEVERAL = "the number of a GPU becomes 0"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
@@ -51,6 +52,9 @@ class GpuCount(Rule):
     expressions that compute with it. Such a fix is unsafe if the number in these expressions may also come from
     elsewhere, for example from a user who chose 0 on a machine with CUDA. If the check for 0 always stops the program,
     the fix removes the check and makes the count at least 1.
+
+    The fix is also unsafe for a function that counts GPUs for configuration files, as in OmegaConf's
+    `register_new_resolver("gpus", torch.cuda.device_count)`: they may ask whether the number is 0.
 
     The fix is also unsafe if the program computes a GPU index from the count and passes the index to other code, and
     for a loop that works on each GPU and leaves behind what the program uses, since it may be meant to do nothing
@@ -712,9 +716,17 @@ class GpuCount(Rule):
             "the function that counts, for a configuration file",
             before="""
                 import torch
+                from omegaconf import OmegaConf
 
                 OmegaConf.register_new_resolver("gpus", torch.cuda.device_count)
             """,
+            after="""
+                import torch
+                from omegaconf import OmegaConf
+
+                OmegaConf.register_new_resolver("gpus", lambda: max(torch.cuda.device_count(), 1))
+            """,
+            unsafe=True,
         ),
         Example(
             "the first GPU, which goes out of sight",
@@ -875,7 +887,10 @@ class GpuCount(Rule):
         found = argument_at(self.facts.tree, node)
         if found is not None and last_name(found[0].func) not in _ASKING and not self.facts.is_guarded(node):
             advice = "check that the code using it works without a GPU"
-            yield self.finding(node, f"`{name}` returns 0 without CUDA; {advice}")
+            edit = Edit(*self.context.source.span(node), lambda text: f"lambda: max({text}(), 1)")
+            resolves = (self.facts.resolve(found[0].func) or "").endswith("OmegaConf.register_new_resolver")
+            fix = Fix((edit,), _ASKED) if resolves and self.context.has_builtin(node, "max") else None
+            yield self.finding(node, f"`{name}` returns 0 without CUDA; {advice}", fix)
 
     def _check(self, count: ast.expr) -> Iterator[Finding]:
         """Check where a number goes that is 0 without CUDA."""

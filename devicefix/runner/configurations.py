@@ -19,7 +19,7 @@ from devicefix.files.system import common_folders
 from devicefix.runner.record import Record
 
 _SCRIPTS = ("*.sh", "scripts/*.sh", "README*")
-_SELECTED = re.compile(rb"\A[^\0]*(?:cuda|nccl|\$\{)[^\0]*\Z")
+_SELECTED = re.compile(rb"\A[^\0]*(?:cuda|nccl|gpu|\$\{)[^\0]*\Z")
 _CONFIGURATION = re.compile(r"[\w./-]+\.(?:ya?ml|json|toml)\b")
 
 

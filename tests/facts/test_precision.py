@@ -449,3 +449,141 @@ def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:
     source = "import torch\nfrom functools import partial\n\nscope = partial(torch.cuda.amp.autocast)\n"
     source += f"with scope(True):\n    {PRODUCT}"
     assert rewritten(source) == source
+
+
+DREAM = """\
+import torch
+from torch import nn
+
+
+class Dreamer(nn.Module):
+    def __init__(self, amp=True):
+        super().__init__()
+        self.amp = amp
+        self.dtype = torch.bfloat16 if self.amp else torch.float32
+        self.step = nn.Linear(4, 4)
+
+    @torch.no_grad()
+    def dream(self, n):
+        buffer = torch.zeros(2, n + 1, 4, dtype=self.dtype, device="cuda")
+        for i in range(n):
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.amp):
+                buffer[:, i + 1] = self.step(buffer[:, i])
+        return buffer
+
+
+print(Dreamer().cuda().dream(3).dtype)
+"""
+
+
+def test_a_layer_that_fails_without_autocast_makes_the_fix_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    result = analyze(DREAM, path="train.py", fix=True)
+    exec((result.output or b"").decode(), {"__name__": "program"})
+    assert capsys.readouterr().out == "torch.bfloat16\n"
+
+
+SHOWN, STEP = [Safety.SAFE], "self.step(buffer[:, i])"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("enabled=self.amp", "enabled=True"),  # with another condition, everything may be in float32
+        ("self.amp = amp", "self.amp = amp\n        self.amp = not amp"),
+        ("nn.Linear(4, 4)", "nn.Linear(4, 4, dtype=torch.bfloat16)"),
+        ("nn.Linear(4, 4)", "Step()"),
+        (STEP, f"{STEP} if n > 2 else 0"),
+        (STEP, "self.step(given)"),
+        ("Dreamer().cuda()", "Dreamer().bfloat16().cuda()"),
+        ("Dreamer().cuda()", "Dreamer().to(torch.bfloat16).cuda()"),
+    ],
+)
+def test_what_does_not_show_that_autocast_is_needed(old: str, new: str) -> None:
+    assert safety_of(DREAM) == safety_of(DREAM.replace("torch.float32", "torch.get_default_dtype()")) == SHOWN
+    assert safety_of(DREAM.replace(old, new)) == [Safety.UNSAFE]
+
+
+def test_another_file_may_convert_the_layer() -> None:
+    assert safety_of(DREAM, main="from train import Dreamer\n\nDreamer().half()\n") == [Safety.UNSAFE]
+    assert safety_of(DREAM, main="from train import Dreamer\n\nDreamer().float()\n") == SHOWN
+
+
+CAPABILITY = "import torch\n\nmajor, minor = torch.cuda.get_device_capability()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "has_bfloat16"),
+    [
+        ("dtype = torch.bfloat16 if major >= 8 else torch.float16\n", True),
+        ("dtype = 'fp16' if major < 8 else 'bf16'\n", True),
+        (
+            "if major > 7:\n    x = x.to(torch.bfloat16)\nelse:\n    x = x.half()\n",
+            False,
+        ),  # it may do anything
+        ("if major > 7:\n    x = x.to(torch.bfloat16)\nelse:\n    x = x.to(torch.half)\n", True),
+        ("_own = major >= 8\nif x.dtype == dtype and not _own:\n    x = x.to(torch.float16)\n", True),
+        ("dtype = torch.bfloat16 if major >= 8 else torch.float16\nif major >= 9:\n    import fast\n", False),
+        ("dtype = torch.bfloat16 if major >= 8 else torch.float16\nrun(major)\n", False),
+        ("if major >= 8:\n    torch.backends.cuda.matmul.allow_tf32 = True\n", False),
+        ("attention = 'flash' if major >= 8 else 'math'\n", False),
+        ("dtype = torch.float16 if major >= 7 else torch.float32\n", False),
+        ("print(major)\n", False),
+    ],
+)
+def test_a_cpu_has_bfloat16_where_a_capability_decides_only_that(code: str, has_bfloat16: bool) -> None:
+    result = analyze(CAPABILITY + code, fix=True)
+    shown = "(8, 0)" if has_bfloat16 else "(0, 0)"
+    assert f"is_available() else {shown}\n" in (result.output or b"").decode()
+    assert [each.message.endswith(f"; a CPU counts as {shown}") for each in result.fixed] == [True]
+
+
+def test_a_flag_that_another_file_reads_may_decide_more() -> None:
+    flag = f"{CAPABILITY}flag = major >= 8\nif flag:\n    dtype = torch.bfloat16\n"
+    assert "(8, 0)" in rewritten(flag)
+    assert "(8, 0)" not in rewritten(flag, main="from train import flag\n\nif flag:\n    import flash\n")
+
+
+def test_a_program_keeps_the_dtype_of_todays_gpus() -> None:
+    torch = pytest.importorskip("torch")
+    found: dict[str, Any] = {}
+    question = "if torch.cuda.get_device_capability()[0] < 8:\n        return torch.float16\n"
+    exec(rewritten(f"import torch\n\n\ndef dtype():\n    {question}    return torch.bfloat16\n"), found)
+    assert found["dtype"]() == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("code", "safety"),
+    [
+        ("device = torch.device('cuda')\nwith torch.autocast(device.type):\n    pass\n", Safety.SAFE),
+        ("kind = 'cuda'\nscope = torch.autocast(kind, enabled=True)\n", None),  # it names CUDA
+        ("device = torch.device('cuda:1')\nscope = torch.autocast(device.type, torch.half)\n", None),
+        ("with torch.autocast(torch.device(net.device).type, enabled=True):\n    pass\n", None),
+        ("x = x.half()  # cuda\nscope = torch.autocast(torch.device(net.device).type)\n", Safety.UNSAFE),
+        ("x = x.half()\nscope = torch.autocast('mps')  # not cuda\n", None),
+        ("x = x.half()\nscope = torch.autocast(**options)  # cuda\n", None),
+        ("x = x.half()\nscope = torch.autocast(enabled=amp)  # cuda\n", None),
+        ("def run(x, kind='cuda'):\n    scope = torch.autocast(kind)\n", None),
+        (
+            "def own():\n    if torch.cuda.is_available():\n        return torch.device('cuda')\n"
+            "    return torch.device('cpu')\n\n\nx = x.half()\nscope = torch.autocast(own().type)\n",
+            None,
+        ),
+        (
+            "x = x.half()\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+            "scope = torch.autocast(device.type)\n",
+            None,
+        ),
+    ],
+)
+def test_the_default_dtype_of_autocast(code: str, safety: Safety | None) -> None:
+    assert safety_of(f"import torch\n\n{code}") == ([safety] if safety else [])
+
+
+def test_a_device_that_becomes_the_cpu_keeps_the_dtype_of_autocast() -> None:
+    torch = pytest.importorskip("torch")
+    found: dict[str, Any] = {}
+    line = "y = torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)"
+    scope = f"with torch.autocast(device.type):\n    {line}\n"
+    exec(rewritten(f'import torch\n\ndevice = torch.device("cuda")\n{scope}'), found)
+    assert found["y"].dtype == torch.float16

@@ -355,3 +355,42 @@ def test_a_text_that_is_not_on_disk(project: ProjectFolder) -> None:
     found = check_text(source.encode(), str(project / "main.py"), Settings()).result.findings
     assert [finding.code for finding in found] == ["DF207"]
     assert "config.yaml, line 3)" in found[0].message
+
+
+LIGHTNING = "trainer:\n  accelerator: gpu\n  devices: 2\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "safety"),
+    [
+        ('Trainer(**config["trainer"])', None),
+        (
+            'Trainer(max_epochs=2, **{**config["trainer"]})',
+            "silent",
+        ),  # what a display unpacks is not followed
+        ('pl.Fabric(**config["trainer"])', None),
+        ('Trainer(accelerator=config["trainer"]["accelerator"], devices=1)', "unsafe"),
+        ('options = dict(accelerator=config["trainer"]["accelerator"])\nTrainer(**options)', "unsafe"),
+        ('hydra.utils.instantiate(config["trainer"], callbacks=[])', None),
+        ("hydra.utils.instantiate(config)", "silent"),  # of another file, perhaps
+        ('other(**config["trainer"])', "silent"),
+        ('print(config["trainer"]["accelerator"])', "silent"),
+        ('if torch.cuda.is_available():\n    Trainer(**config["trainer"])', "silent"),
+    ],
+)
+def test_an_accelerator_of_lightning(project: ProjectFolder, use: str, safety: str | None) -> None:
+    imports = (
+        "import hydra\nimport lightning as pl\nfrom lightning.pytorch import Trainer\nfrom x import other\n"
+    )
+    expected = [] if safety == "silent" else [f"DF207 {safety}"]
+    assert findings(project, {"main.py": f"{imports}{LOAD}{use}\n"}, LIGHTNING) == expected
+    assert findings(project, {"main.py": f"{imports}{LOAD}{use}\n"}, LIGHTNING.replace("gpu", "auto")) == []
+
+
+def test_what_hydra_instantiates_with_a_device(project: ProjectFolder, cli: Cli) -> None:
+    main = HYDRA.replace("torch.ones(1).to(cfg.model.device)", "net = hydra.utils.instantiate(cfg.model)")
+    files = {"main.py": main, "conf/base.yaml": "defaults:\n  - model: small\n"}
+    small = "_target_: net.Net\ndevice: cuda\n"
+    assert findings(project, {**files, "conf/model/small.yaml": small}) == ["DF207 None"]
+    shown = cli("check", "--output-format", "concise", ".").stdout
+    assert "main.py:7:35: DF207 `cfg.model` passes `cuda` (conf/model/small.yaml, line 2)" in shown

@@ -177,8 +177,9 @@ class Programs(Files):
 
     @remembered
     def has_low_precision(self, path: str) -> bool:
-        """Return whether the files that import a file, or any that these import, have low precision."""
-        return any(True for _ in self._exported_around(path, has_low_precision))
+        """Return whether the other files that import a file, or any that these import, have low precision."""
+        found = self._exported_around(path, has_low_precision)
+        return any(file.normal != os.path.normpath(path) for file, _ in found)
 
     @remembered
     def autocasts(self, path: str) -> list[str]:

@@ -96,14 +96,14 @@ class Values(Files):
     def configured(self, path: str) -> list[list[str]]:
         """Return where configuration files select CUDA: file, line, value and path of the key.
 
-        They are those that it names, or a file that runs with it, if it holds the key or unpacks anything.
+        They are those that it names, or a file that runs with it, if it holds the key or may unpack anything.
         """
         own = self.file(path)
         found = [
             ([os.path.normpath(file), str(line), value, path_of_key], naming)
             for file, values, naming in (self.configured_files if own is not None else ())
             for key, line, value, path_of_key in values
-            if own is not None and any(map(own.holds, (key.encode(), b"**")))
+            if own is not None and any(map(own.holds, (key.encode(), b"**", b"instantiate(")))
         ]
         together = self._together({own.normal}) if own is not None and found else frozenset[str]()
         return [each for each, naming in found if not together.isdisjoint(naming)]

@@ -21,6 +21,7 @@ LARGEST = 1_000_000  # bytes; larger files contain data
 _WORDS = re.compile(rb"cuda|gpu|nccl|device", re.I)
 _DEVICE = re.compile(r"cuda(:\d+)?|nccl")
 _INTERPOLATED = re.compile(r"\$\{[\w.]+\}")
+_LIGHTNING = ("accelerator", "gpu")
 _SHOWN = 60
 
 Reader = Callable[[str], Iterable[Pair]]
@@ -90,7 +91,7 @@ def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str, str]]:
     return [
         (pair.key, source.position(pair.start)[0], value, pair.path)
         for pair, value in found
-        if _DEVICE.fullmatch(value) or _INTERPOLATED.fullmatch(value)
+        if _DEVICE.fullmatch(value) or _INTERPOLATED.fullmatch(value) or (pair.key, value) == _LIGHTNING
     ]
 
 

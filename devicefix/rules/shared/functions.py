@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 
 from devicefix.devices.context import SKIPS, Context
@@ -31,6 +32,10 @@ _MADE_OF_PARTS = (
     ast.Constant, ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.operator, ast.Tuple, ast.Attribute, ast.Subscript,
     ast.Slice, ast.UnaryOp, ast.unaryop, ast.expr_context,
 )  # fmt: skip
+# GPUs have bfloat16 from this capability on; and what only chooses a dtype, such as `q = q.to(torch.half)`.
+_ASKED = re.compile(r"(>=|<) \(?8\b|> \(?7\b")
+_CHOSEN = re.compile(r"(return |\w+ = )?(\w+\.to\()?'?(\w+\.)?(b?f(loat|p)?(16|32)|half)'?\)?")
+_BFLOAT16 = "(8, 0)"
 _CONVERSIONS = {"format", "str", "int", "float", "round"}
 _OPEN = "other code may use the stored state, or the CPU's generator"
 _EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
@@ -126,7 +131,7 @@ class Functions:
             alone = restored and (keeps or not any(map(self.facts.is_guarded, uses)))
             return self.context.when_cuda(node, kept, "" if alone else _OPEN)
         if short in INSTEAD:
-            return self._with_instead(node, INSTEAD[short]) if self.failing(node) is None else None
+            return self._with_instead(node, self.instead(node, short)) if self.failing(node) is None else None
         if short == "initial_seed":
             return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):
@@ -137,6 +142,24 @@ class Functions:
         """Return the fix that enters a context only with CUDA."""
         fix = self.context.when_cuda(node, "contextlib.nullcontext()")
         return replace(fix, needs=fix.needs | self.devices.imports("contextlib", node))
+
+    def instead(self, node: ast.Call, short: str) -> str:
+        """Return the code of what a CPU has instead: it has bfloat16, if the program asks for nothing else."""
+        asked = [self.facts.tree.parents[use] for use in self._uses(node) if "capability" in short]
+        tests = [each for each in asked if not isinstance(each, (ast.Assign, ast.Subscript))]
+        known = [each for each in tests if _ASKED.search(ast.unparse(each)) and self._chooses_dtype(each)]
+        return _BFLOAT16 if tests and tests == known else INSTEAD[short]
+
+    def _chooses_dtype(self, test: ast.AST) -> bool:
+        """Return whether a condition, or one that holds it, only chooses a dtype."""
+        if isinstance(test, (ast.If, ast.IfExp)):
+            arms = [ast.unparse(each) for each in ast.iter_child_nodes(test) if each is not test.test]
+            return all(map(_CHOSEN.fullmatch, arms))
+        if not isinstance(test, (ast.UnaryOp, ast.BoolOp, ast.Compare)):
+            return False
+        found = self.context.forwards.of(test)
+        uses = [] if any(map(self.context.forwards.is_shared, found.variables)) else found.uses
+        return bool(uses) and all(self._chooses_dtype(self.facts.tree.parents[use]) for use in uses)
 
     def _with_instead(self, node: ast.Call, instead: str) -> Fix:
         """Return the fix of a call that has a value on a CPU, or of the comparison of it with more than that."""
@@ -150,7 +173,7 @@ class Functions:
             case ast.Compare(left=left, ops=[op], comparators=[right]) as test if left is part:
                 number = literal_index(getattr(right, "elts", [right])[0])
                 if number is not None and (answer := of_no_gpus(op, number)) is not None:
-                    return self.context.test_with_cuda(test, otherwise=answer)
+                    return self.context.test_with_cuda(test, otherwise=answer != (instead == _BFLOAT16))
         return self.context.when_cuda(node, instead)
 
     def outer(self, node: ast.Call) -> ast.Call | None:
@@ -271,6 +294,11 @@ class Functions:
 
     def failing(self, node: ast.expr) -> ast.expr | None:
         """Return a use that fails for what a value is on a CPU, if any: a divisor of 0, a key, a demand for more."""
+        numbers = (each for use in self._uses(node) for each in of_number(self.context.forwards, use).uses)
+        return use_that_needs(self.context.forwards, Use.DEMANDED | Use.DIVISOR, numbers)
+
+    def _uses(self, node: ast.expr) -> list[ast.expr]:
+        """Return where a value is used, or a part of it."""
         values, uses = self.context.forwards, [node, *self.context.forwards.of(node).uses]
         for use in uses:
             parent = self.facts.tree.parents.get(use)
@@ -278,8 +306,7 @@ class Functions:
             targets = ast.walk(parent.targets[0]) if isinstance(parent, ast.Assign) else ()
             names = (each for each in targets if isinstance(each, ast.Name))
             uses += [each for name in names for each in values.variable(name).reads if each not in uses]
-        numbers = (each for use in uses for each in of_number(values, use).uses)
-        return use_that_needs(values, Use.DEMANDED | Use.DIVISOR, numbers)
+        return uses
 
 
 def _uses_states(facts: Names, _module: Scope, verb: str) -> bool:
