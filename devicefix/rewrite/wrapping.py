@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import groupby, pairwise, takewhile
 
@@ -28,6 +28,7 @@ _OPENING, _CLOSING = "([{", ")]}"
 _UNLISTED = re.compile(r"\b(?:for|lambda)\b")  # what holds commas that separate no elements
 _SUBSCRIPT = re.compile(r"[\w)\]]\[\Z")
 _Part = tuple[int, int]  # from one column to another
+_Way = Callable[[int], Iterator[list[Change]]]
 
 
 def wrapped(
@@ -131,18 +132,23 @@ class _Line:
         """
         if self._statement is not None and not {"'", '"'} & {*self._code, *self._above}:
             outer, inner = self._pairs
-            brackets = (partial(self._in_brackets, outer), partial(self._in_brackets, inner))
+            ways: list[_Way] = [
+                self._between_elements,
+                self._in_parentheses,
+                partial(self._in_brackets, outer),
+            ]
             text = _counted(self._source, self._text)
             rare = sum(len(each) >= len(text) for each in self._source.text.splitlines()) < _MANY
             added = (new for start, end, new in self._changes if len(new) - (end - start) >= _GROWN)
             grows = rare and any(" if " in new for new in added)
-            all_ways = before <= limit or grows
-            ways = (self._between_elements, *((self._in_parentheses, *brackets) if all_ways else ()))
+            if before > limit and not grows:
+                ways, inner = ways[:1], []
             limits = dict.fromkeys((limit, max(limit, _AT_MOST), before if grows else limit))
-            tried = ((breaks, each) for way in ways for each in limits for breaks in way(each))
+            tried = [(way, each) for way in ways for each in limits]
             if _CLOSED.search(self._source.text):  # a formatter has no other limit if there is a way
-                tried = ((breaks, each) for each in limits for way in ways for breaks in way(each))
-            for breaks, longest in tried:
+                tried.sort(key=lambda pair: pair[1])
+            tried += [(partial(self._in_brackets, inner), each) for each in limits]
+            for breaks, longest in ((breaks, each) for way, each in tried for breaks in way(each)):
                 if breaks and max(map(len, _made(text, breaks).split(self._newline))) <= longest:
                     return self._with(breaks)
         return [*self._changes]

@@ -106,6 +106,7 @@ IMPLIES = {
     "'cuda' not in device": (False, True),
     "'cuda' in names": (False, False),
     "'cpu' in device": (False, False),
+    "'nccl' in str(torch.distributed.get_backend()).lower()": (True, False),
     "torch.distributed.get_backend() == 'nccl'": (True, False),
     "torch.distributed.get_backend() != 'nccl'": (False, True),
     "torch.distributed.get_backend() == torch.distributed.Backend.NCCL": (True, False),

@@ -218,8 +218,10 @@ def without_half(first: bytes, rest: bytes) -> bytes:
 
 
 def with_wrong_export(first: bytes, rest: bytes) -> bytes:
-    assert b'"needed_imports":[' in rest
-    return first + b"\n" + rest.replace(b'"needed_imports":[', b'"attributes_set":[[],')
+    entries = json.loads(rest)
+    for _, exports, *_ in entries.values():
+        exports.update(dict.fromkeys(exports, [[]]))
+    return first + b"\n" + json.dumps(entries).encode()
 
 
 def with_wrong_question(*question: object) -> Callable[[bytes, bytes], bytes]:

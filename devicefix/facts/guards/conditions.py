@@ -255,6 +255,8 @@ class Conditions(ABC):
         if isinstance(op, (ast.In, ast.NotIn)) and (text := text_of(left)) in ("cuda", "cpu"):
             named = self._may_be_device(right) if text == "cuda" else self._type_of_device(right)
             return (text == "cpu") is isinstance(op, ast.In) if named else None
+        if isinstance(op, ast.In) and text_of(left) == "nccl" and self._backend_in_use(right):
+            return False
         return None
 
     def chosen(self, node: ast.expr, value_of: Callable[[ast.expr], bool | None]) -> ast.expr | None:
@@ -295,7 +297,13 @@ class Conditions(ABC):
 
     def _backend_in_use(self, node: ast.expr) -> bool:
         """Return whether a value is the backend of a process group that exists: NCCL needs CUDA."""
-        return self.facts.call(self.facts.value(node) or node, *_BACKENDS_IN_USE)
+        value: ast.expr = self.facts.value(node) or node
+        match value:
+            case ast.Call(func=ast.Attribute(attr="lower", value=inner), args=[]):
+                return self._backend_in_use(inner)
+            case ast.Call(func=ast.Name(id="str"), args=[inner]):
+                return self._backend_in_use(inner)
+        return self.facts.call(value, *_BACKENDS_IN_USE)
 
     def _may_be_device(self, node: ast.expr) -> bool:
         """Return whether a node that is "cuda" is so only where CUDA is available.
