@@ -220,7 +220,7 @@ def without_half(first: bytes, rest: bytes) -> bytes:
 def with_wrong_export(first: bytes, rest: bytes) -> bytes:
     entries = json.loads(rest)
     for _, exports, *_ in entries.values():
-        exports.update(dict.fromkeys(exports, [[]]))
+        exports.update({key: [[]] for key in exports})
     return first + b"\n" + json.dumps(entries).encode()
 
 
