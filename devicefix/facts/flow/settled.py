@@ -59,10 +59,14 @@ def has_own_fix(values: Forwards, argument: ast.expr) -> bool:
     call, place = argument_at(tree, argument) or (None, None)
     if call is None or place is None or is_move(call) or "cuda" not in tree.text:
         return False
-    line, kinds = tree.words.lines[argument.lineno - 1], {*NUMBERS, Kind.NONE, Kind.CUDA, Kind.CPU}
-    if not (_VISITED.search(line) and facts.kinds.of(argument).shown(kinds)):
+    if isinstance(argument, ast.Constant) or not _VISITED.search(tree.words.lines[argument.lineno - 1]):
+        return False
+    if (facts.resolve(call.func) or "").startswith("torch."):
         return False
     function = values.reached(call)
+    kinds = facts.kinds.of(argument)
+    if NUMBERS.isdisjoint(kinds.seen) or not kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA, Kind.CPU}):
+        return False
     use = only_device(values, function, place) if function else _use_of_import(facts, call.func, place)
     if Use.ONLY_DEVICE not in use and (function or use or place != "device"):
         return False
