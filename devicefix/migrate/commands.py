@@ -14,7 +14,6 @@ from devicefix.config.printable import printable
 from devicefix.files.discover import work_tree
 from devicefix.files.kinds import NOTEBOOK
 from devicefix.verify import environment
-from devicefix.verify.launch import Command
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime import notebook as runtime
 from devicefix.verify.startup import shell_command
@@ -37,11 +36,6 @@ def tasks(commands: Sequence[str], root: Path, common: Task) -> list[Task]:
     top = work_tree(folder) or folder
     common = replace(common, folder=folder, root=top, sources=(top,), scratch=True, silent=True)
     return [_task(command, common) for command in commands]
-
-
-def command_of(task: Task) -> Command:
-    """Return the command of a task, to run before another one."""
-    return Command(task.command, task.folder)
 
 
 def shown(task: Task) -> str:

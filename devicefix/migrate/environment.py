@@ -52,7 +52,8 @@ def environment(files: Iterable[Path]) -> list[Variant]:
             new = for_cpu(data, path, _with_variants(path, data, found))
             if new is not None:
                 found[path] = new
-    return [_variant(path, content) for path, content in found.items()]
+    named = ((path, variant_name(path), content) for path, content in found.items())
+    return [Variant(path, name, content, os.path.lexists(name)) for path, name, content in named]
 
 
 def _is_of_cpu(path: str, paths: Iterable[str]) -> bool:
@@ -64,11 +65,6 @@ def _is_of_cpu(path: str, paths: Iterable[str]) -> bool:
     alike = [each for each in paths if os.path.dirname(each) == folder and environment_of(each) is kind]
     neutral = [each for each in alike if not is_for_cuda(each)]
     return path in neutral if neutral else path == max(alike)
-
-
-def _variant(path: str, content: bytes) -> Variant:
-    name = variant_name(path)
-    return Variant(path, name, content, os.path.lexists(name))
 
 
 def _with_variants(path: str, data: bytes, found: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from devicefix.config.printable import printable, printable_path
 from devicefix.files.kinds import environment_of
 from devicefix.files.origin import Origin
 from devicefix.migrate.proof import equal, passes, uncompared
-from devicefix.migrate.session import Left, Migration, coverage
+from devicefix.migrate.session import Kept, Left, Migration, coverage
 from devicefix.model import Safety
 from devicefix.report.wording import count, place
 from devicefix.rules.config_file import ConfigFile
@@ -42,26 +42,14 @@ def as_json(done: Migration) -> str:
         },
         "left": [
             {
-                "path": left.path,
-                "place": place(left.finding),
-                "code": left.finding.code,
-                "message": left.finding.message,
+                **_finding_as_data(left),
                 "unsafe_fix": left.finding.safety is Safety.UNSAFE,
                 "kind": left.origin.name.lower(),
                 "stops_the_program": left.blamed,
             }
             for left in done.left
         ],
-        "justified_by_runs": [
-            {
-                "path": kept.path,
-                "place": place(kept.finding),
-                "code": kept.finding.code,
-                "message": kept.finding.message,
-                "evidence": kept.evidence,
-            }
-            for kept in done.kept
-        ],
+        "justified_by_runs": [{**_finding_as_data(kept), "evidence": kept.evidence} for kept in done.kept],
         "install": [
             {"path": each.path, "from": each.original, "command": each.command, "new": not each.exists}
             for each in done.variants
@@ -76,6 +64,11 @@ def as_json(done: Migration) -> str:
         "fixed_lines": {"ran": ran, "all": lines} if done.reports else None,
     }
     return json.dumps(data, indent=2) + "\n"
+
+
+def _finding_as_data(found: Left | Kept) -> dict[str, str]:
+    finding = found.finding
+    return {"path": found.path, "place": place(finding), "code": finding.code, "message": finding.message}
 
 
 def _run_as_data(command: str, report: Report) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 from devicefix.config.evidence import NO_EVIDENCE, Evidence, Proven
 from devicefix.config.resolver import Resolver
 from devicefix.files.kinds import NOTEBOOK
-from devicefix.migrate.commands import command_of, shown
+from devicefix.migrate.commands import shown
 from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
 from devicefix.model import Outcome
 from devicefix.runner.run import check_files, checker
 from devicefix.verify import session
+from devicefix.verify.launch import Command
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runs import Task, Tick
 from devicefix.verify.session import Report
@@ -40,20 +41,14 @@ class Attempt:
     reports: list[Report] = field(default_factory=list)
     unproven: str = ""
 
-    @property
-    def passes(self) -> bool:
-        """True if all commands pass."""
-        return all(map(passes, self.reports))
-
 
 def passes(report: Report) -> bool:
     """Return whether a program passes on the CPU, or passed until the steps that were asked for.
 
     If the original fails on the simulated CUDA machine, there is nothing to compare with.
     """
-    if report.verdict is Verdict.TROUBLE and uncompared(report):
-        return _ended_well(report.run.verdict, report.run.limit)
-    return _ended_well(report.verdict, report.run.limit)
+    alone = report.verdict is Verdict.TROUBLE and uncompared(report)
+    return _ended_well(report.run.verdict if alone else report.verdict, report.run.limit)
 
 
 def uncompared(report: Report) -> str:
@@ -119,9 +114,6 @@ class Prover:
 
     def prove(self) -> Attempt:
         """Return the rewrite to keep: with the safe fixes, and with what the runs prove besides."""
-        safe = Attempt(NO_EVIDENCE, self._rewritten(NO_EVIDENCE))
-        if not self._tasks:
-            return safe
         evidence = NO_EVIDENCE
         for number in range(len(self._tasks)):
             evidence = self._followed(number, evidence)
@@ -156,13 +148,12 @@ class Prover:
         every = Attempt(evidence, self._rewritten(evidence))
         report = self._run(number, every, compare=False)
         executed = ran(report, unsafe_fixes(every.outcomes, made=True)) & candidates
-        return (
-            failing.evidence | Evidence(proven=frozenset(executed)) if executed and passes(report) else None
-        )
+        proven = Evidence(proven=frozenset(executed))
+        return failing.evidence | proven if executed and passes(report) else None
 
     def _with_unsafe(self, best: Attempt) -> Attempt:
         """Return the rewrite with the unsafe fixes that the runs execute, if these pass with them."""
-        if not best.passes or not all(map(equal, best.reports)):
+        if not best.reports or not all(map(equal, best.reports)):
             return best
         candidates = self._candidates(best)
         if not candidates:
@@ -216,7 +207,8 @@ class Prover:
     def _run(self, number: int, attempt: Attempt, compare: bool) -> Report:
         """Run a command; if it fails, run it again after the earlier ones."""
         task = self._tasks[number]
-        earlier = tuple(command_of(each) for each in self._tasks[:number] if each.notebook is None)
+        before = (each for each in self._tasks[:number] if each.notebook is None)
+        earlier = tuple(Command(each.command, each.folder) for each in before)
         if task.before or not earlier:
             return self._verified(task, attempt, compare)
         report = self._verified(replace(task, explain=False), attempt, compare)

@@ -48,12 +48,11 @@ class Checked:
 
     def unfixed(self) -> Checked:
         """Return the results with only the findings that `--fix` leaves."""
-        results = ((each, replace(each.result, findings=self._unfixed(each))) for each in self.outcomes)
-        outcomes = [replace(outcome, result=result) for outcome, result in results]
+        outcomes = []
+        for outcome in self.outcomes:
+            left = [each for each in outcome.result.findings if not self.is_fixable(outcome.path, each)]
+            outcomes.append(replace(outcome, result=replace(outcome.result, findings=left)))
         return replace(self, outcomes=outcomes)
-
-    def _unfixed(self, outcome: Outcome) -> list[Finding]:
-        return [each for each in outcome.result.findings if not self.is_fixable(outcome.path, each)]
 
     @property
     def files(self) -> Iterator[File]:

@@ -28,7 +28,7 @@ def render(checked: Checked) -> Iterator[str]:
 
 
 def _issue(finding: Finding, span: FileSpan, path: str, fingerprint: str) -> dict[str, Any]:
-    start, end = _position(span.line, span.column), _position(span.end_line, span.end_column)
+    start, end = ({"line": line, "column": column} for line, column in (span[:2], span[2:]))
     return {
         "check_name": finding.code,
         "description": f"{finding.code}: {finding.message}",
@@ -36,10 +36,6 @@ def _issue(finding: Finding, span: FileSpan, path: str, fingerprint: str) -> dic
         "fingerprint": fingerprint,
         "location": {"path": path, "positions": {"begin": start, "end": end}},
     }
-
-
-def _position(line: int, column: int) -> dict[str, int]:
-    return {"line": line, "column": column}
 
 
 def _in_project(path: str) -> str:

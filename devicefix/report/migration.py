@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from devicefix.files.documents import STDIN
 from devicefix.files.owners import Owners
-from devicefix.model import Finding, Safety
 from devicefix.report import migration_since, side_by_side
 from devicefix.report.checked import Checked, below
 from devicefix.report.earlier import Earlier, Entry
@@ -19,7 +18,7 @@ from devicefix.report.migration_since import KNOWN, NEW, Since
 from devicefix.report.migration_ties import LEFT, File, Group, Kind, Rule, Tie, Ties, rule_of
 from devicefix.rules.categories import category
 from devicefix.rules.registry import RULES
-from devicefix.runner.coverage import Coverage
+from devicefix.runner.coverage import NOT_RUN, Coverage
 
 MAX_PACKAGES = 24  # more than that are hard to take in
 NO_OWNER = "none"  # every owner has an @
@@ -146,12 +145,11 @@ def migration(
         definitions = side_by_side.definitions(found.findings, found.lines)
         file = File(path=path, number=len(files) + 1, definitions=definitions)
         file.owners = _owners(path, owners)
-        entry = coverage.entry(found.path, found.data) if coverage else None
+        entry = coverage.entry(found.path, found.data) or NOT_RUN if coverage else None
         for finding, fingerprint in zip(found.findings, found.fingerprints(path), strict=True):
             rows = side_by_side.rows(finding, found.lines)
-            tie = Tie(next(numbers), file.number, finding, fingerprint, rows)
-            if coverage is not None:
-                tie.verified = entry.is_seen(finding) if entry else _without_run(finding)
+            verified = entry.is_seen(finding) if entry else None
+            tie = Tie(next(numbers), file.number, finding, fingerprint, rows, verified)
             if earlier is not None:
                 tie.status = KNOWN if fingerprint in earlier.findings else NEW
             file.ties.append(tie)
@@ -184,11 +182,6 @@ def _path(path: str, root: Path) -> str:
 def _owners(path: str, owners: Owners | None) -> tuple[str, ...]:
     """Return the owners of a file; one outside of the repository, or the standard input, has none."""
     return () if owners is None or path == STDIN or os.path.isabs(path) else owners.of(path)
-
-
-def _without_run(finding: Finding) -> bool | None:
-    """Return that a fix was not verified; None if a rewrite does not make it."""
-    return False if finding.safety is Safety.SAFE else None
 
 
 def _entry(file: File, tie: Tie) -> Entry:

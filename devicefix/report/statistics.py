@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -15,11 +15,12 @@ from devicefix.rules.registry import RULES
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of findings of a rule, and of those that `--fix` would fix."""
+    """The number of findings of a rule, whether `--fix` would fix them all, and how many it would fix."""
 
     code: str
     name: str
     count: int
+    fixable: bool
     fixable_count: int
 
 
@@ -36,17 +37,7 @@ def text(checked: Checked) -> Iterator[str]:
 
 def as_json(checked: Checked) -> Iterator[str]:
     """Yield a JSON array with an object for each rule."""
-    found = [
-        {
-            "code": rule.code,
-            "name": rule.name,
-            "count": rule.count,
-            "fixable": rule.count == rule.fixable_count,
-            "fixable_count": rule.fixable_count,
-        }
-        for rule in counts(checked)
-    ]
-    yield json.dumps(found, indent=2) + "\n"
+    yield json.dumps(list(map(asdict, counts(checked))), indent=2) + "\n"
 
 
 def counts(checked: Checked) -> list[Count]:
@@ -55,7 +46,7 @@ def counts(checked: Checked) -> list[Count]:
     fixable = Counter(finding.code for path, finding in places if checked.is_fixable(path, finding))
     counts = Counter(finding.code for _, finding in places).items()
     names = {code: RULES[code].name if code in RULES else code for code, _ in counts}
-    found = [Count(code, names[code], count, fixable[code]) for code, count in counts]
+    found = [Count(code, names[code], count, count == fixable[code], fixable[code]) for code, count in counts]
     return sorted(found, key=lambda rule: (-rule.count, rule.code))
 
 
@@ -63,4 +54,4 @@ def _mark(count: Count) -> str:
     """Return a mark for whether all, some or none of the findings would be fixed."""
     if not count.fixable_count:
         return "[ ] "
-    return click.style("[*] " if count.fixable_count == count.count else "[-] ", fg="cyan")
+    return click.style("[*] " if count.fixable else "[-] ", fg="cyan")

@@ -96,6 +96,9 @@ class Entry(NamedTuple):
         return found
 
 
+NOT_RUN = Entry("", "", ())  # of a file that no run has seen
+
+
 class Coverage:
     """A coverage file, to look up the findings of files.
 

@@ -160,7 +160,8 @@ def test_undecodable_paths_are_text() -> None:
 def test_statistics_are_ordered_by_count() -> None:
     found = checked(a=[finding(3, FIRST), unsafe(3)], b=[finding(3), unsafe(6), unsafe(6)])
     assert statistics.counts(found) == [
-        statistics.Count("DF401", "cuda-function", 3, 0), statistics.Count("DF101", "cuda-call", 2, 1),
+        statistics.Count("DF401", "cuda-function", 3, False, 0),
+        statistics.Count("DF101", "cuda-call", 2, False, 1),
     ]  # fmt: skip
     lines = [click.unstyle(line) for line in statistics.text(found)]
     assert lines == ["3\tDF401\t[ ] cuda-function\n", "2\tDF101\t[-] cuda-call\n"]
