@@ -23,11 +23,7 @@ def root_of(script: Path | None) -> Path:
     Args:
         script: the script, or None for a command or a module.
     """
-    here = Path.cwd()
-    if script is None:
-        return files.work_tree(here) or here
-    folder = script.resolve().parent
-    return files.work_tree(folder) or (here if folder.is_relative_to(here) else folder)
+    return files.root_of(Path.cwd() if script is None else script.resolve().parent)
 
 
 def python_for(folder: Path, root: Path) -> str:

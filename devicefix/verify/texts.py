@@ -112,7 +112,7 @@ def _surroundings(case: Case) -> Explanation | None:
 
 def _is_alike(case: Case) -> bool:
     """Return whether CUDA does not change an error: the name of a file may have the device in it."""
-    return not case.trials.refused and alike(case.run, case.trials.original())
+    return not case.trials.refused and alike(case.run, case.trials.original)
 
 
 def precision(case: Case) -> Explanation | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,6 @@ class Trials:
         self._task = task
         self._failed = failed
         self.runs = Runs(task, program, folder / "trials", tick)
-        self._original: Run | None = None
         self._counts = False  # whether the program asks for the number of GPUs
 
     @property
@@ -53,11 +53,10 @@ class Trials:
             return "its folder is large; use `devicefix verify --explain` to copy and run it anyway"
         return ""
 
+    @cached_property
     def original(self) -> Run:
-        """Return the run of the original program on the simulated CUDA machine."""
-        if self._original is None:
-            self._original = self._run(self.runs.original, "original", "simulated")
-        return self._original
+        """The run of the original program on the simulated CUDA machine."""
+        return self._run(self.runs.original, "original", "simulated")
 
     def gpus(self) -> int:
         """Return with how many simulated GPUs the original runs, where one is not enough; 0 if none helps."""
@@ -78,19 +77,15 @@ class Trials:
         return self._run(self.runs.original, "answered", "cpu", keep_going=True)
 
     def _run(self, program: Program, name: str, machine: str, **options: Any) -> Run:
-        result = self.runs.run(program, name, machine, **self._options, **options)
-        self._counts |= any(event.get("counted") for event in result.events)
-        return judge(result.ended, result.events, program)
-
-    @property
-    def _options(self) -> dict[str, Any]:
         # The next optimizer step is behind the failure.
         steps = min(self._failed.steps + 1, self._task.steps or self._failed.steps + 1)
         timeout = self._task.limits.timeout
         left = None if timeout is None else max(timeout - self._failed.seconds - self.runs.seconds, 1.0)
-        off = dict.fromkeys(("copies", "compare"), False)
-        limits = replace(self._task.limits, timeout=left)
-        return {**off, "limits": limits, "steps": steps, "scratch": True, "silent": True}
+        options |= {"limits": replace(self._task.limits, timeout=left), "steps": steps}
+        options |= {"copies": False, "compare": False, "scratch": True, "silent": True}
+        result = self.runs.run(program, name, machine, **options)
+        self._counts |= any(event.get("counted") for event in result.events)
+        return judge(result.ended, result.events, program)
 
 
 def passed(run: Run) -> bool:

@@ -31,7 +31,7 @@ def tried(case: Case) -> Explanation:
         if case.run.failure is None and case.requests:  # as of a test suite
             return tie_left(case, case.requests)
         return _unknown(case, f"the original was not run on the simulated CUDA machine: {refused}")
-    original = trials.original()
+    original = trials.original
     if original.limit and not passed(original):
         return _unknown(case, "the original reached a limit on the simulated CUDA machine")
     if passed(original):

@@ -261,13 +261,9 @@ def _failure(events: list[dict[str, Any]], status: int, program: Program) -> Fai
     own = tuple(frame for frame in frames if _inside(frame.file, program.roots))
     if event["kind"] == "exit":
         return Failure(f"{EXIT}: {status}", own, library=_library(frames, own))
-    error, library, bases = (
-        _error(event["type"], message),
-        _library(frames, own),
-        tuple(event.get("bases", ())),
-    )
+    error, bases = _error(event["type"], message), tuple(event.get("bases", ()))
     before = tuple(_error(e["type"], e["message"]) for e in event.get("before", ()))
-    return Failure(error, own, message=message[:_LONGEST], bases=bases, before=before, library=library)
+    return Failure(error, own, message[:_LONGEST], bases, before, _library(frames, own))
 
 
 def _library(frames: list[Location], own: tuple[Location, ...]) -> str:
