@@ -90,7 +90,7 @@ def ran(report: Report, fixes: Iterable[Unsafe]) -> set[tuple[str, Proven]]:
         fixes: the unsafe fixes in the files that it ran.
     """
     own = ((module.file, each) for module in report.run.modules for each in module.fixes)
-    done = {(file, each.line, each.code) for file, each in own if each.ran and all(each.ran)}
+    done = {(file, each.line, each.code) for file, each in own if each.is_seen}
     return {fix.proven for fix in fixes if (os.path.realpath(fix.path), fix.line, fix.finding.code) in done}
 
 

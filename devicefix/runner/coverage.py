@@ -12,6 +12,7 @@ import operator
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +32,9 @@ FORMAT = JsonFormat(
 )
 
 
-class Seen(NamedTuple):
-    """A fix.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A fix, and what ran of it.
 
     Attributes:
         line: its line in the file, from 1.
@@ -72,12 +74,12 @@ class Entry(NamedTuple):
         if self._shape() != other._shape():
             return None
         pairs = zip(self.fixes, other.fixes, strict=True)
-        both = (one._replace(ran=tuple(map(operator.or_, one.ran, two.ran))) for one, two in pairs)
+        both = (replace(one, ran=tuple(map(operator.or_, one.ran, two.ran))) for one, two in pairs)
         return self._replace(fixes=tuple(both))
 
     def _shape(self) -> Entry:
         """Return the entry without what ran."""
-        return self._replace(fixes=tuple(fix._replace(ran=(False,) * len(fix.ran)) for fix in self.fixes))
+        return self._replace(fixes=tuple(replace(fix, ran=(False,) * len(fix.ran)) for fix in self.fixes))
 
     def is_seen(self, finding: Finding) -> bool | None:
         """Return whether a finding's fix ran; None if there is no fix, or an unsafe one that was not made."""
@@ -183,7 +185,7 @@ def written(entries: Mapping[str, Entry]) -> bytes:
     blocks = []
     for path, entry in sorted(entries.items()):
         head = {"devicefix": entry.devicefix, "source": entry.source, "rewrite": entry.rewrite}
-        fixes = ",\n".join(f"    {json.dumps(fix)}" for fix in entry.fixes)
+        fixes = ",\n".join(f"    {json.dumps(astuple(fix))}" for fix in entry.fixes)
         blocks.append(f'  {json.dumps(path)}: {json.dumps(head)[:-1]}, "fixes": [\n{fixes}\n  ]}}')
     text = f'{{"version": {FORMAT.version}, "files": {{\n' + ",\n".join(blocks) + "\n}}\n"
     return text.encode()

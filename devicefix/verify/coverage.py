@@ -8,7 +8,7 @@ from pathlib import Path
 
 from devicefix.runner import coverage
 from devicefix.runner.baseline import relative
-from devicefix.runner.coverage import Entry, Seen, digest
+from devicefix.runner.coverage import Entry, digest
 from devicefix.verify.program import Program
 from devicefix.verify.verdict import Run
 
@@ -48,9 +48,9 @@ def add(file: Path, program: Program, run: Run) -> Total:
     entries = {}
     for module in run.modules:
         if module.file != program.notebook.get("path"):
-            fixes = tuple(Seen(fix.line, fix.column, fix.code, fix.ran) for fix in module.fixes)
             made = program.modules[module.file]
-            entries[relative(module.file, folder)] = Entry(digest(made.before), digest(made.content), fixes)
+            entry = Entry(digest(made.before), digest(made.content), module.fixes)
+            entries[relative(module.file, folder)] = entry
     unchanged = {relative(os.path.realpath(path), folder) for path in program.unchanged}
     added = coverage.add(file, entries, unchanged)
     lines = [ran for entry in added.entries.values() for ran in entry.lines.values()]

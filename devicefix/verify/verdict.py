@@ -12,6 +12,7 @@ from enum import Enum
 from itertools import chain, count, islice
 from typing import Any
 
+from devicefix.runner.coverage import Seen
 from devicefix.verify.launch import Ended
 from devicefix.verify.program import Program
 
@@ -103,16 +104,6 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class FixRun:
-    """A fix, and for each part of the code that it made whether the part ran."""
-
-    line: int
-    column: int
-    code: str
-    ran: tuple[bool, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Module:
     """The lines with fixes of a module that the rewrite changes.
 
@@ -128,12 +119,12 @@ class Module:
     imported: bool
     ran: tuple[int, ...]
     not_run: tuple[int, ...]
-    fixes: tuple[FixRun, ...] = ()
+    fixes: tuple[Seen, ...] = ()
 
     @classmethod
-    def of(cls, file: str, imported: bool, fixes: tuple[FixRun, ...]) -> Module:
+    def of(cls, file: str, imported: bool, fixes: tuple[Seen, ...]) -> Module:
         """Return the module with these fixes."""
-        missed = {fix.line for fix in fixes if not (fix.ran and all(fix.ran))}
+        missed = {fix.line for fix in fixes if not fix.is_seen}
         lines = sorted({fix.line for fix in fixes} - missed)
         return cls(file, imported, tuple(lines), tuple(sorted(missed)), fixes)
 
@@ -322,7 +313,7 @@ def _modules(events: list[dict[str, Any]], program: Program) -> list[Module]:
     found = []
     for path, module in sorted(program.modules.items()):
         parts = ((path, number) in ran for number in count())
-        runs = tuple(FixRun(*fix[:3], tuple(islice(parts, len(fix.places)))) for fix in module.fixes)
+        runs = tuple(Seen(*fix[:3], tuple(islice(parts, len(fix.places)))) for fix in module.fixes)
         found.append(Module.of(path, path in imported, runs))
     return found
 

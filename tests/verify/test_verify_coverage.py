@@ -10,9 +10,10 @@ import pytest
 from helpers import Cli
 from running import ProgramFolder, verify_in_forks
 
+from devicefix.runner.coverage import Seen
 from devicefix.verify.coverage import add
 from devicefix.verify.program import Program, Rewritten
-from devicefix.verify.verdict import FixRun, Module, Run
+from devicefix.verify.verdict import Module, Run
 
 EVERYWHERE = """
     import threading
@@ -217,7 +218,7 @@ def test_notebooks_are_not_added(tmp_path: Path) -> None:
     module, notebook = str(tmp_path / "net.py"), str(tmp_path / "train.ipynb")
     changed = {path: Rewritten(path, b"new", [], [], b"old") for path in (module, notebook)}
     program = Program((), changed, notebook={"path": notebook})
-    fixes = (FixRun(3, 1, "DF101", (True,)),)
+    fixes = (Seen(3, 1, "DF101", (True,)),)
     run = Run(modules=[Module.of(path, True, fixes) for path in (module, notebook)])
     total = add(tmp_path / "runs.json", program, run)
     assert (total.ran, total.lines, total.modules) == (1, 1, 1)
