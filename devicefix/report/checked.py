@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
@@ -60,15 +59,6 @@ class Checked:
         return (File(outcome) for outcome in self.outcomes if outcome.result.findings)
 
 
-class FileSpan(NamedTuple):
-    """The lines and columns of a finding in its file."""
-
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-
-
 class File(Content):
     """A file with findings."""
 
@@ -76,16 +66,17 @@ class File(Content):
         super().__init__(outcome)
         self.findings = outcome.result.findings
 
-    def span(self, finding: Finding) -> FileSpan:
-        """Return where a finding is in the file; for one in a cell, the lines with its JSON."""
+    def placed(self, finding: Finding) -> Finding:
+        """Return a finding at its place in the file; one in a cell is on the lines with its JSON."""
         if finding.cell is None:
-            return FileSpan(finding.line, finding.column, finding.end_line, finding.end_column)
+            return finding
         from devicefix.files.notebook.lines import file_line
 
         first, last = (file_line(self.data, finding.cell, line) for line in (finding.line, finding.end_line))
         lines = self.lines()
         start = len(lines[first - 1]) - len(lines[first - 1].lstrip())
-        return FileSpan(first, start + 1, last, len(lines[last - 1].rstrip()) + 1)
+        end = len(lines[last - 1].rstrip())
+        return replace(finding, line=first, column=start + 1, end_line=last, end_column=end + 1, cell=None)
 
     def fingerprints(self, name: str) -> list[str]:
         """Return a fingerprint of each finding: unique, and stable when lines move.

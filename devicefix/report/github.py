@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from devicefix.config.printable import printable
 from devicefix.model import Finding
-from devicefix.report.checked import Checked, File, absolute, as_text
+from devicefix.report.checked import Checked, absolute, as_text
 from devicefix.report.wording import place
 
 
@@ -24,18 +24,17 @@ def render(checked: Checked) -> Iterator[str]:
             at = {
                 "title": f"devicefix ({finding.code})",
                 "file": absolute(file.path),
-                **_lines(file, finding),
+                **_lines(file.placed(finding)),
             }
             where = f"{as_text(file.path)}:{place(finding)}"
             yield _command(at, f"{where}: {finding.code} {finding.message}")
 
 
-def _lines(file: File, finding: Finding) -> dict[str, object]:
+def _lines(finding: Finding) -> dict[str, object]:
     """Return the lines and columns of a finding in its file; GitHub accepts columns only within one line."""
-    span = file.span(finding)
-    if span.line != span.end_line:
-        return {"line": span.line, "endLine": span.end_line}
-    return {"line": span.line, "endLine": span.line, "col": span.column, "endColumn": span.end_column}
+    lines = {"line": finding.line, "endLine": finding.end_line}
+    columns = {"col": finding.column, "endColumn": finding.end_column}
+    return {**lines, **columns} if finding.line == finding.end_line else {**lines}
 
 
 def _command(properties: dict[str, object], message: str) -> str:

@@ -14,7 +14,7 @@ from devicefix.config.printable import printable_json
 from devicefix.files.documents import STDIN
 from devicefix.files.system import relative
 from devicefix.model import Finding
-from devicefix.report.checked import Checked, FileSpan, as_text
+from devicefix.report.checked import Checked, as_text
 
 
 def render(checked: Checked) -> Iterator[str]:
@@ -23,12 +23,13 @@ def render(checked: Checked) -> Iterator[str]:
     for file in checked.files:
         path = _in_project(file.path)
         for finding, fingerprint in zip(file.findings, file.fingerprints(path), strict=True):
-            issues.append(_issue(finding, file.span(finding), path, fingerprint))
+            issues.append(_issue(file.placed(finding), path, fingerprint))
     yield printable_json(json.dumps(issues, indent=2, ensure_ascii=False)) + "\n"
 
 
-def _issue(finding: Finding, span: FileSpan, path: str, fingerprint: str) -> dict[str, Any]:
-    start, end = ({"line": line, "column": column} for line, column in (span[:2], span[2:]))
+def _issue(finding: Finding, path: str, fingerprint: str) -> dict[str, Any]:
+    start = {"line": finding.line, "column": finding.column}
+    end = {"line": finding.end_line, "column": finding.end_column}
     return {
         "check_name": finding.code,
         "description": f"{finding.code}: {finding.message}",

@@ -36,7 +36,7 @@ def _failures(root: xml.Element, file: File) -> None:
     suite = _suite(root, _name(file.path), tests=len(file.findings), failures=len(file.findings))
     for finding in file.findings:
         test = _test(suite, file.path, f"{PACKAGE}.{finding.code}")
-        test.set("line", str(file.span(finding).line))
+        test.set("line", str(file.placed(finding).line))
         message = printable(finding.message)
         failure = xml.SubElement(test, "failure", message=message, type=finding.code)
         where = f"line {finding.line}, col {finding.column}" if finding.cell is None else place(finding)

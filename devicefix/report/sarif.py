@@ -17,7 +17,7 @@ from devicefix.config.version import __version__
 from devicefix.files.discover import root_of
 from devicefix.files.documents import STDIN
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
-from devicefix.report.checked import Checked, File, FileSpan, below
+from devicefix.report.checked import Checked, File, below
 from devicefix.rewrite.preview import title
 from devicefix.rules.categories import category
 from devicefix.rules.pages import page, url
@@ -93,7 +93,7 @@ def _results(file: File, numbers: dict[str, int], root: Path) -> Iterator[dict[s
     artifact = _artifact(file.path, root)
     for finding, fingerprint in zip(file.findings, file.fingerprints(artifact["uri"]), strict=True):
         cell = "" if finding.cell is None else f" (cell {finding.cell}, line {finding.line})"
-        location = {"artifactLocation": artifact, "region": _region(file.span(finding))}
+        location = {"artifactLocation": artifact, "region": _region(file.placed(finding))}
         result: dict[str, Any] = {
             "ruleId": finding.code,
             "ruleIndex": numbers[finding.code],
@@ -121,7 +121,7 @@ def _fix(finding: Finding, fix: Fix, artifact: dict[str, str]) -> dict[str, Any]
     }
 
 
-def _region(span: FileSpan | Replacement) -> dict[str, int]:
+def _region(span: Finding | Replacement) -> dict[str, int]:
     return {
         "startLine": span.line,
         "startColumn": span.column,
