@@ -157,7 +157,7 @@ def _levels(ctx: click.Context, file: Path | None, source: Source) -> list[dict[
         if given not in (None, (), ""):
             value = _plain(given)
             options[key.name] = Setting(key.name, value, _origin(ctx, key, value))
-    files = load.chain(file, known_codes) if file else ()
+    files = load.chain(file, known_codes)
     documents = [{name: _in_file(document, name) for name in document.table} for document, _ in files]
     if source.values:
         given = ((key.name, source.values[key.field]) for key in KEYS.values() if key.field in source.values)

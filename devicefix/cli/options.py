@@ -249,8 +249,8 @@ class Source:
         Raises:
             ConfigError: the configuration is invalid.
         """
-        settings = load.load(file, known_codes) if file else Settings()
-        settings = load.with_options(replace(settings, **self.values), self.options)
+        configured = replace(load.load(file, known_codes), **self.values)
+        settings = load.with_options(configured, self.options)
         # The null device is a configuration, too, but nothing is written beside it.
         beside = file.parent if file and file.is_file() else Path()
         cache = (settings.cache_dir or beside / ".devicefix_cache") if self.cached else None

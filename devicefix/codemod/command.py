@@ -93,7 +93,7 @@ class DeviceAgnostic(CodemodCommand):
 
     def _made(self, file: Path | None) -> Settings:
         """Return the settings that a configuration makes together with the options."""
-        settings = load.load(file, known_codes) if file else Settings()
+        settings = load.load(file, known_codes)
         settings = load.with_values(settings, self._values, Origin(Path(), known_codes))
         return replace(settings, fix=True)
 

@@ -90,11 +90,11 @@ def read(file: Path) -> Document:
     return found
 
 
-def load(file: Path, known_codes: KnownCodes) -> Settings:
+def load(file: Path | None, known_codes: KnownCodes) -> Settings:
     """Return the settings that a configuration file makes, with those of the files that it extends.
 
     Args:
-        file: the file to read.
+        file: the file to read; None for the settings without one.
         known_codes: returns the codes of all rules.
 
     Raises:
@@ -106,27 +106,28 @@ def load(file: Path, known_codes: KnownCodes) -> Settings:
     return settings
 
 
-def chain(file: Path, known_codes: KnownCodes) -> list[tuple[Document, dict[str, Any]]]:
+def chain(file: Path | None, known_codes: KnownCodes) -> list[tuple[Document, dict[str, Any]]]:
     """Return a configuration and those that it extends, each with its values by the names of `Settings`.
+
+    Without a file there are none.
 
     Raises:
         ConfigError: as for `load`.
     """
     found: list[tuple[Document, dict[str, Any]]] = []
-    next_file: Path | None = file
-    while next_file is not None:
+    while file is not None:
         try:
-            document = read(next_file)
+            document = read(file)
         except ConfigError as problem:
             raise ConfigError(f"{_extend_of(found)}{problem}") from None
         values = _values(document, known_codes)
         found.append((document, values))
-        next_file = values.get("extend")
+        file = values.get("extend")
         if len(found) > _MOST_EXTENDED:
             raise ConfigError(f"{_extend_of(found)}more than {_MOST_EXTENDED} files extend one another")
         real = map(os.path.realpath, [each.file for each, _ in found])
-        if next_file is not None and os.path.realpath(next_file) in real:
-            raise ConfigError(f"{_extend_of(found)}{next_file} extends itself")
+        if file is not None and os.path.realpath(file) in real:
+            raise ConfigError(f"{_extend_of(found)}{file} extends itself")
     return found
 
 

@@ -83,8 +83,7 @@ def _run(folder: str) -> tuple[Nearest, Projects]:
 
 def _settings(file: Path | None) -> Settings:
     """Return the settings that a configuration makes."""
-    settings = load.load(file, known_codes) if file else Settings()
-    return replace(settings.checked(), cache_dir=None, ignore_noqa=True)
+    return replace(load.load(file, known_codes).checked(), cache_dir=None, ignore_noqa=True)
 
 
 def _bytes(text: str) -> bytes:

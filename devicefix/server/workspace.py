@@ -132,7 +132,7 @@ class Workspace:
             file: the configuration, if there is one.
         """
         try:
-            settings = load.load(file, known_codes) if file else Settings()
+            settings = load.load(file, known_codes)
         except ConfigError as problem:
             self._tell(f"{problem}; the last valid settings stay active")
             return self._valid.get(file, Settings())
