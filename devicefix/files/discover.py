@@ -15,7 +15,7 @@ from devicefix.config.folders import Below
 from devicefix.config.settings import Settings
 from devicefix.config.values import Exclusion
 from devicefix.files.kinds import is_python
-from devicefix.files.system import is_junction
+from devicefix.files.system import is_folder
 
 EXCLUDED = frozenset({
     ".devicefix_cache", ".eggs", ".git", ".hg", ".hypothesis", ".ipynb_checkpoints", ".mypy_cache", ".nox",
@@ -190,10 +190,10 @@ def _matcher(patterns: tuple[Exclusion, ...], _here: str) -> Matcher:
     ignores = [(base, compiled(tuple(lines))) for base, lines in by_folder.items()]
 
     def excluded(path: str) -> bool:
-        is_folder, whole = path.endswith(os.sep), os.path.abspath(path)
+        names_folder, whole = path.endswith(os.sep), os.path.abspath(path)
         for base, ignore in ignores:
             inner = os.path.join(whole, "").removeprefix(base).strip(os.sep)
-            if inner and ignore.excludes(inner.replace(os.sep, "/"), is_folder):
+            if inner and ignore.excludes(inner.replace(os.sep, "/"), names_folder):
                 return True
         return False
 
@@ -242,20 +242,12 @@ def _walk(folder: str, unwanted: Below, onerror: OnError) -> Iterator[str]:
         inner = todo.pop()
         try:
             with os.scandir(os.path.join(folder, inner)) as entries:
-                found = [(os.path.join(inner, entry.name), _is_folder(entry)) for entry in entries]
+                found = [(os.path.join(inner, entry.name), is_folder(entry)) for entry in entries]
         except OSError as problem:
             onerror(problem)
             continue
-        yield from (name for name, is_folder in found if not is_folder)
-        todo += (name for name, is_folder in found if is_folder and not unwanted[name])
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder and no link to one."""
-    try:
-        return entry.is_dir(follow_symlinks=False) and not is_junction(entry)
-    except OSError:
-        return False
+        yield from (name for name, is_inner in found if not is_inner)
+        todo += (name for name, is_inner in found if is_inner and not unwanted[name])
 
 
 def _git_files(folder: str, git: _Git) -> list[str] | None:

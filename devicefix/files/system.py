@@ -44,6 +44,14 @@ def is_junction(path: str | os.PathLike[str]) -> bool:
     return WINDOWS and getattr(os.lstat(path), "st_reparse_tag", 0) == _JUNCTION
 
 
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder and no link to one."""
+    try:
+        return entry.is_dir(follow_symlinks=False) and not is_junction(entry)
+    except OSError:
+        return False
+
+
 def make_link(target: str, place: str | os.PathLike[str], original: str) -> None:
     """Make a symbolic link; where Windows doesn't allow that, a junction to a folder or a copy of a file.
 

@@ -22,7 +22,7 @@ from devicefix.facts.project import Project
 from devicefix.runner.errors import internal_error
 from devicefix.server import actions
 from devicefix.server.actions import Action
-from devicefix.server.documents import Document, Notebook, Part, Snapshot, path_of, put_cells
+from devicefix.server.documents import Document, Notebook, Part, Snapshot, path_of, put_texts
 from devicefix.server.inspect import FixError, Inspection
 from devicefix.server.workspace import Workspace
 
@@ -124,10 +124,9 @@ class Server(LanguageServer):
 
     def did_open(self, params: types.DidOpenTextDocumentParams) -> None:
         """Check a document that was opened."""
-        item, codec = params.text_document, self.workspace.position_codec
+        item = params.text_document
         if uri_scheme(item.uri) in SCHEMES:
-            document = Document(item.uri, item.text, item.version, item.language_id, position_codec=codec)
-            self.workspace.text_documents[unquote(item.uri)] = document
+            put_texts(self.workspace, [item])
             self._schedule([item.uri])
 
     def did_change(self, params: types.DidChangeTextDocumentParams) -> None:
@@ -137,7 +136,7 @@ class Server(LanguageServer):
     def did_open_notebook(self, params: types.DidOpenNotebookDocumentParams) -> None:
         """Check a notebook that was opened."""
         uri = params.notebook_document.uri
-        put_cells(self.workspace, params.cell_text_documents, self.workspace.position_codec)
+        put_texts(self.workspace, params.cell_text_documents)
         if uri_scheme(uri) in SCHEMES:
             self._notebooks[unquote(uri)] = Notebook(uri, self.workspace)
             self._schedule([uri])
@@ -146,7 +145,7 @@ class Server(LanguageServer):
         """Check a notebook whose cells changed."""
         structure = params.change.cells and params.change.cells.structure
         if structure:
-            put_cells(self.workspace, structure.did_open or (), self.workspace.position_codec)
+            put_texts(self.workspace, structure.did_open or ())
         self._schedule([params.notebook_document.uri])
 
     def did_close_notebook(self, params: types.DidCloseNotebookDocumentParams) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.uris import to_fs_path, uri_scheme
-from pygls.workspace import PositionCodec, TextDocument, Workspace
+from pygls.workspace import TextDocument, Workspace
 
 from devicefix.files.documents import text_of
 from devicefix.files.kinds import Kind, kind_of
@@ -154,8 +154,9 @@ def path_of(uri: str) -> str | None:
     return os.path.normpath(path) if path and "\0" not in path else None
 
 
-def put_cells(workspace: Workspace, items: Iterable[types.TextDocumentItem], codec: PositionCodec) -> None:
-    """Replace the texts of new cells by those that split lines as the protocol defines them."""
+def put_texts(workspace: Workspace, items: Iterable[types.TextDocumentItem]) -> None:
+    """Replace new texts, or those of new cells, by those that split lines as the protocol defines them."""
+    codec = workspace.position_codec
     for item in items:
         known = workspace.text_documents.get(unquote(item.uri))
         text = known.source if known else item.text

@@ -21,6 +21,7 @@ from devicefix.model import Finding, Outcome, Result, Safety
 from devicefix.rewrite.preview import suggested
 from devicefix.rules.unparsable import explain
 from devicefix.runner import baseline
+from devicefix.runner.cache import stamp
 from devicefix.runner.errors import internal_error
 from devicefix.runner.run import check_text, too_large
 
@@ -74,8 +75,7 @@ class Inspection:
             FixError: they can't be made.
         """
         if self.devices is None:
-            settings = replace(self.settings, select=(code,), extend_select=(), ignore=())
-            return self._rewritten(settings)
+            return self.with_all_fixed(replace(self.settings, select=(code,), extend_select=(), ignore=()))
         chosen = [finding for finding in self.findings if finding.code == code]
         settings = replace(self.settings, unsafe_fixes=False)
         try:
@@ -84,16 +84,16 @@ class Inspection:
             raise FixError(internal_error(problem)) from problem
         return self.text if result.output is None else Source(result.output).text
 
-    def with_all_fixed(self) -> str:
+    def with_all_fixed(self, settings: Settings | None = None) -> str:
         """Return the text that `devicefix rewrite` makes, with safe fixes only.
+
+        Args:
+            settings: other settings than those that the text was checked with.
 
         Raises:
             FixError: they can't be made.
         """
-        return self._rewritten(self.settings)
-
-    def _rewritten(self, settings: Settings) -> str:
-        settings = replace(settings, fix=True, unsafe_fixes=False)
+        settings = replace(settings or self.settings, fix=True, unsafe_fixes=False)
         outcome = check_text(encoded(self.text), self.path, settings, lambda _: self.project)
         if outcome.error:
             raise FixError(outcome.error)
@@ -158,19 +158,12 @@ def _new(path: str, text: str, settings: Settings, findings: list[Finding]) -> l
     file = settings.baseline
     if file is None or not findings:
         return findings
-    known = Counter(_baseline(file, _changed(file)))
+    known = Counter(_baseline(file, tuple(stamp(os.fspath(file)) or ())))
     outcome = Outcome(path, Result(path, findings), before=encoded(text))
     return baseline.split([outcome], known, file.parent)[0].result.findings
 
 
-def _changed(file: Path) -> int:
-    """Return when a file was last changed, in ns; 0 if it can't be read, which reading it reports."""
-    try:
-        return os.stat(file).st_mtime_ns
-    except OSError:
-        return 0
-
-
 @lru_cache(maxsize=8)
-def _baseline(file: Path, _since: int) -> Counter[baseline.Entry]:
+def _baseline(file: Path, _stamp: tuple[int, ...]) -> Counter[baseline.Entry]:
+    """Return the entries of a baseline, cached while it is unchanged."""
     return baseline.read(file)

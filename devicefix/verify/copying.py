@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from devicefix.files.system import is_junction, make_link
+from devicefix.files.system import is_folder, is_junction, make_link
 
 _CLONE = 0x40049409  # FICLONE of Linux: the copy shares the blocks until one of both is changed
 _LEFT_OUT = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
@@ -86,9 +86,7 @@ def is_small(folder: Path, files: int, size: int) -> bool:
             if entry.is_file(follow_symlinks=False):
                 files -= 1
                 size -= entry.stat(follow_symlinks=False).st_size
-            elif (
-                entry.is_dir(follow_symlinks=False) and not is_junction(entry) and entry.name not in _LEFT_OUT
-            ):
+            elif is_folder(entry) and entry.name not in _LEFT_OUT:
                 if not (_is_installed(entry) or _is_object_store(Path(entry.path).parent)):
                     folders.append(entry.path)
     return files >= 0 and size >= 0

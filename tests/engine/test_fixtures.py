@@ -28,9 +28,10 @@ from running import forks
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project, ProjectFile
+from devicefix.verify.runtime.eager import tensors
 from devicefix.verify.runtime.machine import Machine, Simulation, making
 from devicefix.verify.runtime.machine.kernels import Kernels
-from devicefix.verify.runtime.machine.places import place_of, tensors
+from devicefix.verify.runtime.machine.places import place_of
 
 pytestmark = pytest.mark.needs("torch")
 

@@ -12,15 +12,14 @@ from typing import Any
 
 from devicefix.files.documents import NotANotebook, Unreadable
 from devicefix.files.notebook.cells import Joined, Unmasked, as_python, cell_lines, is_masked
-from devicefix.files.notebook.json_text import Value, elements, members, with_lines
+from devicefix.files.notebook.json_text import sources, with_lines
 from devicefix.files.notebook.magics import is_python, with_code
 from devicefix.files.positions import Lines, Place, Where, moved
 from devicefix.files.text import TooMuchCode, parse, refuse_much, replaced
 from devicefix.model import Finding, Result, SelfCheckError
 
-SKIP = (
-    "skip-devicefix"  # a tag, named as nbQA's are: https://nbqa.readthedocs.io/en/latest/configuration.html
-)
+# A tag, named as nbQA's are: https://nbqa.readthedocs.io/en/latest/configuration.html
+SKIP = "skip-devicefix"
 _PYTHON = ("python", "ipython")
 _BOM = "\ufeff"
 
@@ -96,8 +95,8 @@ class Notebook:
         """Return the file with new texts in the checked cells."""
         pairs = zip(self._cells.items(), new, strict=True)
         changed = {number: with_code(after) for (number, before), after in pairs if before != after}
-        sources = _sources(self._text)
-        places = ((sources[number - 1], after) for number, after in changed.items())
+        spans = list(sources(self._text))
+        places = ((spans[number - 1], after) for number, after in changed.items())
         edits = ((*source, with_lines(self._text, source, after)) for source, after in places)
         text = replaced(self._text, edits)
         expected = _python_cells(self._text) | changed
@@ -163,16 +162,21 @@ def _language(notebook: dict[str, Any]) -> object:
 
 def _python(cell: dict[str, Any]) -> str | None:
     """Return a cell's text, if it is Python for the notebook's kernel and not empty."""
+    source, tags = _code(cell), _get(cell, "metadata", "tags")
+    skipped = isinstance(tags, list) and SKIP in tags
+    return source if source is not None and is_python(source) and not skipped else None
+
+
+def _code(cell: dict[str, Any]) -> str | None:
+    """Return a cell's text, if it is code in the language of the notebook's kernel and not empty."""
     source = cell.get("source")
     if isinstance(source, list) and all(isinstance(line, str) for line in source):
         source = "".join(source)
     if cell.get("cell_type") != "code" or not isinstance(source, str) or not source.strip():
         return None
-    tags = _get(cell, "metadata", "tags")
     # VS Code notes the language of a cell if it is not the kernel's.
     other = _get(cell, "metadata", "vscode", "languageId") or "python"
-    skipped = isinstance(tags, list) and SKIP in tags
-    return source if is_python(source) and other == "python" and not skipped else None
+    return source if other == "python" else None
 
 
 def _get(value: Any, *keys: str) -> Any:
@@ -180,13 +184,6 @@ def _get(value: Any, *keys: str) -> Any:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def _sources(text: str) -> list[Value]:
-    """Return the spans of the cells' texts; of a cell without text, its own span."""
-    start = text.index("{")
-    cells = dict(members(text, start))["cells"]
-    return [dict(members(text, cell.start)).get("source", cell) for cell in elements(text, cells.start)]
 
 
 def code_cells(data: bytes) -> dict[int, tuple[str, bool]]:
@@ -200,11 +197,8 @@ def code_cells(data: bytes) -> dict[int, tuple[str, bool]]:
     if str(_language(notebook) or "python").lower() not in _PYTHON:
         raise NotANotebook(f"the notebook's language is {_language(notebook)}")
     found = {}
-    for number, cell in enumerate(notebook["cells"], 1):
-        source = cell.get("source") or ""
-        source = source if isinstance(source, str) else "".join(source)
-        other = _get(cell, "metadata", "vscode", "languageId") or "python"
-        if cell.get("cell_type") == "code" and source.strip() and other == "python":
+    for number, source in enumerate(map(_code, notebook["cells"]), 1):
+        if source is not None:
             found[number] = source, number in python and _problem(source) is None and not is_masked(source)
     return found
 

@@ -49,6 +49,12 @@ def elements(text: str, at: int) -> Iterator[Value]:
         at = _next(text, value.end)
 
 
+def sources(text: str) -> Iterator[Value]:
+    """Yield the spans of the texts of a notebook's cells; of a cell without text, its own span."""
+    for cell in elements(text, dict(members(text, text.index("{")))["cells"].start):
+        yield dict(members(text, cell.start)).get("source", cell)
+
+
 def _value(text: str, start: int) -> Value:
     return Value(start, _DECODER.raw_decode(text, start)[1])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from devicefix.files.notebook.json_text import Value, elements, members
+from devicefix.files.notebook.json_text import Value, elements, sources
 from devicefix.files.text import LINE_END
 
 
@@ -28,8 +28,7 @@ def _lines(data: bytes) -> list[list[int]]:
     """Return for each line of each cell the line of the file."""
     text = data.decode()
     found, at, number = [], 0, 1
-    for cell in elements(text, dict(members(text, text.index("{")))["cells"].start):
-        source = dict(members(text, cell.start)).get("source", cell)
+    for source in sources(text):
         lines = [number + text.count("\n", at, source.start)]
         begins = True  # whether the last line begins with the next string
         for string in _strings(text, source):

@@ -1,4 +1,4 @@
-"""What modes need: code that runs uncompiled, and threads that enter them."""
+"""What modes need: code that runs uncompiled, threads that enter them, and the tensors of a call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -55,3 +55,12 @@ def in_threads(mode: AbstractContextManager[Any]) -> Callable[[threading.Thread]
             bootstrap(thread)
 
     return _bootstrap_inner
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yield a tensor, or those in nested lists and tuples."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from tensors(inner)

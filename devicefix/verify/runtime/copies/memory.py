@@ -8,7 +8,6 @@ import sys
 import weakref
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -288,15 +287,6 @@ def digest(region: Region | None, tensor: torch.Tensor) -> int | None:
     for start in range(0, data.nbytes - _CHUNK + 1, step):
         value = zlib.adler32(data[start : start + _CHUNK], value)
     return value
-
-
-def tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """Yield the tensors among values, and in lists and tuples of them."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from tensors(value)
 
 
 def version_of(tensor: torch.Tensor) -> int | None:

@@ -27,11 +27,11 @@ from devicefix.verify.runtime.copies.memory import (
     Region,
     Tag,
     address_of,
-    tensors,
     version_of,
     watchable,
 )
 from devicefix.verify.runtime.copies.moves import TORCH, Arguments, Moves, Options
+from devicefix.verify.runtime.eager import tensors
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.site import Sites
 
@@ -242,7 +242,7 @@ class Watch(TorchFunctionMode):
         """Tag the results that are views of a tensor, and return whether there are any."""
         found = False
         replica = self.ledger.replica(tensor, memory)
-        for view in tensors((result,)):
+        for view in tensors(result):
             if watchable(view) and address_of(view) == memory.address:
                 found = True
                 self.ledger.also_shows(view, tensor, replica, name_of(func) != "data")
@@ -272,7 +272,7 @@ class Watch(TorchFunctionMode):
         )
 
     def _tag_all(self, result: Any) -> None:
-        for tensor in tensors((result,)):
+        for tensor in tensors(result):
             if id(tensor) not in self._tags:
                 self.ledger.set_side(tensor, ACCELERATOR)
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
+from devicefix.verify.runtime.eager import tensors
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import HOST, place_of, tensors
+from devicefix.verify.runtime.machine.places import HOST, place_of
 from devicefix.verify.runtime.names import names
 
 _KEY = "AutocastCUDA"

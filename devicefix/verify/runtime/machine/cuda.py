@@ -115,7 +115,7 @@ def _devices(machine: Machine) -> dict[str, Any]:
         "_is_in_bad_fork": lambda: machine.forked,
         "synchronize": _of_gpu(machine, None),
         "ipc_collect": machine.initialize,
-        "cudart": lambda: _Cudart(machine.gpu()),
+        "cudart": _of_gpu(machine, _Cudart()),
         "utilization": _of_gpu(machine, 0),
         "temperature": _of_gpu(machine, 0),
         "CUDAGraph": _NoGraph,
@@ -154,7 +154,7 @@ def _random(machine: Machine) -> dict[str, Any]:
     """Return the functions for the GPUs' random generators, by name."""
 
     def manual_seed(seed: int) -> None:
-        if not machine.forked and not machine.is_hidden:
+        if not machine.forked and machine.seeded:
             machine.reseed(machine.selected.index, seed)
 
     def get_state(device: Any = "cuda") -> torch.Tensor:
@@ -232,9 +232,6 @@ class _Cudart:
     """The replacement of the CUDA runtime, which programs use to start and stop the profiler."""
 
     cudaError = types.SimpleNamespace(success=0)
-
-    def __init__(self, place: int) -> None:
-        self.place = place
 
     def __getattr__(self, name: str) -> Any:
         return _constant((_TOTAL - _USED, _TOTAL) if name == "cudaMemGetInfo" else 0)

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from devicefix.verify.runtime.eager import tensors
 from devicefix.verify.runtime.machine import autocast
-from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put, tensors
+from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.names import names
 

@@ -49,7 +49,10 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch.Tensor, "_make_wrapper_subclass", wrap)
     patches.set(torch._VF, "_pad_packed_sequence", _padded(torch._VF._pad_packed_sequence))
     _install_types(machine, patches)
-    _install_devices(machine, patches)
+    # A build for the CPU supports no GPU in these.
+    patches.set(torch, "device", _DeviceType("device", (), {"__module__": "torch"}))
+    patches.set(torch, "Generator", _generator_type(machine))
+    patches.set(torch._C._nn, "_parse_to", _parser(torch._C._nn._parse_to))
 
 
 def _named(call: Any, original: Any) -> Any:
@@ -258,13 +261,6 @@ def _install_types(machine: Machine, patches: Patches) -> None:
 
     patches.set(torch, "set_default_tensor_type", set_default_tensor_type)
     patches.set(torch._C, "_get_default_device", lambda: device(machine.default).type)
-
-
-def _install_devices(machine: Machine, patches: Patches) -> None:
-    """Replace `torch.device` and `torch.Generator`, which support no GPU in a build for the CPU."""
-    patches.set(torch, "device", _DeviceType("device", (), {"__module__": "torch"}))
-    patches.set(torch, "Generator", _generator_type(machine))
-    patches.set(torch._C._nn, "_parse_to", _parser(torch._C._nn._parse_to))
 
 
 class _DeviceType(type):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -111,12 +110,3 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
         if functorch and functorch.is_functorch_wrapped_tensor(tensor):
             return [functorch.get_unwrapped(tensor)]
     return []
-
-
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Yield a tensor, or those in nested lists and tuples."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from tensors(inner)

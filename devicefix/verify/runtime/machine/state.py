@@ -63,14 +63,9 @@ class Machine:
         return len(self.visible)
 
     @property
-    def _seen(self) -> list[int]:
+    def seeded(self) -> list[int]:
         """The numbers of the GPUs, which seeds don't fix: torch defers them until CUDA is initialized."""
         return self._visible_gpus() if self.fixed is None else self.fixed
-
-    @property
-    def is_hidden(self) -> bool:
-        """Return whether the program sees no GPU, as far as it has not requested them yet."""
-        return not self._seen
 
     @property
     def is_explicit(self) -> bool:
@@ -202,13 +197,13 @@ class Machine:
 
     def reseed_all(self, seed: int) -> None:
         """Seed the generators of all GPUs for the program."""
-        for place in range(len(self._seen)):
+        for place in range(len(self.seeded)):
             self.reseed(place, seed)
 
     def shuffle(self, all_gpus: bool = False) -> None:
         """Seed the generator of the current GPU, or of all, with a random number."""
         chosen = torch._C.Generator().seed()
-        for place in range(len(self._seen)):
+        for place in range(len(self.seeded)):
             if all_gpus or place == self.selected.index:
                 self.generator(place).manual_seed(chosen)
 

@@ -63,10 +63,7 @@ def _compile(model: Any = None, **_: Any) -> Any:
         return model
     from torch._dynamo.eval_frame import OptimizedModule  # the state of one has the prefix `_orig_mod.`
 
-    def as_it_is(function: Any) -> Any:  # in the place of what compiles it
-        return function
-
-    return OptimizedModule(model, as_it_is)  # type: ignore[arg-type]  # which need not compile
+    return OptimizedModule(model, lambda function: function)  # type: ignore[arg-type]  # it need not compile
 
 
 def _unless_uncompiled(original: Any) -> Callable[..., Any]:
