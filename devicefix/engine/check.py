@@ -220,17 +220,6 @@ def _unless_refused(finding: Finding) -> Finding:
     return finding
 
 
-def _asks_more(old: str, new: str) -> bool:
-    return new.count("is_available") > old.count("is_available")
-
-
-def _changes(context: Context, fix: Fix | None) -> Iterator[tuple[str, str]]:
-    """Yield what each edit of a fix replaces, and the new text."""
-    for edit in fix.edits if fix else ():
-        old = context.source.text[edit.start : edit.end]
-        yield old, new_code(edit.new, old)
-
-
 def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
     for edit in fix.edits if fix is not None else ():
@@ -239,8 +228,9 @@ def _bypassed(context: Context, fix: Fix | None) -> str | None:
         read: set[str] = {name for owner, name in attributes if not _is_library(context.facts, owner)}
         found = [name for name in sorted(read) if context.project.is_patched(context.devices.path, name)]
         new = new_code(edit.new, old) if found else ""  # LibCST takes long to import
+        asks_more = new.count("is_available") > old.count("is_available")
         for name in found:
-            if _asks_more(old, new) or not re.search(rf"\.{name}\b", new):
+            if asks_more or not re.search(rf"\.{name}\b", new):
                 return name
     return None
 
@@ -264,7 +254,9 @@ def _stays_compiled(context: Context, node: ast.AST, fix: Fix) -> bool:
     facts = context.facts
     if fix.needs:
         return False
-    for old, new in _changes(context, fix):
+    for edit in fix.edits:
+        old = context.source.text[edit.start : edit.end]
+        new = new_code(edit.new, old)
         for name in {*_NAME.findall(new)}.difference(_NAME.findall(old)):
             found = facts.tree.scope(node).lookup(name)
             if found is None or any(scope.node in context.compiled.functions for scope in found[0].chain()):

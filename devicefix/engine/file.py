@@ -87,7 +87,7 @@ class File:
         results = []
         for module in self.modules:
             results.append(module.check(project))
-            module.forget()  # a document may have very many
+            module.devices = None  # a document may have very many, and each takes much memory
         return self._document.result(self.path, results, [*self._problems(), *self._beside()])
 
     def _settings_checked(self) -> Result:
@@ -219,10 +219,6 @@ class Module:
         if not self.settings.fix:
             return Result(self.path, findings)
         return fix_until_stable(findings, self.devices, self.settings, project)
-
-    def forget(self) -> None:
-        """Free the memory of what is known about the module, which may be checked again."""
-        self.devices = None
 
     def _unreadable(self, problem: Exception) -> list[Finding]:
         """Return the finding for a module that cannot be parsed; in documentation many are fragments."""

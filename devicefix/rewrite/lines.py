@@ -113,10 +113,6 @@ def _is_comment(source: Source, index: int, depth: int) -> bool:
     return line.lstrip().startswith("#") and _width(line) >= depth
 
 
-def _same_depth(source: Source, one: int, other: int) -> bool:
-    return _width(line_at(source, one)) == _width(line_at(source, other))
-
-
 def _width(line: str) -> int:
     return len(line[: len(line) - len(line.lstrip(" \t"))].expandtabs(8))
 
@@ -142,8 +138,8 @@ def lines_of(source: Source, statement: ast.stmt, block: Sequence[ast.stmt]) -> 
     while _is_blank(source, after):
         after += 1
     ends_block = statement is block[-1] or line_at(source, after).startswith(CELL_END)
-    explained = first
-    while _EXPLANATION.match(line_at(source, explained - 1)) and _same_depth(source, first, explained - 1):
+    explained, depth = first, _width(line_at(source, first))
+    while _EXPLANATION.match(above := line_at(source, explained - 1)) and _width(above) == depth:
         explained -= 1
     if explained > 0 and (ends_block or after > below or line_at(source, below).lstrip().startswith("#")):
         first = explained

@@ -244,8 +244,8 @@ class Layout:
         """
         source, newline = self.facts.source, self.facts.source.newline
         if statement is None:
-            at = self._after_blank_lines if group else self._prologue_end
-            return at, f"{line}{newline}" + (newline if group else "")
+            blank = _BLANK_LINES.match(source.text, self._prologue_end) if group else None
+            return blank.end() if blank else self._prologue_end, f"{line}{newline}" + newline * group
         end = self._line_end(statement)
         if not group:
             return end, f"{newline}{line}"
@@ -266,11 +266,6 @@ class Layout:
         body = self.facts.tree.module.body
         explained = body and self.facts.source.position(header.end())[0] == body[0].lineno
         return header.end("first") if explained and not _LICENCE.search(header.group()) else header.end()
-
-    @cached_property
-    def _after_blank_lines(self) -> int:
-        blank = _BLANK_LINES.match(self.facts.source.text, self._prologue_end)
-        return blank.end() if blank else self._prologue_end
 
     def _above(self, statement: ast.stmt) -> int:
         """Return the start of a statement, or of the comment above that explains it."""
@@ -300,15 +295,14 @@ class Layout:
 
     def line_below(self, statement: ast.stmt, line: str) -> tuple[int, str]:
         """Return the offset and the text of a new line below a statement, in its block."""
-        source = self.facts.source
-        indentation = source.indentation(source.span(statement)[0])
-        return self._line_end(statement), f"{source.newline}{indentation}{line}"
+        return self._line_end(statement), f"{self.facts.source.newline}{self._indentation(statement)}{line}"
 
     def line_above(self, statement: ast.stmt, line: str) -> tuple[int, str]:
         """Return the offset and the text of a new line above a statement, in its block."""
-        source = self.facts.source
-        indentation = source.indentation(source.span(statement)[0])
-        return self._above(statement), f"{indentation}{line}{source.newline}"
+        return self._above(statement), f"{self._indentation(statement)}{line}{self.facts.source.newline}"
+
+    def _indentation(self, statement: ast.stmt) -> str:
+        return self.facts.source.indentation(self.facts.source.span(statement)[0])
 
     def line_in(
         self, block: list[ast.stmt], after: ast.stmt | None, line: str, above: ast.stmt | None = None

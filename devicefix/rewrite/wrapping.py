@@ -10,7 +10,7 @@ from itertools import groupby, pairwise, takewhile
 
 from devicefix.facts.tree import Tree
 from devicefix.files.notebook.markers import MAGIC
-from devicefix.files.text import Change, Source
+from devicefix.files.text import Change, Source, replaced
 
 # A line may become as long as the longest of the file, within these bounds; a short file shows no limit.
 _AT_LEAST, _AT_MOST = 88, 110
@@ -149,7 +149,7 @@ class _Line:
                 tried.sort(key=lambda pair: pair[1])
             tried += [(partial(self._in_brackets, inner), each) for each in limits]
             for breaks, longest in ((breaks, each) for way, each in tried for breaks in way(each)):
-                if breaks and max(map(len, _made(text, breaks).split(self._newline))) <= longest:
+                if breaks and max(map(len, replaced(text, breaks).split(self._newline))) <= longest:
                     return self._with(breaks)
         return [*self._changes]
 
@@ -290,17 +290,10 @@ class _Line:
             todo = [(end, last, "") for first, last, _ in own if last > end] + todo[len(own) :]
             inner = [(first - column, min(last, end) - column, new) for first, last, new in own]
             if change is not None:
-                result.append((*change[:2], _made(text, inner)))
+                result.append((*change[:2], replaced(text, inner)))
             result += ((offset + first, offset + last, new) for first, last, new in inner if change is None)
             column = end
         return [*result, *((self._end, self._end, new) for _, _, new in todo)]
-
-
-def _made(text: str, breaks: Sequence[Change]) -> str:
-    """Return a text with breaks."""
-    for start, end, new in reversed(breaks):
-        text = text[:start] + new + text[end:]
-    return text
 
 
 def _code(text: str) -> str:

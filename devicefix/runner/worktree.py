@@ -42,11 +42,7 @@ def uncommitted(changes: Iterable[Change], *, staged: bool = False) -> tuple[lis
 
 def top_of(folder: str, known: dict[str, str | None]) -> str | None:
     """Return the nearest folder, at or above this one, that is the top of a work tree."""
-
-    def top_at(each: str) -> str | None:
-        return each if os.path.lexists(os.path.join(each, ".git")) else None
-
-    return nearest_above(folder, known, top_at)
+    return nearest_above(folder, known, lambda at: at if os.path.lexists(os.path.join(at, ".git")) else None)
 
 
 def _uncommitted(top: str, changes: Iterable[Change], staged: bool) -> list[str]:
