@@ -70,25 +70,19 @@ class Program:
         from devicefix.verify.startup import shell_command
 
         script = None if as_module or as_command else _script(program)
-        is_notebook = script is not None and script.suffix == ".ipynb"
-        notebook = script.resolve() if script is not None and is_notebook else None
+        notebook = script.resolve() if script is not None and script.suffix == ".ipynb" else None
         root = environment.root_of(script)
         folder = Path.cwd() if notebook is None else notebook.parent
         if as_command:
             return cls(shell_command(program, arguments), "", root, folder, notebook)
         beside = Path.cwd() if script is None else script.resolve().parent
         python = python or environment.python_for(beside, root)
-        words = ["-m", program] if script is None else _words(script)
+        words = ["-m", program] if script is None else [str(script)]
+        if notebook is not None:
+            from devicefix.verify.runtime import notebook as runner
+
+            words = [runner.__file__, str(notebook)]
         return cls([python, *words, *arguments], python, root, folder, notebook)
-
-
-def _words(script: Path) -> list[str]:
-    """Return the arguments of Python that run a script or notebook."""
-    if script.suffix != ".ipynb":
-        return [str(script)]
-    from devicefix.verify.runtime import notebook
-
-    return [notebook.__file__, str(script.resolve())]
 
 
 def _script(program: str) -> Path:

@@ -58,9 +58,7 @@ def as_json(done: Migration) -> str:
         "fixed": done.fixed,
         "changed": [outcome.path for outcome in done.changed],
         "failed": {outcome.path: outcome.error for outcome in done.failed},
-        "runs": [
-            _run_as_data(command, report) for command, report in zip(done.commands, done.reports, strict=True)
-        ],
+        "runs": list(map(_run_as_data, done.commands, done.reports)),
         "fixed_lines": {"ran": ran, "all": lines} if done.reports else None,
     }
     return json.dumps(data, indent=2) + "\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -103,17 +102,12 @@ def _parts(text: str, notebook: bool) -> list[tuple[int | None, list[str]]]:
     """Return the lines of each code cell of a notebook, or those of the whole text."""
     if notebook:
         try:
-            return [(number, LINE_END.split(cell)) for number, cell in _code_cells(json.loads(text))]
+            cells = enumerate(json.loads(text)["cells"], 1)  # those of all kinds count
+            code = ((number, cell["source"]) for number, cell in cells if cell["cell_type"] == "code")
+            return [(number, LINE_END.split("".join(source))) for number, source in code]
         except (ValueError, LookupError, TypeError, RecursionError):
             pass  # not a notebook, which is a finding
     return [(None, LINE_END.split(text))]
-
-
-def _code_cells(notebook: Any) -> Iterator[tuple[int, str]]:
-    """Yield the number and the source of each code cell; cells of all kinds count."""
-    for number, cell in enumerate(notebook["cells"], 1):
-        if cell["cell_type"] == "code":
-            yield number, "".join(cell["source"])
 
 
 def _changed(before: list[str], after: list[str]) -> list[int]:

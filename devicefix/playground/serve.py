@@ -120,10 +120,9 @@ class Checker:
                 return self._processes.submit(_limited, request, self._folder, self._seconds).result()
             except BrokenProcessPool:
                 self.close()
-                raise Refused(
-                    HTTPStatus.SERVICE_UNAVAILABLE,
-                    f"the check took more than {self._seconds:g} seconds or too much memory; try less code",
-                ) from None
+                limits = f"more than {self._seconds:g} seconds or too much memory"
+                why = f"the check took {limits}; try less code"
+                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, why) from None
 
     def close(self) -> None:
         """End the process, and the check that it is busy with."""

@@ -43,13 +43,11 @@ def to_json(migration: Migration, about: About) -> str:
             **since.total._asdict(),
         },
     }
-    lines = [f"  {_dumped(name)}: {_dumped(value)}," for name, value in head.items()]
+    lines = [f"  {_dumped(name)}: {_dumped(value)}" for name, value in head.items()]
     gone = [*since.fixed, *since.unchecked] if since else []
-    found = (entry._asdict() for entry in migration.entries())
-    text = "\n".join(
-        ["{", *lines, f'  "findings": {_list(found)},', f'  "gone": {_list(map(Entry._asdict, gone))}', "}\n"]
-    )
-    return printable_json(text)
+    entries = {"findings": migration.entries(), "gone": gone}
+    lines += [f'  "{name}": {_list(map(Entry._asdict, of_it))}' for name, of_it in entries.items()]
+    return printable_json("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def to_csv(migration: Migration) -> str:

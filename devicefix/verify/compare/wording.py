@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
@@ -59,24 +60,15 @@ def _listed(gpus: list[int]) -> str:
 
 
 def _text(difference: Difference, here: str, there: str) -> str:
-    kind, one, other = difference.kind, difference.one, difference.other
-    if kind == "operations":
-        text = f"{other} operations ran on CUDA {there}, and {one} {here}"
-    elif kind == "gpus":
-        text = f"the program sees the GPUs {_listed(other)} {there}, and {_listed(one)} {here}"
-    elif kind == "end":
-        text = f"the program ended {_end(one)} {here}, and {_end(other)} {there}"
-    elif kind == "count":
-        text = f"{_CALLS[difference.what]} ran {_times(one)} {here} and {_times(other)} {there}"
-    elif kind == "draw":
-        text = _draw_text(difference, here, there)
-    elif kind == "move":
-        text = f"a tensor moved {difference.path} {_options(one)} {here} and {_options(other)} {there}"
-    elif one is None or other is None:
-        text = _missing_text(difference, here, there)
-    else:
-        text = _value_text(difference, here, there)
-    return text
+    if difference.kind == "draw":
+        return _draw_text(difference, here, there)
+    if difference.kind in _TEXTS:
+        text, shown = _TEXTS[difference.kind]
+        one, other = shown(difference.one), shown(difference.other)
+        call = _CALLS.get(difference.what, "")
+        return text.format(one=one, other=other, here=here, there=there, call=call, path=difference.path)
+    is_missing = difference.one is None or difference.other is None
+    return (_missing_text if is_missing else _value_text)(difference, here, there)
 
 
 def _value_text(difference: Difference, here: str, there: str) -> str:
@@ -120,6 +112,16 @@ def _end(error: str | None) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
+
+
+# The texts of some kinds of differences, and how their two values are shown.
+_TEXTS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "operations": ("{other} operations ran on CUDA {there}, and {one} {here}", str),
+    "gpus": ("the program sees the GPUs {other} {there}, and {one} {here}", _listed),
+    "end": ("the program ended {one} {here}, and {other} {there}", _end),
+    "count": ("{call} ran {one} {here} and {other} {there}", _times),
+    "move": ("a tensor moved {path} {one} {here} and {other} {there}", _options),
+}
 
 
 def _number(difference: Difference) -> str:

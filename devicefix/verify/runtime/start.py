@@ -80,13 +80,10 @@ def _of(module: str) -> Any:
 
 
 def _without_cuda(plan: Plan, events: Events, sites: Sites) -> None:
+    from devicefix.verify.runtime import answers
     from devicefix.verify.runtime.requests import Requests
 
-    if not plan.keep_going:
-        Requests(events, sites).install()
-        return
-    from devicefix.verify.runtime import answers
-
-    requests = Requests(events, sites, answers.answer)
+    requests = Requests(events, sites, answers.answer if plan.keep_going else None)
     requests.install()
-    answers.Devices(requests).__enter__()  # type: ignore[no-untyped-call]
+    if plan.keep_going:
+        answers.Devices(requests).__enter__()  # type: ignore[no-untyped-call]
