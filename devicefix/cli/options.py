@@ -250,7 +250,7 @@ class Source:
             ConfigError: the configuration is invalid.
         """
         configured = replace(load.load(file, known_codes), **self.values)
-        settings = load.with_options(configured, self.options)
+        settings = load.combined(configured, self.options).checked()
         # The null device is a configuration, too, but nothing is written beside it.
         beside = file.parent if file and file.is_file() else Path()
         cache = (settings.cache_dir or beside / ".devicefix_cache") if self.cached else None

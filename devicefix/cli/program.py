@@ -66,16 +66,17 @@ class Program:
         Raises:
             UsageError: the script does not exist.
         """
+        from devicefix.files.discover import root_of
         from devicefix.verify import environment
         from devicefix.verify.startup import shell_command
 
         script = None if as_module or as_command else _script(program)
         notebook = script.resolve() if script is not None and script.suffix == ".ipynb" else None
-        root = environment.root_of(script)
+        beside = Path.cwd() if script is None else script.resolve().parent
+        root = root_of(beside)
         folder = Path.cwd() if notebook is None else notebook.parent
         if as_command:
             return cls(shell_command(program, arguments), "", root, folder, notebook)
-        beside = Path.cwd() if script is None else script.resolve().parent
         python = python or environment.python_for(beside, root)
         words = ["-m", program] if script is None else [str(script)]
         if notebook is not None:

@@ -220,13 +220,14 @@ def verify_outcomes(
         The report, and whether the changes may be written: the run passed, or took the requested steps.
     """
     check_packages("verify", "psutil")
-    from devicefix.verify import environment, launch
+    from devicefix.files.discover import root_of
+    from devicefix.verify import launch
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
     from devicefix.verify.startup import shell_command
 
     rewritten = list(filter(None, map(Rewritten.of, outcomes)))
-    root = environment.root_of(None)
+    root = root_of(Path.cwd())
     task = Task(
         command=shell_command(command),
         folder=Path.cwd(),

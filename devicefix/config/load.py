@@ -219,19 +219,6 @@ def combined(settings: Settings, values: Mapping[str, Any]) -> Settings:
     return replace(settings, **values)
 
 
-def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
-    """Return settings with the command line's options, which override them or add to them.
-
-    Args:
-        settings: those of the configuration.
-        options: the given options, by the names of `Settings`.
-
-    Raises:
-        ConfigError: the settings don't go together.
-    """
-    return combined(settings, options).checked()
-
-
 def with_values(settings: Settings, values: Mapping[str, Any], origin: Origin) -> Settings:
     """Return settings with values from a program, which override them as the command line's options do.
 
@@ -249,7 +236,7 @@ def with_values(settings: Settings, values: Mapping[str, Any], origin: Origin) -
     except KeyProblem as problem:
         unknown = f"there is no setting {problem.key!r}{nearest(problem.key, KEYS)}"
         raise ConfigError(unknown if problem.unknown else str(problem)) from None
-    return with_options(settings, options)
+    return combined(settings, options).checked()
 
 
 def _as_toml(value: Any) -> Any:

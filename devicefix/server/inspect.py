@@ -16,7 +16,7 @@ from devicefix.engine.fix import fix_once
 from devicefix.facts.comments import add
 from devicefix.facts.project import Answers, Project, ProjectFile
 from devicefix.files.kinds import Kind
-from devicefix.files.text import DecodeError, Source, encoded
+from devicefix.files.text import DecodeError, Source, TooMuchCode, encoded
 from devicefix.model import Finding, Outcome, Result, Safety
 from devicefix.rewrite.preview import suggested
 from devicefix.rules.unparsable import explain
@@ -112,10 +112,6 @@ class Inspection:
         return Source(added.data).text
 
 
-class TooLarge(ValueError):
-    """A text is larger than the settings allow; the message says so."""
-
-
 def has_fix(finding: Finding) -> bool:
     """Return whether a finding has a fix that changes something itself."""
     return finding.fix is not None and bool(finding.fix.edits or finding.fix.replacements)
@@ -136,9 +132,9 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
     try:
         data = encoded(text)
         if problem := too_large(data, settings):
-            raise TooLarge(problem)
+            raise TooMuchCode(problem)
         file = File(data, path, settings)
-    except (DecodeError, TooLarge) as error:  # the text could not be saved, or checked
+    except (DecodeError, TooMuchCode) as error:  # the text could not be saved, or checked
         return Inspection(path, text, settings, [explain(b"", error)], [], project_of([]), {})
     shared = file.shared
     project = project_of(shared)

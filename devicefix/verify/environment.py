@@ -8,22 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from devicefix.files import discover as files
-
 _FOLDERS = (".venv", "venv")
 _HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 _PATIENCE = 30  # seconds, for a Python that starts from a slow disk
-
-
-def root_of(script: Path | None) -> Path:
-    """Return the folder that holds a program's modules.
-
-    This is its git work tree, or else the current folder, or else the folder of the script.
-
-    Args:
-        script: the script, or None for a command or a module.
-    """
-    return files.root_of(Path.cwd() if script is None else script.resolve().parent)
 
 
 def python_for(folder: Path, root: Path) -> str:

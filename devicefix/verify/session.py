@@ -76,8 +76,8 @@ def verify(
         run = judge(result.ended, result.events, program)
         run.ran = [notebook.in_cells(place, program) for place in run.ran]
         run.not_run = [notebook.in_cells(place, program) for place in run.not_run]
-        report = Report(run.verdict, run.reason, run, errors=program.errors)
-        report.copying, report.python, report.output = result.copying, task.python, result.output
+        report = Report(run.verdict, run.reason, run, errors=program.errors, python=task.python)
+        report.copying, report.output = result.copying, result.output
         if run.verdict is not Verdict.PASS:
             trials = Trials(task, program, run, folder, tick)
             report.explanation = explain(Case(run, task, program, resolver, trials))

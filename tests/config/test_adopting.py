@@ -12,7 +12,7 @@ import pytest
 from helpers import Cli
 
 from devicefix.config.globs import off
-from devicefix.config.load import with_options
+from devicefix.config.load import combined
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts import comments as noqa
@@ -333,7 +333,7 @@ def test_rules_are_selected_as_ruff_does(
     given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     output = ruff(*given, "m.py", folder=tmp_path)
     in_file: dict[str, Any] = {name.replace("-", "_"): tuple(value) for name, value in file.items()}
-    settings = with_options(Settings(**in_file), {name: (value,) for name, value in options.items()})
+    settings = combined(Settings(**in_file), {name: (value,) for name, value in options.items()})
     assert [code for code in FOUND if settings.enabled(code)] == [
         code for code in FOUND if f" {code} " in output
     ]

@@ -178,10 +178,9 @@ def _real(value: Any) -> Any:
 
 def hide() -> None:
     """Hide all GPUs from a build with CUDA, whatever the program sets CUDA_VISIBLE_DEVICES to."""
-    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-        return
-    torch.cuda.is_available = lambda: False
-    torch.cuda.device_count = lambda: 0
+    if torch.version.cuda is not None or getattr(torch.version, "hip", None) is not None:
+        torch.cuda.is_available = lambda: False
+        torch.cuda.device_count = lambda: 0
 
 
 def _by_compiler(frame: FrameType | None) -> bool:

@@ -191,11 +191,8 @@ class Making:
         made = new_tensor(cls, *args, **kwargs)
         if args and isinstance(args[0], torch.Tensor):
             return made  # the same memory, on any device
-        if check_given(args, HOST if place is None else place):
-            return made
-        if place is not None:
-            put(made, place)
-        return made
+        shares = check_given(args, HOST if place is None else place)
+        return made if shares or place is None else put(made, place)
 
 
 def pinned(machine: Machine, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -269,9 +269,7 @@ class Tensors:
             kind = type_name(tensor)
             raise RuntimeError(f"cannot pin 'torch.cuda.{kind}Tensor' only dense CPU tensors can be pinned")
         self._machine.index()
-        if tensor.is_pinned():
-            return tensor
-        return pin(tensor.clone())
+        return tensor if tensor.is_pinned() else pin(tensor.clone())
 
     def _record_stream(self, tensor: torch.Tensor, *_: Any) -> None:
         if self.place(tensor) < 0:
