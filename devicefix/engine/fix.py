@@ -134,8 +134,8 @@ def spelled_out(findings: list[Finding], devices: Devices, settings: Settings) -
         return findings
     from devicefix.rewrite.preview import suggested
 
-    facts, insertions, length = devices.facts, devices.insertions, settings.line_length
-    return [suggested(finding, facts.source, facts.tree, insertions, length) for finding in findings]
+    about = devices.facts, devices.insertions, settings.line_length
+    return [suggested(finding, *about) for finding in findings]
 
 
 def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> Result:

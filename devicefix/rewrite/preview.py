@@ -5,30 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from devicefix.facts.tree import Tree
-from devicefix.files.text import Source
 from devicefix.model import Edit, Finding, Need, Replacement
+
+if TYPE_CHECKING:
+    from devicefix.facts import Facts
 
 _place = attrgetter("line", "column", "end_line", "end_column")
 _SHORT = 100  # characters of code that fit into a title
 
 
 def suggested(
-    finding: Finding,
-    source: Source,
-    tree: Tree,
-    insertions: Callable[[frozenset[Need]], list[Edit]],
-    line_length: int | None = None,
+    finding: Finding, facts: Facts, insertions: Callable[[frozenset[Need]], list[Edit]], length: int | None
 ) -> Finding:
     """Return a finding whose fix is spelled out, with the definitions and imports that it needs.
 
     Args:
         finding: The finding; it may have no fix.
-        source: The module's text.
-        tree: Its syntax tree.
+        facts: The facts of the module.
         insertions: A function that returns the edits that insert what a fix needs.
-        line_length: How long lines may be; None if the text shows it.
+        length: How long lines may be; None if the text shows it.
     """
     fix = finding.fix
     if fix is None or not fix.edits:
@@ -36,8 +33,9 @@ def suggested(
     from devicefix.rewrite.edits import joined, resolved
     from devicefix.rewrite.wrapping import wrapped
 
-    edits = [*fix.edits, *insertions(fix.needs)]
-    changes = wrapped(source, tree, resolved(source.text, joined(source.text, edits)), line_length)
+    source = facts.source
+    edits = joined(source.text, [*fix.edits, *insertions(fix.needs)])
+    changes = wrapped(source, facts.tree, resolved(source.text, edits), length)
     places = ((source.position(start), source.position(end), new) for start, end, new in changes)
     replacements = (Replacement(*start, *end, new) for start, end, new in places)
     return replace(finding, fix=replace(fix, replacements=tuple(replacements)))

@@ -32,12 +32,8 @@ _MAX_TITLED = 20  # findings in a range; the actions of more findings have gener
 _CODE = re.compile(r"\b[A-Z]+\d+", re.I)
 
 
-def diagnostics(findings: Iterable[Finding], text: Text) -> list[types.Diagnostic]:
-    """Return findings as diagnostics."""
-    return [_diagnostic(finding, text) for finding in findings]
-
-
-def _diagnostic(finding: Finding, text: Text) -> types.Diagnostic:
+def diagnostic(finding: Finding, text: Text) -> types.Diagnostic:
+    """Return a finding as a diagnostic."""
     error = finding.code == Unparsable.code
     address = url(RULES[finding.code])
     tag = _TAGS.get(finding.code)

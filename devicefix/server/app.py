@@ -257,7 +257,7 @@ class Server(LanguageServer):
             self._clear(uri, {part.uri for part in now.parts})
         findings = found.findings if found else []  # none for an excluded document
         for part in now.parts:
-            shown = actions.diagnostics(actions.findings_in(part, findings), part.text)
+            shown = [actions.diagnostic(each, part.text) for each in actions.findings_in(part, findings)]
             self._publish(part.uri, shown, part.version)
         self.worker.submit(self.known.tidy)
 

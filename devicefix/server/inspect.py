@@ -65,8 +65,7 @@ class Inspection:
         """Return a finding with its fix spelled out."""
         if self.devices is None:
             return finding
-        facts = self.devices.facts
-        return suggested(finding, facts.source, facts.tree, self.devices.insertions)
+        return suggested(finding, self.devices.facts, self.devices.insertions, None)
 
     def with_rule_fixed(self, code: str) -> str:
         """Return the text with all safe fixes of a rule.
