@@ -77,8 +77,7 @@ def make(done: Migration, name: str) -> None:
     if later:
         named = ((os.fsdecode(name_in(str(top), kept.path)), kept) for kept in done.kept)
         lines = (f"- {name}:{k.finding.line} {k.finding.code}: {k.evidence}" for name, k in named)
-        fixes_kept = "\n".join(lines)
-        commit = _commit(top, commit, later, _JUSTIFIED.format(fixes=fixes_kept))
+        commit = _commit(top, commit, later, _JUSTIFIED.format(fixes="\n".join(lines)))
     _git(top, "update-ref", f"refs/heads/{name}", commit, "0" * len(head))
 
 

@@ -41,15 +41,14 @@ def _blocks(checked: Checked, fixable: bool) -> Iterator[str]:
     for file in checked.files:
         for finding in file.findings:
             if checked.is_fixable(file.path, finding) is fixable:
-                name = RULES[finding.code].name if finding.code in RULES else ""
-                lines = _block(file, finding, name, mark(fixable))
+                lines = _block(file, finding, mark(fixable))
                 yield "".join(f"{line.rstrip(' ')}\n" for line in lines) + "\n"
 
 
-def _block(file: File, finding: Finding, name: str, mark: str) -> Iterator[str]:
+def _block(file: File, finding: Finding, mark: str) -> Iterator[str]:
     """Yield the lines of the output for one finding."""
     message = click.style(printable(finding.message), bold=True)
-    label = click.style(f"({name})", dim=True) if name else ""
+    label = click.style(f"({RULES[finding.code].name})", dim=True)
     yield f"{click.style(finding.code, fg='red', bold=True)} {mark}{message} {label}"
     lines = file.lines(finding.cell)
     first, last = _line_range(lines, finding)

@@ -40,7 +40,7 @@ def objects(checked: Checked) -> Iterator[dict[str, Any]]:
     for file in checked.files:
         parsed = _parsed(file)
         for finding in file.findings:
-            rule = RULES.get(finding.code)
+            rule = RULES[finding.code]
             yield {
                 "cell": finding.cell,
                 "code": finding.code,
@@ -49,10 +49,10 @@ def objects(checked: Checked) -> Iterator[dict[str, Any]]:
                 "fix": _fix(finding, finding.fix),
                 "location": _location(finding.line, finding.column),
                 "message": finding.message,
-                "name": rule.name if rule else None,
+                "name": rule.name,
                 "noqa_row": _noqa_row(finding, parsed),
                 "severity": "error",
-                "url": url(rule) if rule else None,
+                "url": url(rule),
             }
 
 

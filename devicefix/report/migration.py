@@ -78,7 +78,7 @@ class Migration(Ties):
         """The ties by rule."""
         groups = self._groups(lambda _, tie: [tie.finding.code])
         for group in groups:
-            group.name = RULES[group.key].name if group.key in RULES else ""
+            group.name = RULES[group.key].name
         return sorted(groups, key=lambda group: group.key)
 
     def by_rule(self, kind: Kind) -> list[Rule]:
@@ -185,9 +185,9 @@ def _owners(path: str, owners: Owners | None) -> tuple[str, ...]:
 
 
 def _entry(file: File, tie: Tie) -> Entry:
-    finding, rule = tie.finding, RULES.get(tie.finding.code)
+    finding, rule = tie.finding, RULES[tie.finding.code]
     place = (file.path, finding.cell, finding.line, finding.column, finding.end_line, finding.end_column)
-    name, fix = rule.name if rule else None, "none" if tie.kind == LEFT else tie.kind.key
+    name, fix = rule.name, "none" if tie.kind == LEFT else tie.kind.key
     about = (finding.code, name, fix, finding.message, tie.category.name)
     return Entry(tie.status, *place, *about, file.package, file.owners, tie.verified, tie.fingerprint)
 

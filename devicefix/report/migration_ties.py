@@ -142,10 +142,9 @@ def rule_of(group: Group) -> Rule:
         text = tie.finding.message
         messages.setdefault(text, Group(key=text, name=text)).ties.append(tie)
     found = sorted(messages.values(), key=lambda each: (-each.total, each.key))
-    rule = RULES.get(group.key)
-    summary = rule.summary if rule else ""
-    sections = _sections(rule.__doc__ or "") if rule else {}
-    return Rule(group.ties, group.key, group.name, summary, group.files, found, sections)
+    rule = RULES[group.key]
+    sections = _sections(rule.__doc__ or "")
+    return Rule(group.ties, group.key, group.name, rule.summary, group.files, found, sections)
 
 
 def _sections(docstring: str) -> dict[str, str]:

@@ -62,9 +62,7 @@ def _rules(checked: Checked) -> list[dict[str, Any]]:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    rule = RULES.get(code)
-    if rule is None:
-        return {"id": code}
+    rule = RULES[code]
     text = page(rule)
     described: dict[str, Any] = {
         "id": code,

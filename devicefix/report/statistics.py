@@ -45,8 +45,8 @@ def counts(checked: Checked) -> list[Count]:
     places = [(outcome.path, finding) for outcome in checked.outcomes for finding in outcome.result.findings]
     fixable = Counter(finding.code for path, finding in places if checked.is_fixable(path, finding))
     counts = Counter(finding.code for _, finding in places).items()
-    names = {code: RULES[code].name if code in RULES else code for code, _ in counts}
-    found = [Count(code, names[code], count, count == fixable[code], fixable[code]) for code, count in counts]
+    numbers = ((code, count, fixable[code]) for code, count in counts)
+    found = [Count(code, RULES[code].name, count, count == fixed, fixed) for code, count, fixed in numbers]
     return sorted(found, key=lambda rule: (-rule.count, rule.code))
 
 

@@ -88,9 +88,7 @@ class Cache:
             return None
         with suppress(*_WRONG):
             found = {path: Outcome(path, Result(path)) for path in paths}
-            for known in self._outcomes:
-                outcome = _outcome(known)
-                found[outcome.path] = outcome
+            found |= {outcome.path: outcome for outcome in map(_outcome, self._outcomes)}
             return [found[path] for path in paths]
         return None
 

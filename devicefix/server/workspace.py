@@ -22,7 +22,7 @@ from devicefix.files.border import Borders
 from devicefix.rules import known_codes
 from devicefix.runner.errors import internal_error
 from devicefix.server.folder import Folder
-from devicefix.server.inspect import FixError, Inspection, inspect
+from devicefix.server.inspect import Inspection, inspect
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +79,7 @@ class Workspace:
             self._tell(str(problem))
             return None
         except Exception as problem:
-            why = str(problem) if isinstance(problem, FixError) else internal_error(problem)
-            logger.error("%s: %s", where, why)
+            logger.error("%s: %s", where, internal_error(problem))
             return None
         if known:
             self._past.append(known)

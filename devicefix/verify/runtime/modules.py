@@ -40,9 +40,7 @@ class Modules:
     def rewritten(self, path: str) -> Source | None:
         """Return the source to run instead of a file; None for one that the program has changed since."""
         source = self._plan.rewritten.get(os.path.realpath(path))
-        if source is None:
-            return None
-        same = hashlib.sha256(self._content(path)).hexdigest() == source.digest
+        same = source and hashlib.sha256(self._content(path)).hexdigest() == source.digest
         return source if same else None
 
     def _content(self, path: str) -> bytes:
