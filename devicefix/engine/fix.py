@@ -229,11 +229,8 @@ def _at_origin(findings: list[Finding], source: Source, origins: Sequence[int]) 
         start = source.line_starts[was]
         return was + 1, min(column, source.line_end(start) - start + 1)
 
-    found = []
-    for finding in findings:
-        start, end = place(finding.line, finding.column), place(finding.end_line, finding.end_column)
-        found.append(Finding(finding.code, finding.message, *start, *end, finding.fix))
-    return found
+    ends = ((each, place(each.line, each.column), place(each.end_line, each.end_column)) for each in findings)
+    return [Finding(each.code, each.message, *start, *end, each.fix) for each, start, end in ends]
 
 
 def _rewritten(

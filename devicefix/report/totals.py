@@ -78,11 +78,9 @@ class Totals:
     def checked(self) -> str:
         """Return the summary of `devicefix check`."""
         left = "" if self.hidden is None else " that `--fix` leaves"
-        if not self.found:
-            return "\n".join([f"{self._nothing}{left}.", *self._fixable()])
         files = f"{self.with_findings} of {count(self.files, 'file')}"
         found = f"Found {count(self.found, 'finding')}{left} in {files}{self._failed}."
-        return "\n".join([found, *self._fixable()])
+        return "\n".join([found if self.found else f"{self._nothing}{left}.", *self._fixable()])
 
     def fixed_and_checked(self) -> str:
         """Return the summary of `devicefix check --fix`."""

@@ -39,9 +39,8 @@ def without_import(facts: Facts, name: str, gone: Iterable[ast.AST]) -> tuple[Ed
     text = source.text[start : source.line_end(end)]
     kept = [alias for alias in statement.names if _bound(alias) != name]
     renamed = any(alias.asname == alias.name for alias in statement.names)
-    if renamed or "#" in text or not isinstance(tree.parents[statement], _AROUND):
-        return ()
-    if len(statement.names) - len(kept) != 1:
+    single = len(statement.names) - len(kept) == 1
+    if renamed or not single or "#" in text or not isinstance(tree.parents[statement], _AROUND):
         return ()
     if kept:
         at = [*map(_bound, statement.names)].index(name)

@@ -68,12 +68,10 @@ def check(
         if old is None or found is None:
             raise SelfCheckError("has lost or gained a statement")
         if not _is_kept(old, found, shift, effects):
-            line, _ = source.position(old.start)
-            raise SelfCheckError(f"changes more than the fix on line {line}")
+            raise SelfCheckError(f"changes more than the fix on line {source.position(old.start)[0]}")
     for change in changes:
         if not _keeps_comments(source, change, edits, effects):
-            line, _ = source.position(change[0])
-            raise SelfCheckError(f"loses or changes a comment on line {line}")
+            raise SelfCheckError(f"loses or changes a comment on line {source.position(change[0])[0]}")
     return new, rewritten
 
 

@@ -141,8 +141,7 @@ def _lines_of(raw: str) -> list[tuple[str, str]]:
     """Yield the lines of a string, each with its spelling in JSON."""
     spelled = _CHARACTER.findall(raw)
     lines = "".join(map(_read, spelled)).splitlines(keepends=True)
-    ends = list(accumulate(map(len, lines), initial=0))
-    spans = pairwise(ends)
+    spans = pairwise(accumulate(map(len, lines), initial=0))
     return [(line, "".join(spelled[start:end])) for line, (start, end) in zip(lines, spans, strict=True)]
 
 
