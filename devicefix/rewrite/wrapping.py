@@ -132,22 +132,19 @@ class _Line:
         """
         if self._statement is not None and not {"'", '"'} & {*self._code, *self._above}:
             outer, inner = self._pairs
-            ways: list[_Way] = [
-                self._between_elements,
-                self._in_parentheses,
-                partial(self._in_brackets, outer),
-            ]
             text = _counted(self._source, self._text)
-            rare = sum(len(each) >= len(text) for each in self._source.text.splitlines()) < _MANY
+            lines = self._source.text.splitlines()
+            rare = sum(len(each) >= len(text) for each in lines) < _MANY
             added = (new for start, end, new in self._changes if len(new) - (end - start) >= _GROWN)
             grows = rare and any(" if " in new for new in added)
-            if before > limit and not grows:
-                ways, inner = ways[:1], []
-            limits = dict.fromkeys((limit, max(limit, _AT_MOST), before if grows else limit))
+            limits = dict.fromkeys((limit, max(limit, _AT_MOST), max(limit, before if grows else 0)))
+            ways: list[_Way] = [self._in_parentheses, partial(self._in_brackets, outer)]
             tried = [(way, each) for way in ways for each in limits]
-            if _CLOSED.search(self._source.text):  # a formatter has no other limit if there is a way
-                tried.sort(key=lambda pair: pair[1])
+            if _CLOSED.search(self._source.text) and sum(len(each) > limit for each in lines) < _MANY:
+                tried.sort(key=lambda pair: pair[1])  # a formatter has no other limit if there is a way
             tried += [(partial(self._in_brackets, inner), each) for each in limits]
+            inside: list[tuple[_Way, int]] = [(self._between_elements, each) for each in limits]
+            tried = inside + (tried if before <= limit or grows else [])
             for breaks, longest in ((breaks, each) for way, each in tried for breaks in way(each)):
                 if breaks and max(map(len, replaced(text, breaks).split(self._newline))) <= longest:
                     return self._with(breaks)

@@ -125,6 +125,20 @@ FORMATTED = {
         "    path_of_the_checkpoint_that_was_written, mmap=True, map_location=map_location\n)\n"
         "other = torch.load(path, map_location=map_location)\n",
     ),
+    "an argument that fits beside the longest of the others": (
+        "state = torch.load(\n    path_of_the_checkpoint.with_suffix(suffix_of_it, and_one_more)\n)\n",
+        "state = torch.load(\n    path_of_the_checkpoint.with_suffix(suffix_of_it, and_one_more),\n"
+        f'    map_location=None if {IF} else "cpu",\n)\n',
+    ),
+    "an argument in the brackets of others": (
+        "nets = {\n    name: parallel(net, device_ids=[get_the_rank_of_this_process()], find_unused=True)\n"
+        "    for name in x\n}\nimport torch.nn.parallel\nnets = {\n"
+        "    name: torch.nn.parallel.DistributedDataParallel(net, device_ids=[rank])\n    for name in x\n}\n",
+        "nets = {\n    name: parallel(net, device_ids=[get_the_rank_of_this_process()], find_unused=True)\n"
+        "    for name in x\n}\nimport torch.nn.parallel\nnets = {\n"
+        "    name: torch.nn.parallel.DistributedDataParallel(\n"
+        f"        net, device_ids=[rank] if {IF} else None\n    )\n    for name in x\n}}\n",
+    ),
     "a comment for a tool": (
         "state = torch.load(path)  # nosec B614, pickles are our own\n",
         f'state = torch.load(path, map_location=None if {IF} else "cpu")'
