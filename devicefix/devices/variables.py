@@ -67,6 +67,7 @@ class Variables:
         new = self._definitions.add(Definition(new_name, value, place.after, place.function))
         if new.value != value:
             return None  # another variable has a device of this name
+        self._definitions.use(new, site)
         return DeviceExpr(new_name, torch.needs | {new})
 
     def _place_of_variable(

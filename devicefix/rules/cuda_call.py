@@ -98,8 +98,8 @@ class CudaCall(Rule):
 
                 def run():
                     local_rank = int(os.environ["LOCAL_RANK"])
-                    local_rank_device = local_rank if torch.cuda.is_available() else "cpu"
                     torch.manual_seed(local_rank)
+                    local_rank_device = local_rank if torch.cuda.is_available() else "cpu"
                     net = Net().to(local_rank_device)
                     train(local_rank, load(), net, Net(2).to(local_rank_device))
 

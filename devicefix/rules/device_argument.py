@@ -95,37 +95,6 @@ class DeviceArgument(Rule):
             """,
         ),
         Example(
-            "the number of a GPU for a function that moves, as its caller does",
-            before="""
-                import torch
-
-
-                def noise(size, device):
-                    return torch.randn(size, device=device)
-
-
-                def worker(gpu):
-                    torch.cuda.set_device(gpu)
-                    net = Net().to(gpu)
-                    return net(noise(4, gpu), torch.zeros(4, device=gpu)), gpu + 1
-            """,
-            after="""
-                import torch
-
-
-                def noise(size, device):
-                    return torch.randn(size, device=device)
-
-
-                def worker(gpu):
-                    if torch.cuda.is_available():
-                        torch.cuda.set_device(gpu)
-                    gpu_device = gpu if torch.cuda.is_available() else "cpu"
-                    net = Net().to(gpu_device)
-                    return net(noise(4, gpu_device), torch.zeros(4, device=gpu_device)), gpu + 1
-            """,
-        ),
-        Example(
             "a text beside moves, which take one as well",
             before="""
                 import torch

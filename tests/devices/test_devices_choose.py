@@ -436,3 +436,16 @@ def test_what_defines_a_device_needs_no_name() -> None:
     ]
     output = rewritten(f"import torch\n\n\ndef f(x):\n{''.join(lines)}    return x\n")
     assert output.count(f'device = torch.device(f"cuda"{ASKED_HERE})') == 2
+
+
+def test_a_number_that_is_moved_to_and_passed_on_has_one_device_above_both() -> None:
+    output = rewritten(
+        "import torch\n\n\ndef noise(size, device):\n    return torch.randn(size, device=device)\n\n\n"
+        "def worker():\n    rank = torch.distributed.get_rank()\n    net = Net().cuda(rank)\n"
+        "    return net(noise(4, rank), torch.zeros(4, device=rank)), rank + 1\n"
+    )
+    assert (
+        '    rank_device = rank if torch.cuda.is_available() else "cpu"\n    net = Net().to(rank_device)'
+        in output
+    )
+    assert "noise(4, rank_device), torch.zeros(4, device=rank_device)), rank + 1" in output

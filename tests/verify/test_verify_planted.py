@@ -311,8 +311,8 @@ FAULTS = {
     ),
     "a draw moves to the CPU": Fault(
         "functions",
-        "torch.rand(2, device=device)",
-        "torch.rand(2).to(device)",
+        "torch.rand(2, device=DEFAULT_DEVICE)",
+        "torch.rand(2).to(DEFAULT_DEVICE)",
         CUDA,
         21,
         "`rand` of 2 on cuda:0 in the original and `rand` of 2 on cpu",
@@ -346,14 +346,20 @@ FAULTS = {
     "a copy that only CUDA makes": Fault("functions", ".clone()", "", RUN, 5, "copy hazard", Cause.COPY),
     "a copy too many": Fault(
         "functions",
-        "shared.to(device)",
-        "shared.to(device, copy=True)",
+        "shared.to(DEFAULT_DEVICE)",
+        "shared.to(DEFAULT_DEVICE, copy=True)",
         CUDA,
         30,
         "with 2 as its 1st sample in the original and 1 in the rewritten program",
     ),
     "a default that stays on CUDA": Fault(
-        "functions", f"sampled(n, device={CHOICE})", 'sampled(n, device="cuda")', RUN, 10, NO_CUDA, Cause.TIE
+        "functions",
+        "sampled(n, device=DEFAULT_DEVICE)",
+        'sampled(n, device="cuda")',
+        RUN,
+        10,
+        NO_CUDA,
+        Cause.TIE,
     ),
     "a generator on another device": Fault(
         "functions",
