@@ -11,8 +11,9 @@ from pathlib import Path
 
 from devicefix.config import toml
 from devicefix.facts import Facts, dotted
+from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.flow.parameters import unpacks
-from devicefix.facts.values import cuda_literal, cuda_string, is_constant, literal_index
+from devicefix.facts.values import cuda_literal, cuda_string, is_constant
 
 Version = tuple[int, int]
 
@@ -52,7 +53,7 @@ _HARMLESS = {
     "max_memory_reserved", "max_memory_cached", "memory_stats", "OutOfMemoryError",
 }  # fmt: skip
 _MODULES = re.compile(r"torch(\.cuda(\.(amp|comm|graphs|memory|nccl|nvtx|random|sparse|streams))?)?\Z")
-AMP = ("amp.autocast", "amp.GradScaler")
+_DECORATORS = ("amp.custom_fwd", "amp.custom_bwd")
 _ALIASES = (  # prefixes of other names of the same objects
     ("streams.", ""),
     ("memory.", ""),
@@ -114,11 +115,17 @@ class Accelerator:
         if short in QUESTIONS:
             return found
         call = self.facts.tree.call_of(node)
-        if call is None or unpacks(call):
+        if short in _DECORATORS:
+            return found if call is not None or self._decorates(node) else None
+        if call is None or (unpacks(call) and short != "amp.GradScaler"):
             return None
         if short in _STREAMS:
             return found if self.can_replace_streams else None
         return found if _accepts(self.facts, short, call) else None
+
+    def _decorates(self, node: ast.AST) -> bool:
+        """Return whether a node is a decorator."""
+        return node in getattr(self.facts.tree.parents.get(node), "decorator_list", ())
 
     def only_cuda(self, site: ast.AST) -> ast.AST | None:
         """Return the first node at a site that only CUDA supports, or None."""
@@ -305,9 +312,9 @@ def _accepts(facts: Facts, short: str, call: ast.Call) -> bool:
     if short == "amp.GradScaler":
         return True
     if short == "amp.autocast":
-        return not call.args or (len(call.args) == 1 and call.args[0].lineno == call.lineno)
+        return len(call.args) <= 3
     if short == "device":
-        index = literal_index(call.args[0]) if len(call.args) == 1 else None
-        return index is not None and isinstance(facts.tree.parents.get(call), ast.withitem)
+        is_index = len(call.args) == 1 and facts.kinds.of(call.args[0]).are(NUMBERS)
+        return is_index and isinstance(facts.tree.parents.get(call), ast.withitem)
     names = [keyword.arg for keyword in call.keywords]
     return len(call.args) + len(names) <= 1 and names in ([], ["device"])

@@ -106,7 +106,7 @@ class Devices:
             A function that returns the code once it is known which fixes are made, and what the code needs;
             None where the module has no device and a fix can't define one.
         """
-        if self.accelerator is not None:
+        if self.accelerator is not None and index is not None:
             return None
         known = self._known.name_of_current(site) if index is None and not self._sends_functions else None
         if known is not None:

@@ -11,6 +11,7 @@ from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import Devices
 from devicefix.devices.expression import DeviceExpr
+from devicefix.devices.translation import Translation
 from devicefix.facts import Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Forwards
@@ -52,6 +53,7 @@ class Context:
     Attributes:
         accelerator: What any accelerator supports; None where the target is CUDA.
         devices: The devices of the module.
+        translation: What translates calls of torch.cuda; None where the target is CUDA.
         handled: The nodes that only rules with `sees_handled` visit.
     """
 
@@ -65,6 +67,9 @@ class Context:
         any_will_do = options.target == "accelerator"
         self.accelerator = Accelerator(facts, options.torch_version) if any_will_do else None
         self.devices = Devices(facts, project, path, self.accelerator)
+        self.translation = (
+            Translation(facts, self.devices, self.accelerator) if self.accelerator is not None else None
+        )
         self.handled: set[ast.AST] = set()
         self.needs_cuda: Finding | None = None  # that of an import without which the module can't be imported
         self._joined: set[ast.stmt] = set()  # what shares the guard of another statement
@@ -128,7 +133,7 @@ class Context:
                 if shared is not None:
                     new, needs = shared[0], needs | {shared[1]}
                 edits = (Edit(*self.source.span(node), new, removal=around),)
-        fix = Fix(edits, why, needs)
+        fix = self._translated(Fix(edits, why, needs), *(() if of_cuda else (node,)))
         if isinstance(otherwise, str) and not why and has_effects(self.facts, node):
             fix = replace(fix, why=SKIPS)
         to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
@@ -158,6 +163,7 @@ class Context:
         is_test = isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp))
         bare = is_operand or is_test or self._accepts_conditional(test)
         fix = self.edit(test, lambda text: f"{guard} {text}" if bare else f"({guard} {text})", question)
+        fix = self._translated(fix, test)
         return replace(fix, why=SKIPS) if has_effects(self.facts, test) else fix
 
     def chosen_with_cuda(self, node: ast.expr) -> Fix | None:
@@ -208,7 +214,16 @@ class Context:
         question = self.devices.question(statement)
         statements = [statement, *(() if why else self._neighbours(statement))]
         edits = (blocks.put_under_guard(self.facts, each, question.text) for each in statements)
-        return Fix(tuple(edits), why, question.needs)
+        return self._translated(Fix(tuple(edits), why, question.needs), *statements)
+
+    def _translated(self, fix: Fix, *sites: ast.AST) -> Fix:
+        """Return a fix that puts sites under a guard for the target, and translates the calls inside."""
+        if self.translation is None:
+            return fix
+        inner = [self.translation.inside(site) for site in sites]
+        edits = (edit for each in inner for edit in each.edits)
+        needs = (each.needs for each in inner)
+        return replace(fix, edits=(*fix.edits, *edits), needs=fix.needs.union(*needs))
 
     def _neighbours(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """Yield the statements right above and below one that do nothing without CUDA."""

@@ -243,7 +243,7 @@ class Definitions:
         named = {need.definition for need in counts if isinstance(need, Form) and need.text}
         objects = {need.definition for need in counts if isinstance(need, Form) and not need.text}
         named |= {each for each in self._definitions if any(map(counts.get, self._constants(each)))}
-        self._texts = named - objects
+        self._texts = {each for each in named - objects if each.text is not None}
         same = ((each, device) for device in self._texts for each in self._constants(device))
         self._same = {each: device for each, device in same if self._sees(each, device)}
         self._shared = set(self._needed(counts))

@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
+from devicefix.devices.accelerator import COUNTERPARTS, QUESTIONS, Counterpart
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
+from devicefix.devices.device_types import OF_CUDA
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
@@ -27,9 +28,9 @@ _ADVICE = {
     "seed": "use `torch.seed`, which seeds every device",
     "seed_all": "use `torch.seed`, which seeds every device",
     "OutOfMemoryError": "use `torch.OutOfMemoryError`, which every device raises (torch 2.5 and later)",
-    "amp.custom_fwd": 'use `torch.amp.custom_fwd(device_type="cuda")` (torch 2.4 and later)',
-    "amp.custom_bwd": 'use `torch.amp.custom_bwd(device_type="cuda")` (torch 2.4 and later)',
 }
+_UNGUARDED = ("stream", "device")  # the fix of the call has what a CPU needs
+_MAKERS = ("Stream", "Event", "current_stream")
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 
 
@@ -273,13 +274,13 @@ class CudaApi(Rule):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        assert context.accelerator is not None
+        assert context.accelerator is not None and context.translation is not None
         self.accelerator = context.accelerator
+        self.translation = context.translation
         self._functions = Functions(context)
         self._streams = Streams(context)
         collapses = GuardedMove.code in context.options.enabled
         self._regions = Regions(context, context.accelerator, collapses=collapses)
-        self.planned: set[ast.AST] = set()
 
     def visit_Import(self, node: ast.Import) -> Iterator[Finding]:
         if any(f"{alias.name}.".startswith("torch.cuda.") for alias in node.names):
@@ -296,7 +297,7 @@ class CudaApi(Rule):
 
     def visit_Attribute(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
         short = self.accelerator.reference(node)
-        if short is None:
+        if short is None or node in self.translation.planned:
             return
         name = f"torch.cuda.{short}" if short else "torch.cuda"
         counterpart = self.accelerator.counterpart(node)
@@ -329,22 +330,19 @@ class CudaApi(Rule):
 
     def _fix(self, node: ast.expr, short: str, counterpart: Counterpart) -> Fix | None:
         call = self.facts.tree.call_of(node)
-        assert call is not None
-        torch = self.devices.torch(node)
-        rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
-        fix = Fix((rename, *self._arguments(call, short), *self._devices(call)), needs=torch.needs)
-        if short == "stream":
-            return self._entered(call)
-        if short in AMP or self.facts.is_guarded(node) or self._seen_to(node):
-            return fix
+        if (
+            call is None
+            or short in OF_CUDA
+            or short in _UNGUARDED
+            or self.facts.is_guarded(node)
+            or self._seen_to(node)
+        ):
+            return self.translation.call(node)
         if counterpart.instead is not None:
-            guard = self._guard(call, counterpart.instead)
-            return Fix((*guard.edits, *fix.edits), needs=guard.needs | fix.needs)
-        if short in ("Stream", "Event", "current_stream"):
-            return fix if self._streams.of_maker(call) is not None else None
-        if short == "device":
-            return fix
-        return fix if self._functions.fix(call, short) is not None else None
+            return self._guard(call, counterpart.instead)
+        if short in _MAKERS:
+            return self._streams.of_maker(call)
+        return self._functions.fix(call, short)
 
     def _seen_to(self, node: ast.expr) -> bool:
         """Return whether another rule rewrites code around a node for CUDA or an accelerator."""
@@ -355,45 +353,6 @@ class CudaApi(Rule):
         if isinstance(statement, ast.Expr) and statement.value is call:
             return self.context.put_under_guard(statement)
         return self.context.when_cuda(call, instead)
-
-    def _arguments(self, call: ast.Call, short: str) -> Iterator[Edit]:
-        """Yield the edits that fit the arguments of a call to its counterpart."""
-        source = self.context.source
-        end = source.span(call)[1]
-        bracket = source.text.index("(", source.span(call.func)[1])
-        if short in AMP:
-            kind = source.quoted('"cuda"')
-            if not call.args and not call.keywords:
-                yield Edit(bracket, end, f"({kind})")
-                return
-            space = "" if source.text[bracket + 1] in "\r\n" else " "
-            name = "enabled=" if short == "amp.autocast" and call.args else ""
-            yield Edit(bracket, bracket + 1, f"({kind},{space}{name}")
-        elif short == "Event" and call.args:
-            yield Edit(bracket, bracket + 1, "(enable_timing=")
-        elif short not in ("Stream", "Event"):
-            for keyword in call.keywords:
-                yield Edit(source.span(keyword)[0], source.span(keyword.value)[0], "")
-
-    def _devices(self, call: ast.Call) -> Iterator[Edit]:
-        """Yield the edits that replace the devices among the arguments of a call by the accelerator."""
-        for value in (*call.args, *(keyword.value for keyword in call.keywords)):
-            accelerated = self.devices.accelerated(value) if value not in self.planned else None
-            if accelerated is not None:
-                self.planned.add(value)
-                yield Edit(*self.context.source.span(value), accelerated[1])
-
-    def _entered(self, call: ast.Call) -> Fix:
-        """Return the fix that enters a stream directly, and `contextlib.nullcontext()` on a CPU."""
-        (stream,) = call.args
-        source = self.context.source
-        (start, end), (first, last) = source.span(call), source.span(stream)
-        if self.facts.is_guarded(call):
-            return Fix((Edit(start, first, ""), Edit(last, end, "")))
-        use = self.devices.available(call)
-        otherwise = f" if {use.text} else contextlib.nullcontext()"
-        needs = use.needs | self.devices.imports("contextlib", call)
-        return Fix((Edit(start, first, ""), Edit(last, end, otherwise)), needs=needs)
 
     # -- questions -----------------------------------------------------------------------------------
 
@@ -417,11 +376,11 @@ class CudaApi(Rule):
                     line = getattr(part, "lineno", None)
                     where = f" on line {line}" if line else ""
                     return None, f"first change the CUDA-specific code that it guards{where}"
-                if change.edits and part not in self.planned and part not in planned:
+                if change.edits and part not in self.translation.planned and part not in planned:
                     planned.add(part)
                     edits += change.edits
                     needs |= change.needs
-        self.planned |= planned
+        self.translation.planned |= planned
         return Fix((rename, *edits), needs=needs), ""
 
     def _change(self, node: ast.AST) -> Fix | None:

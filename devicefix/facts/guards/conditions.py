@@ -252,6 +252,9 @@ class Conditions(ABC):
         if isinstance(op, _EQUALITIES):
             equal = self._is_equal(left, right)
             return equal if equal is None or isinstance(op, ast.Eq) else not equal
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, (ast.Tuple, ast.List, ast.Set)):
+            named = "cpu" in map(text_of, right.elts) and self._type_of_device(left)
+            return isinstance(op, ast.In) if named else None
         if isinstance(op, (ast.In, ast.NotIn)) and (text := text_of(left)) in ("cuda", "cpu"):
             named = self._may_be_device(right) if text == "cuda" else self._type_of_device(right)
             return (text == "cpu") is isinstance(op, ast.In) if named else None

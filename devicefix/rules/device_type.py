@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.devices.context import Context
+from devicefix.devices.device_types import TYPED
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rules.base import Example, Rule
+
+_ACTIVITY = "torch.profiler.ProfilerActivity"
+_GPU_DTYPE = "torch.get_autocast_gpu_dtype"
+
+
+class DeviceType(Rule):
+    """
+    ## What it does
+    Finds calls whose device type is CUDA, by an argument or by default, such as `torch.autocast("cuda")` and
+    `torch.amp.GradScaler()`. This rule applies only with `--target accelerator`.
+
+    ## Why it matters
+    On another accelerator, such a call has no effect: torch turns autocast and the gradient scaler off, and the program
+    trains in another precision without an error.
+
+    ## Example
+    ```python
+    scaler = torch.amp.GradScaler("cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = model(x)
+    ```
+
+    ## Use instead
+    ```python
+    scaler = torch.amp.GradScaler(device.type, enabled=device.type != "cpu")
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type != "cpu"):
+        loss = model(x)
+    ```
+
+    ## Fix safety
+    The fix is safe. On a CPU, `autocast("cuda")` and `GradScaler("cuda")` are off. The fix keeps them off there: those
+    of the CPU would change the results. `DF407` finds autocast that a CPU needs as well.
+
+    The fix of `torch.get_autocast_gpu_dtype()` keeps the dtype of CUDA on a CPU. `[ProfilerActivity.CPU,
+    ProfilerActivity.CUDA]` becomes the activities that the machine supports; `ProfilerActivity.CUDA` elsewhere has no
+    fix.
+    """
+
+    code = "DF408"
+    name = "device-type"
+    summary = "The device type of a call is CUDA although the target is any accelerator"
+    targets = ("accelerator",)
+    words = (b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd", b"ProfilerActivity")
+    references = (*TYPED, _GPU_DTYPE, f"{_ACTIVITY}.CUDA")
+    fails = False
+    INVALID = (
+        Example(
+            "the type as an argument and by default",
+            before="""
+                import torch
+
+                scaler = torch.amp.GradScaler(init_scale=1024.0)
+                with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
+                    y = net(x)
+                with torch.amp.autocast("cuda", torch.bfloat16, args.amp or args.half):
+                    y = net(x)
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                scaler = torch.amp.GradScaler(device.type, init_scale=1024.0, enabled=device.type != "cpu")
+                with torch.autocast(device_type=device.type, dtype=torch.bfloat16, enabled=device.type != "cpu"):
+                    y = net(x)
+                with torch.amp.autocast(device.type, torch.bfloat16, (args.amp or args.half) and device.type != "cpu"):
+                    y = net(x)
+            """,
+        ),
+        Example(
+            "off in any case, and with arguments in a dictionary",
+            before="""
+                import torch
+
+                with torch.autocast("cuda", enabled=False):
+                    y = net(x)
+                with torch.autocast("cuda", **options):
+                    y = net(x)
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                with torch.autocast(device.type, enabled=False):
+                    y = net(x)
+                with torch.autocast(
+                    torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cuda", **options
+                ):
+                    y = net(x)
+            """,
+        ),
+        Example(
+            "the state and the dtype of autocast",
+            before="""
+                import torch
+
+                if torch.is_autocast_enabled():
+                    x = x.to(torch.get_autocast_gpu_dtype())
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                if torch.is_autocast_enabled(device.type):
+                    x = x.to(torch.get_autocast_dtype(
+                        torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cuda"
+                    ))
+            """,
+        ),
+        Example(
+            "a function with a gradient of its own",
+            before="""
+                import torch
+
+
+                class Double(torch.autograd.Function):
+                    @staticmethod
+                    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+                    def forward(ctx, x):
+                        return x * 2
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+
+                class Double(torch.autograd.Function):
+                    @staticmethod
+                    @torch.amp.custom_fwd(device_type=device.type, cast_inputs=torch.float32)
+                    def forward(ctx, x):
+                        return x * 2
+            """,
+        ),
+        Example(
+            "the activities of a profiler",
+            before="""
+                from torch.profiler import ProfilerActivity, profile
+
+                with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+                    run()
+            """,
+            after="""
+                import torch
+                from torch.profiler import ProfilerActivity, profile
+
+                with profile(activities=torch.profiler.supported_activities()) as prof:
+                    run()
+            """,
+        ),
+        Example(
+            "a single activity",
+            before="""
+                import torch
+
+                activity = torch.profiler.ProfilerActivity.CUDA
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "the type of the device",
+            """
+                import torch
+
+                with torch.autocast(device.type, dtype=torch.bfloat16):
+                    y = net(x)
+                scaler = torch.amp.GradScaler(device.type)
+            """,
+        ),
+        Example(
+            "the CPU",
+            """
+                import torch
+
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    y = net(x)
+            """,
+        ),
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        assert context.translation is not None
+        self._types = context.translation.types
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        call = self.facts.tree.call_of(node)
+        if name.startswith(_ACTIVITY):
+            yield self._activity(node)
+        elif call is None or call in self.context.handled:
+            return
+        elif name == _GPU_DTYPE:
+            fix = self._dtype(call)
+            yield self.finding(call, f"`{name}` is that of CUDA; use `torch.get_autocast_dtype`", fix)
+        elif self._types.is_cuda(call, TYPED[name]):
+            fix = self._types.fix(call, TYPED[name])
+            yield self.finding(call, f"the device type of `{name}` is CUDA; use that of the accelerator", fix)
+
+    def _dtype(self, call: ast.Call) -> Fix:
+        """Return the fix of the dtype of autocast, which is still CUDA's on a CPU."""
+        torch = self.devices.torch(call)
+        kind, needs = self._types.of(call, is_exact=True)
+        new = f"{torch.text}.get_autocast_dtype({kind})"
+        return Fix((Edit(*self.context.source.span(call), new),), needs=needs | torch.needs)
+
+    def _activity(self, node: ast.expr) -> Finding:
+        """Return the finding of an activity of CUDA: it is one of all that are supported, beside the CPU's."""
+        torch, holder = self.devices.torch(node), self.facts.tree.parents.get(node)
+        names = [self.facts.resolve(each) for each in getattr(holder, "elts", ())]
+        message = f"`{_ACTIVITY}.CUDA` profiles only CUDA; use `torch.profiler.supported_activities()`"
+        fix = None
+        if isinstance(holder, ast.expr) and sorted(map(str, names)) == [
+            f"{_ACTIVITY}.CPU",
+            f"{_ACTIVITY}.CUDA",
+        ]:
+            fix = self.context.edit(holder, f"{torch.text}.profiler.supported_activities()", torch)
+        return self.finding(node, message, fix)
