@@ -5,21 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.accelerator import COUNTERPARTS, QUESTIONS, Counterpart
-from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.device_types import OF_CUDA
-from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
-from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.flow.parameters import unpacks
-from devicefix.facts.flow.sinks import LOADS
-from devicefix.facts.refusals import PRINTING
-from devicefix.facts.values import cuda_device, is_constant, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rewrite.operations import Move
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.functions import Functions
-from devicefix.rules.shared.regions import Regions
+from devicefix.rules.shared.questions import UNKNOWN, Questions
 from devicefix.rules.shared.streams import Streams
 
 _ADVICE = {
@@ -279,8 +270,7 @@ class CudaApi(Rule):
         self.translation = context.translation
         self._functions = Functions(context)
         self._streams = Streams(context)
-        collapses = GuardedMove.code in context.options.enabled
-        self._regions = Regions(context, context.accelerator, collapses=collapses)
+        self._questions = Questions(context)
 
     def visit_Import(self, node: ast.Import) -> Iterator[Finding]:
         if any(f"{alias.name}.".startswith("torch.cuda.") for alias in node.names):
@@ -362,67 +352,11 @@ class CudaApi(Rule):
         rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
         fix = Fix((rename,), needs=torch.needs)
         call = self.facts.tree.call_of(node)
-        counts = counterpart.name.endswith("count")
-        regions = self._regions.of(call, counts) if call is not None else None
-        if regions is None:
-            return replace(fix, why="the code that it guards may need CUDA"), ""
-        edits: list[Edit] = []
-        needs = fix.needs
-        planned = set()
-        for region in regions:
-            for part in ast.walk(region):
-                change = self._change(part)
-                if change is None:
-                    line = getattr(part, "lineno", None)
-                    where = f" on line {line}" if line else ""
-                    return None, f"first change the CUDA-specific code that it guards{where}"
-                if change.edits and part not in self.translation.planned and part not in planned:
-                    planned.add(part)
-                    edits += change.edits
-                    needs |= change.needs
-        self.translation.planned |= planned
-        return Fix((rename, *edits), needs=needs), ""
-
-    def _change(self, node: ast.AST) -> Fix | None:
-        """Return the fix that makes a guarded node work on any accelerator, or None if it is specific to CUDA."""
-        nothing = Fix(())
-        match node:
-            case ast.Call(func=ast.Attribute(attr="cuda")):
-                return self._move(node) if self.facts.resolve(node.func) is None else nothing
-            case ast.Call() if self.facts.call(node, *LOADS):
-                where = argument_of(node, "map_location", -1)
-                goes_there = isinstance(where, (ast.Name, ast.Attribute)) or is_constant(where, "cpu")
-                return nothing if goes_there else None
-            case ast.expr() if cuda_device(self.facts, node) and self._value(node):
-                accelerated = self.devices.accelerated(node)
-                if accelerated is None or not self.facts.is_guarded(node):
-                    return nothing  # a number, which fits any of them; a device that has a rule of its own
-                use, change = accelerated
-                return Fix((Edit(*self.context.source.span(node), change),), needs=use.needs)
-            case ast.Constant() | ast.Name() | ast.Attribute():
-                return None if self.accelerator.is_cuda_only(node) else nothing
-        return nothing
-
-    def _move(self, node: ast.Call) -> Fix | None:
-        """Return the fix that replaces `.cuda()` by `.to(device)`, or None."""
-        assert isinstance(node.func, ast.Attribute)
-        receiver, target = node.func.value, device_argument(node)
-        plain = target is None or literal_index(target) is not None
-        if not plain or unpacks(node) or may_be_storage(self.context, receiver):
-            return None
-        if custom_cuda(self.context, receiver) is not CustomCuda.NEVER:
-            return None
-        use = target_device(self.context, node, target)
-        return self.context.edit(node, Move(use.text), use) if use is not None else None
-
-    def _value(self, node: ast.expr) -> bool:
-        """Return whether a device is used as one, and not compared, printed, or part of another."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, (ast.Compare, ast.Subscript, ast.JoinedStr, ast.BinOp, ast.Expr)):
-            return False
-        if isinstance(parent, ast.Dict) and node in parent.keys:
-            return False
-        if isinstance(parent, ast.Call):
-            # `torch.device("cuda")` is replaced as a whole.
-            return last_name(parent.func) not in PRINTING and not cuda_device(self.facts, parent)
-        return True
+        if call is None:
+            return replace(fix, why=UNKNOWN), ""
+        fix, obstacle = self._questions.fix(call, fix, counts=counterpart.name.endswith("count"))
+        if obstacle is None:
+            return fix, ""
+        line = getattr(obstacle, "lineno", None)
+        where = f" on line {line}" if line else ""
+        return None, f"first change the CUDA-specific code that it guards{where}"

@@ -1,0 +1,116 @@
+"""The fixes of questions whether there is CUDA, or whether a tensor is on it, with the code that they guard."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from devicefix.devices.arguments import device_argument, target_device
+from devicefix.devices.context import Context
+from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
+from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.flow.parameters import unpacks
+from devicefix.facts.flow.sinks import LOADS
+from devicefix.facts.refusals import PRINTING
+from devicefix.facts.values import cuda_device, is_constant, last_name, literal_index
+from devicefix.model import Edit, Fix, Need
+from devicefix.rewrite.operations import Move
+from devicefix.rules.guarded_move import GuardedMove
+from devicefix.rules.shared.regions import Regions
+
+UNKNOWN = "the code that it guards may need CUDA"
+
+
+class Questions:
+    """The questions of a module that other accelerators can answer as well.
+
+    Args:
+        context: the context of the module.
+    """
+
+    def __init__(self, context: Context) -> None:
+        assert context.accelerator is not None and context.translation is not None
+        self.context = context
+        self.facts = context.facts
+        self.devices = context.devices
+        self.accelerator = context.accelerator
+        self.translation = context.translation
+        collapses = GuardedMove.code in context.options.enabled
+        self._regions = Regions(context, context.accelerator, collapses=collapses)
+
+    def fix(self, node: ast.expr, fix: Fix, *, counts: bool = False) -> tuple[Fix, ast.AST | None]:
+        """Return the fix of a question with that of the code it guards, and what of this only CUDA supports.
+
+        Args:
+            node: the question.
+            fix: the fix of the question alone.
+            counts: whether the answer is a number of GPUs.
+
+        Returns:
+            The fix; it is unsafe where the guarded code is not known. And the first node that only CUDA supports:
+            then the question has no fix. None if there is none.
+        """
+        regions = self._regions.of(node, counts)
+        if regions is None:
+            return replace(fix, why=UNKNOWN), None
+        edits: list[Edit] = []
+        needs: frozenset[Need] = fix.needs
+        planned = set[ast.AST]()
+        for part in (part for region in regions for part in ast.walk(region)):
+            change = self._change(part)
+            if change is None:
+                return fix, part
+            if change.edits and part not in self.translation.planned and part not in planned:
+                planned.add(part)
+                edits += change.edits
+                needs |= change.needs
+        self.translation.planned |= planned
+        return replace(fix, edits=(*fix.edits, *edits), needs=needs), None
+
+    def guarded(self, node: ast.expr) -> list[ast.AST]:
+        """Return the code that depends on the answer to a question, as far as it is known."""
+        return self._regions.of(node, counts=False) or []
+
+    def _change(self, node: ast.AST) -> Fix | None:
+        """Return the fix that makes a guarded node work on any accelerator, or None if it is specific to CUDA."""
+        nothing = Fix(())
+        match node:
+            case ast.Call(func=ast.Attribute(attr="cuda")):
+                return self._move(node) if self.facts.resolve(node.func) is None else nothing
+            case ast.Call() if self.facts.call(node, *LOADS):
+                where = argument_of(node, "map_location", -1)
+                goes_there = isinstance(where, (ast.Name, ast.Attribute)) or is_constant(where, "cpu")
+                return nothing if goes_there else None
+            case ast.expr() if cuda_device(self.facts, node) and self._value(node):
+                accelerated = self.devices.accelerated(node)
+                if accelerated is None or not self.facts.is_guarded(node):
+                    return nothing  # a number, which fits any of them; a device that has a rule of its own
+                use, change = accelerated
+                return Fix((Edit(*self.context.source.span(node), change),), needs=use.needs)
+            case ast.Constant() | ast.Name() | ast.Attribute():
+                return None if self.accelerator.is_cuda_only(node) else nothing
+        return nothing
+
+    def _move(self, node: ast.Call) -> Fix | None:
+        """Return the fix that replaces `.cuda()` by `.to(device)`, or None."""
+        assert isinstance(node.func, ast.Attribute)
+        receiver, target = node.func.value, device_argument(node)
+        plain = target is None or literal_index(target) is not None
+        if not plain or unpacks(node) or may_be_storage(self.context, receiver):
+            return None
+        if custom_cuda(self.context, receiver) is not CustomCuda.NEVER:
+            return None
+        use = target_device(self.context, node, target)
+        return self.context.edit(node, Move(use.text), use) if use is not None else None
+
+    def _value(self, node: ast.expr) -> bool:
+        """Return whether a device is used as one, and not compared, printed, or part of another."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, (ast.Compare, ast.Subscript, ast.JoinedStr, ast.BinOp, ast.Expr)):
+            return False
+        if isinstance(parent, ast.Dict) and node in parent.keys:
+            return False
+        if isinstance(parent, ast.Call):
+            # `torch.device("cuda")` is replaced as a whole.
+            return last_name(parent.func) not in PRINTING and not cuda_device(self.facts, parent)
+        return True
