@@ -56,8 +56,7 @@ class CudaApi(Rule):
     ## Fix safety
     The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
     error without an accelerator, even where the corresponding `torch.cuda` function does nothing, so the fix puts these
-    calls under a guard. The fix passes `"cuda"` to `torch.amp.autocast` and `torch.amp.GradScaler`, because any other
-    device type would change the results on a CPU. The fix replaces either all streams and events in a file or none of
+    calls under a guard. Autocast and gradient scalers stay off on a CPU. The fix replaces either all streams and events in a file or none of
     them, because a function that receives one may accept only CUDA streams and events.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
@@ -176,25 +175,11 @@ class CudaApi(Rule):
             after="""
                 import torch
 
-                with torch.amp.autocast("cuda", enabled=args.half):
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                with torch.amp.autocast(device.type, enabled=args.half and device.type != "cpu"):
                     run()
-                scaler = torch.amp.GradScaler("cuda")
-            """,
-        ),
-        Example(
-            "an event",
-            before="""
-                import torch
-
-                start = torch.cuda.Event(True)
-                start.record()
-            """,
-            after="""
-                import torch
-
-                if torch.accelerator.is_available():
-                    start = torch.Event(enable_timing=True)
-                    start.record()
+                scaler = torch.amp.GradScaler(device.type, enabled=device.type != "cpu")
             """,
         ),
         Example(
