@@ -205,6 +205,12 @@ class Fix:
     replacements: tuple[Replacement, ...] = ()
     optional: bool = False
 
+    def joined(self, *others: Fix) -> Fix:
+        """Return a fix that makes the edits of others as well."""
+        edits = (edit for fix in others for edit in fix.edits)
+        needs = (fix.needs for fix in others)
+        return replace(self, edits=(*self.edits, *edits), needs=self.needs.union(*needs))
+
     @property
     def safety(self) -> Safety:
         """Return whether the fix is made without `--unsafe-fixes`."""

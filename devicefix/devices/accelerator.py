@@ -46,6 +46,14 @@ COUNTERPARTS = {
 # https://github.com/pytorch/pytorch/pull/156783
 _DEFAULT_BACKEND = (2, 6)
 QUESTIONS = ("is_available", "device_count")
+FORKS = ("torch.random.fork_rng", "torch.fork_rng")
+_SAME_OBJECTS = ("OutOfMemoryError",)  # an old name of the same object
+_MODULE = "get_device_module()."
+# What fails on MPS: torch.mps lacks it, or torch.accelerator raises an error.
+_LACKING_ON_MPS = {
+    "manual_seed_all", "seed_all", "get_rng_state_all", "set_rng_state_all", "get_device_name",
+    "get_device_properties", "mem_get_info",
+}  # fmt: skip
 # They have no counterpart, or none in an older torch, and have no effect without CUDA.
 _HARMLESS = {
     "manual_seed", "manual_seed_all", "seed", "seed_all", "random.manual_seed", "random.manual_seed_all",
@@ -112,7 +120,7 @@ class Accelerator:
         found = self._newest(short)
         if found is None or self.facts.tree.f_string(node) is not None:
             return None
-        if short in QUESTIONS:
+        if short in QUESTIONS or short in _SAME_OBJECTS:
             return found
         call = self.facts.tree.call_of(node)
         if short in _DECORATORS:
@@ -126,6 +134,20 @@ class Accelerator:
     def _decorates(self, node: ast.AST) -> bool:
         """Return whether a node is a decorator."""
         return node in getattr(self.facts.tree.parents.get(node), "decorator_list", ())
+
+    def fails_on_mps(self, site: ast.AST) -> bool:
+        """Return whether a site pins memory, or the counterpart of a reference there fails on MPS."""
+        pins = any(getattr(each, "attr", "") == "pin_memory" for each in ast.walk(site))
+        call = next(self.facts.tree.around(site, ast.Call), None)
+        keeps = call is not None and self.facts.call(call, *FORKS)  # it numbers the devices
+        return pins or keeps or any(map(self._fails_on_mps, self.references(site)))
+
+    def _fails_on_mps(self, node: ast.AST) -> bool:
+        short = self.reference(node) or ""
+        if short.endswith("rng_state"):
+            call = self.facts.tree.call_of(node)  # torch.mps has one device, and takes none
+            return call is not None and len(call.args) + len(call.keywords) > short.startswith("set")
+        return short in _LACKING_ON_MPS or "memory" in short
 
     def only_cuda(self, site: ast.AST) -> ast.AST | None:
         """Return the first node at a site that only CUDA supports, or None."""
@@ -155,6 +177,11 @@ class Accelerator:
             return short not in _HARMLESS and self.counterpart(node) is None
         return dotted(node) in self._stream_names and not self.can_replace_streams
 
+    @property
+    def has_backends(self) -> bool:
+        """Return whether the oldest torch names the default backend of a device."""
+        return self.version >= _DEFAULT_BACKEND
+
     def translation(self, node: ast.expr, torch: str) -> Callable[[str], str] | None:
         """Return a function that makes the accelerator's code of that of a CUDA device, its name, or NCCL.
 
@@ -170,7 +197,7 @@ class Accelerator:
         device = f"{torch}.accelerator.current_accelerator()"
         if isinstance(node, ast.Constant) and node.value == "nccl":
             backend = f"{torch}.distributed.get_default_backend_for_device({device})"
-            return (lambda _: backend) if self.version >= _DEFAULT_BACKEND else None
+            return (lambda _: backend) if self.has_backends else None
         if self.facts.call(node, "torch.device"):
             return self._translation_of_call(node, device)
         return self._translation_of_name(node, f"{device}.type")
@@ -317,4 +344,6 @@ def _accepts(facts: Facts, short: str, call: ast.Call) -> bool:
         is_index = len(call.args) == 1 and facts.kinds.of(call.args[0]).are(NUMBERS)
         return is_index and isinstance(facts.tree.parents.get(call), ast.withitem)
     names = [keyword.arg for keyword in call.keywords]
+    if short.endswith(("seed", "seed_all", "rng_state", "rng_state_all")):
+        return True
     return len(call.args) + len(names) <= 1 and names in ([], ["device"])

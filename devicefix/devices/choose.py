@@ -21,7 +21,7 @@ from devicefix.facts import ASKS, Facts, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.project import Project
 from devicefix.facts.values import last_name
-from devicefix.model import Definition, Doubt, Edit, Form, Need, New
+from devicefix.model import Definition, Doubt, Edit, Fix, Form, Need, New
 from devicefix.rewrite.operations import Conditional
 from devicefix.rewrite.placement import Layout
 
@@ -152,6 +152,8 @@ class Devices:
             site: The node that the code is for.
             index: The code of the index.
         """
+        if self.accelerator is not None:
+            return self.either(site, index)  # a number is that of an accelerator
         return self.either(site, f"{self._names.of(site).text}.device({self.device_type(site)}, {index})")
 
     def flagged(self, site: ast.AST, flag: ast.expr) -> DeviceExpr | None:
@@ -211,16 +213,30 @@ class Devices:
 
     # -- questions ------------------------------------------------------------------------------------
 
-    def available(self, site: ast.AST, *, of_cuda: bool = False) -> DeviceExpr:
+    def available(self, site: ast.AST, *, of_cuda: bool = False, pins: bool = False) -> DeviceExpr:
         """Return the test for CUDA or, if that is the target, for any accelerator.
 
         Args:
-            site: The node that needs it. If only CUDA supports something in it, the test is for CUDA.
+            site: The node that needs it. If only CUDA supports something in it, the test is for CUDA. If MPS
+                lacks something in it, the test is for any other accelerator.
             of_cuda: Whether the test is for CUDA in any case.
+            pins: Whether the code pins memory, which fails on MPS.
         """
         if of_cuda or (self.accelerator and self.accelerator.only_cuda(site) is not None):
             return self._is_available(site, "cuda")
+        if self.accelerator and (pins or self.accelerator.fails_on_mps(site)):
+            return self.beyond_mps(site)
         return self._target_available(site)
+
+    def beyond_mps(self, site: ast.AST) -> DeviceExpr:
+        """Return the test for an accelerator other than MPS."""
+        known = self.text(site)
+        if known is not None:
+            code = self.facts.source.quoted(f'{known[0]()} not in ("cpu", "mps")')
+            return DeviceExpr(code, known[1].needs)
+        question = self._target_available(site)
+        more = self.facts.source.quoted(f'{self.device_type(site)} != "mps"')
+        return DeviceExpr(f"{question.text} and {more}", question.needs)
 
     def question(self, site: ast.AST, *, of_cuda: bool = False) -> DeviceExpr:
         """Return the test for CUDA, or the variable of the program that holds the answer; see `available`."""
@@ -239,6 +255,25 @@ class Devices:
             return None
         change = self.accelerator.translation(node, self._names.of(node).text)
         return (self._target_available(node), change) if change else None
+
+    def backend(self, node: ast.expr) -> Fix | None:
+        """Return the fix that makes NCCL the default backend of the module's device: Gloo for the CPU.
+
+        Args:
+            node: The name of the backend.
+
+        Returns:
+            None where CUDA is the target, for another backend, and where the module can have no device.
+        """
+        is_nccl = isinstance(node, ast.Constant) and node.value == "nccl"
+        if not is_nccl or self.accelerator is None or not self.accelerator.has_backends:
+            return None
+        device = self.shared(node, define=True)
+        if device is None:
+            return None
+        torch = self._names.of(node)
+        new = f"{torch.text}.distributed.get_default_backend_for_device({device.text})"
+        return Fix((Edit(*self.facts.source.span(node), new),), needs=device.needs | torch.needs)
 
     def are_bound(self, names: Collection[ast.Name]) -> bool:
         """Return whether names are certainly bound at their places, even if they were not read there."""

@@ -111,6 +111,8 @@ class Context:
             why: Why the fix is not safe; empty if it is.
             of_cuda: Whether the expression needs CUDA whatever the target, as a checkpoint's device does.
         """
+        if otherwise == '"gloo"' and not of_cuda and (fix := self.devices.backend(node)) is not None:
+            return fix
         accelerated = None if of_cuda else self.devices.accelerated(node)
         question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
         if isinstance(otherwise, str):
@@ -220,10 +222,7 @@ class Context:
         """Return a fix that puts sites under a guard for the target, and translates the calls inside."""
         if self.translation is None:
             return fix
-        inner = [self.translation.inside(site) for site in sites]
-        edits = (edit for each in inner for edit in each.edits)
-        needs = (each.needs for each in inner)
-        return replace(fix, edits=(*fix.edits, *edits), needs=fix.needs.union(*needs))
+        return fix.joined(*map(self.translation.inside, sites))
 
     def _neighbours(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """Yield the statements right above and below one that do nothing without CUDA."""

@@ -1,19 +1,19 @@
-"""Calls whose device type is CUDA, by an argument or by default, and the edits that make it the accelerator's."""
+"""Calls whose device type is CUDA, by an argument or by default, and their fixes."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from devicefix.devices.choose import Devices
 from devicefix.facts import Facts
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.texts import text_of
-from devicefix.model import Edit, Fix, Need
+from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rewrite.blocks import operand
-from devicefix.rewrite.operations import AddKeyword
+from devicefix.rewrite.operations import AddKeyword, Chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class DeviceTypes:
         return typed.is_default and not unpacks(call) if given is None else text_of(given) == "cuda"
 
     def fix(self, call: ast.Call, typed: Typed) -> Fix:
-        """Return the fix that makes the device type of a call the accelerator's: off on a CPU, as CUDA's is there.
+        """Return the fix that makes the device type of a call the accelerator's; it is off on a CPU.
 
         Args:
             call: The call, for which `is_cuda` is true, or one of a function for CUDA.
@@ -92,12 +92,28 @@ class DeviceTypes:
             edits += self._enabled(call, typed, on)
         return Fix(tuple(edits), needs=needs)
 
+    def with_type(self, call: ast.Call, finding: Finding) -> Finding:
+        """Return the finding of a call whose fix also passes the accelerator's type."""
+        assert finding.fix is not None
+        code, needs = self.of(call)
+        edit = Edit(*self._source.span(call), AddKeyword("device_type", code))
+        fix = replace(finding.fix, edits=(*finding.fix.edits, edit), needs=finding.fix.needs | needs)
+        return replace(finding, fix=fix)
+
+    def kept(self, call: ast.Call) -> Fix:
+        """Return the fix of `fork_rng()`; torch.cpu has no random states, and those of MPS have no number."""
+        code, needs = self.of(call)
+        question = self._devices.beyond_mps(call)
+        devices = self._source.quoted(f"None if {question.text} else []")
+        added = (AddKeyword("devices", devices), AddKeyword("device_type", code))
+        return Fix((Edit(*self._source.span(call), Chain(added)),), needs=needs | question.needs)
+
     def of(self, site: ast.expr, *, is_exact: bool = False) -> tuple[str, frozenset[Need]]:
         """Return the code of the accelerator's type, and what it needs.
 
         Args:
             site: The node that it is for.
-            is_exact: Whether it must be that of CUDA without an accelerator; else it is the CPU's there, if the
+            is_exact: Whether it must be CUDA's without an accelerator; else it is the CPU's there, if the
                 module has a device or a fix can define one.
         """
         known = None if is_exact else self._devices.text(site)
@@ -107,7 +123,7 @@ class DeviceTypes:
         return use.text, use.needs
 
     def _new(self, call: ast.Call, typed: Typed) -> tuple[str, str, frozenset[Need]]:
-        """Return the code of the type, that of the question whether the function is on, and what both need."""
+        """Return the code of the type, that of whether the function is on, and what both need."""
         code, needs = self.of(call, is_exact=typed.enabled is not None and unpacks(call))
         on = self._source.quoted(f'{code} != "cpu"') if typed.enabled is not None else ""
         return code, "" if " if " in code else on, needs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.accelerator import QUESTIONS, Accelerator
+from devicefix.devices.accelerator import QUESTIONS, Accelerator, Counterpart
 from devicefix.devices.choose import Devices
 from devicefix.devices.device_types import OF_CUDA, DeviceTypes
 from devicefix.facts import Facts
@@ -36,7 +36,7 @@ class Translation:
         self._source = facts.source
 
     def inside(self, site: ast.AST) -> Fix:
-        """Return the fix that translates what a guard for the target will have inside, nothing where CUDA remains.
+        """Return the fix that translates what gets a guard for the target, nothing where that asks for CUDA.
 
         Args:
             site: The node that gets the guard.
@@ -45,9 +45,7 @@ class Translation:
         if self._accelerator.only_cuda(site) is not None:
             self.planned.update(references)
             return Fix(())
-        fixes = [self.call(node) for node in references if self._is_translated(node)]
-        edits = (edit for fix in fixes for edit in fix.edits)
-        return Fix(tuple(edits), needs=frozenset(need for fix in fixes for need in fix.needs))
+        return Fix(()).joined(*(self.call(node) for node in references if self._is_translated(node)))
 
     def call(self, node: ast.expr) -> Fix:
         """Return the fix that makes a reference, which is called or decorates, that to its counterpart.
@@ -61,15 +59,16 @@ class Translation:
         short = self._accelerator.reference(node) or ""
         torch = self._devices.torch(node)
         name = Edit(*self._source.span(node), f"{torch.text}.{counterpart.name}")
+        if call is None and short not in OF_CUDA:
+            return Fix((name,), needs=torch.needs)
         if call is None:
             return self._decorated(node, name, torch.needs)
         if short == "stream":
             return self._entered(call)
         if short in OF_CUDA:
-            typed = self.types.fix(call, OF_CUDA[short])
-            return Fix((name, *typed.edits), needs=torch.needs | typed.needs)
+            return Fix((name,), needs=torch.needs).joined(self.types.fix(call, OF_CUDA[short]))
         needs: set[Need] = set(torch.needs)
-        edits = (name, *self._arguments(call, short), *self._of_devices(call, needs))
+        edits = (name, *self._arguments(call, short, counterpart), *self._of_devices(call, needs))
         return Fix(edits, needs=frozenset(needs))
 
     def _decorated(self, node: ast.expr, name: Edit, needs: frozenset[Need]) -> Fix:
@@ -79,16 +78,16 @@ class Translation:
         return Fix((name, Edit(end, end, f"(device_type={kind})")), needs=needs | more)
 
     def _is_translated(self, node: ast.AST) -> bool:
-        """Return whether a reference is translated where its call gets a guard: a question has a fix of its own."""
+        """Return whether a reference is translated where it gets a guard; a question has its own fix."""
         is_asked = self._accelerator.reference(node) in QUESTIONS
         return not is_asked and self._accelerator.counterpart(node) is not None
 
-    def _arguments(self, call: ast.Call, short: str) -> Iterator[Edit]:
+    def _arguments(self, call: ast.Call, short: str, counterpart: Counterpart) -> Iterator[Edit]:
         """Yield the edits that fit the arguments of a call to its counterpart."""
         bracket = self._source.text.index("(", self._source.span(call.func)[1])
         if short == "Event" and call.args:
             yield Edit(bracket, bracket + 1, "(enable_timing=")
-        elif short not in _STREAMS:
+        elif short not in _STREAMS and not counterpart.name.startswith("get_device_module"):
             for keyword in call.keywords:
                 yield Edit(self._source.span(keyword)[0], self._source.span(keyword.value)[0], "")
 

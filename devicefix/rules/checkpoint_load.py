@@ -453,15 +453,18 @@ class CheckpointLoad(Rule):
                 yield self.finding(given, f"{_NOWHERE} if the caller does not", self._unless_given(given))
         elif (why := self._why_unsafe(given)) is not None and not self.facts.is_guarded(node):
             self.context.mark_handled(given)
-            fix = self._shared(given) or self.context.when_cuda(given, '"cpu"', why, of_cuda=True)
+            of_cuda = not (
+                cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
+            )
+            fix = self._shared(given) or self.context.when_cuda(given, '"cpu"', why, of_cuda=of_cuda)
             yield self.finding(given, _ELSEWHERE, fix)
 
     def _shared(self, given: ast.expr) -> Fix | None:
         """Return the fix that makes a location the device that the module has, or None."""
         is_current = cuda_literal(given) is None or is_current_object(self.facts, given)
-        if self.devices.accelerator or not is_current:
+        if not is_current:
             return None
-        known = self.devices.shared(given, may_be_text=True)
+        known = self.devices.shared(given, define=self.devices.accelerator is not None, may_be_text=True)
         return None if known is None else self.context.replace(given, known)
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:

@@ -9,20 +9,15 @@ from devicefix.devices.context import Context
 from devicefix.devices.device_types import OF_CUDA
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.cuda_function import CudaFunction
 from devicefix.rules.shared.functions import Functions
 from devicefix.rules.shared.questions import UNKNOWN, Questions
 from devicefix.rules.shared.streams import Streams
+from devicefix.rules.stream import CudaStream
 
-_ADVICE = {
-    "manual_seed": "use `torch.manual_seed`, which seeds every device",
-    "manual_seed_all": "use `torch.manual_seed`, which seeds every device",
-    "seed": "use `torch.seed`, which seeds every device",
-    "seed_all": "use `torch.seed`, which seeds every device",
-    "OutOfMemoryError": "use `torch.OutOfMemoryError`, which every device raises (torch 2.5 and later)",
-}
+_ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 _UNGUARDED = ("stream", "device")  # the fix of the call has what a CPU needs
 _MAKERS = ("Stream", "Event", "current_stream")
-_ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 
 
 class CudaApi(Rule):
@@ -267,21 +262,24 @@ class CudaApi(Rule):
         if not node.level and (of_torch or f"{node.module}.".startswith("torch.cuda.")):
             yield self._imported(node)
 
-    def _imported(self, node: ast.stmt) -> Finding:
-        return self.finding(node, "imports `torch.cuda`; remove the import once nothing uses it")
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> Finding:
+        names = (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        edits = next(filter(None, map(self.context.without_import, names)), ())
+        fix = Fix(edits) if edits else None
+        return self.finding(node, "imports `torch.cuda`; remove the import once nothing uses it", fix)
 
     def visit_Attribute(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
         short = self.accelerator.reference(node)
         if short is None or node in self.translation.planned:
+            return
+        if self._is_found(node, short) or self._is_seeded(node, short):
             return
         name = f"torch.cuda.{short}" if short else "torch.cuda"
         counterpart = self.accelerator.counterpart(node)
         if counterpart is None:
             yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(short)}")
         elif short in QUESTIONS:
-            fix, reason = self._question(node, counterpart)
-            advice = reason or f"use `torch.{counterpart.name}`"
-            yield self.finding(node, f"`{name}` checks only for CUDA; {advice}", fix)
+            yield from self._question(node, name, counterpart)
         else:
             fix = self._fix(node, short, counterpart)
             advice = "" if fix else " under a guard, and add a CPU path"
@@ -289,6 +287,29 @@ class CudaApi(Rule):
             yield self.finding(node, message, fix)
 
     visit_Name = visit_Attribute
+
+    def _is_found(self, node: ast.expr, short: str) -> bool:
+        """Return whether another rule finds a call."""
+        call, enabled = self.facts.tree.call_of(node), self.context.options.enabled
+        if call is None or self.facts.is_guarded(node):
+            return False
+        raises = CudaFunction.code in enabled and self._functions.raises(short)
+        return raises or (CudaStream.code in enabled and self._streams.is_maker(call))
+
+    def _is_seeded(self, node: ast.expr, short: str) -> bool:
+        """Return whether a function seeds what `torch.manual_seed` seeds beside it, as it does every device."""
+        call = self.facts.tree.call_of(node)
+        if call is None or not short.startswith("manual_seed"):
+            return False
+        beside = self.facts.tree.nodes_with("manual_seed")
+        scope = self.facts.tree.scope(node)
+        given = [ast.dump(each) for each in call.args]
+        return any(
+            self.facts.call(each, "torch.manual_seed", "torch.random.manual_seed")
+            and self.facts.tree.scope(each) is scope
+            and [ast.dump(argument) for argument in each.args] == given
+            for each in beside
+        )
 
     def _advice(self, short: str) -> str:
         known = COUNTERPARTS.get(short, ())
@@ -299,19 +320,14 @@ class CudaApi(Rule):
             return "specify a dtype and a device instead"
         if known:
             return f"adapt this code so that it can use `torch.{known[0].name}`"
-        return _ADVICE.get(short, _ELSE)
+        return _ELSE
 
     # -- calls ---------------------------------------------------------------------------------------
 
     def _fix(self, node: ast.expr, short: str, counterpart: Counterpart) -> Fix | None:
         call = self.facts.tree.call_of(node)
-        if (
-            call is None
-            or short in OF_CUDA
-            or short in _UNGUARDED
-            or self.facts.is_guarded(node)
-            or self._seen_to(node)
-        ):
+        is_guarded = self.facts.is_guarded(node) and not self.accelerator.fails_on_mps(node)
+        if call is None or short in (*OF_CUDA, *_UNGUARDED) or is_guarded or self._seen_to(node):
             return self.translation.call(node)
         if counterpart.instead is not None:
             return self._guard(call, counterpart.instead)
@@ -331,17 +347,23 @@ class CudaApi(Rule):
 
     # -- questions -----------------------------------------------------------------------------------
 
-    def _question(self, node: ast.expr, counterpart: Counterpart) -> tuple[Fix | None, str]:
-        """Return the fix of a check for CUDA, or the reason why there is none."""
+    def _question(self, node: ast.expr, name: str, counterpart: Counterpart) -> Iterator[Finding]:
+        """Check a question, unless what it guards has a finding of its own: then it stays."""
         torch = self.devices.torch(node)
         rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
-        fix = Fix((rename,), needs=torch.needs)
+        fix, obstacle = Fix((rename,), needs=torch.needs), None
         call = self.facts.tree.call_of(node)
         if call is None:
-            return replace(fix, why=UNKNOWN), ""
-        fix, obstacle = self._questions.fix(call, fix, counts=counterpart.name.endswith("count"))
+            fix = replace(fix, why=UNKNOWN)
+        else:
+            fix, obstacle = self._questions.fix(call, fix, counts=counterpart.name.endswith("count"))
         if obstacle is None:
-            return fix, ""
-        line = getattr(obstacle, "lineno", None)
-        where = f" on line {line}" if line else ""
-        return None, f"first change the CUDA-specific code that it guards{where}"
+            message = f"`{name}` checks only for CUDA; use `torch.{counterpart.name}`"
+            yield self.finding(node, message, fix)
+        elif self.accelerator.reference(obstacle) is None:
+            line = getattr(obstacle, "lineno", None)
+            where = f" on line {line}" if line else ""
+            message = (
+                f"`{name}` checks only for CUDA; first change the CUDA-specific code that it guards{where}"
+            )
+            yield self.finding(node, message)

@@ -340,7 +340,11 @@ class DeviceIds(Rule):
             return
         unknown = named is None and (kind is not None or self.facts.serves_others)
         why = _OTHER_DEVICES if unknown and "cuda" not in self.context.source.code(devices) else ""
-        yield from self._report(node, "`devices`", devices, instead="[]", why=why)
+        found = self._report(node, "`devices`", devices, instead="[]", why=why)
+        translation = self.context.translation if kind is None else None
+        yield from (
+            found if translation is None else (translation.types.with_type(node, each) for each in found)
+        )
 
     def _report(
         self,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.accelerator import FORKS
 from devicefix.devices.context import Context
 from devicefix.devices.device_types import TYPED
 from devicefix.model import Edit, Finding, Fix
@@ -49,8 +50,8 @@ class DeviceType(Rule):
     name = "device-type"
     summary = "The device type of a call is CUDA although the target is any accelerator"
     targets = ("accelerator",)
-    words = (b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd", b"ProfilerActivity")
-    references = (*TYPED, _GPU_DTYPE, f"{_ACTIVITY}.CUDA")
+    words = (b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd", b"ProfilerActivity", b"fork_rng")
+    references = (*TYPED, *FORKS, _GPU_DTYPE, f"{_ACTIVITY}.CUDA")
     fails = False
     INVALID = (
         Example(
@@ -201,6 +202,12 @@ class DeviceType(Rule):
             yield self._activity(node)
         elif call is None or call in self.context.handled:
             return
+        elif name in FORKS:
+            if not call.args and {each.arg for each in call.keywords}.isdisjoint(
+                ("devices", "device_type", None)
+            ):
+                message = f"`{name}` keeps the random states of CUDA; pass the type of the accelerator"
+                yield self.finding(call, message, self._types.kept(call))
         elif name == _GPU_DTYPE:
             fix = self._dtype(call)
             yield self.finding(call, f"`{name}` is that of CUDA; use `torch.get_autocast_dtype`", fix)

@@ -235,7 +235,7 @@ class PinMemory(Rule):
         return self.facts.once(_made_true, _bindings(self.facts, value), _HOPS)
 
     def _only_with_cuda(self, value: ast.expr) -> Fix:
-        use = self.devices.available(value)
+        use = self.devices.available(value, pins=True)
         if isinstance(value, ast.Constant):
             return self.context.replace(value, use)
         return self.context.edit(value, lambda text: f"{text} and {use.text}", use)

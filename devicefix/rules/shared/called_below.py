@@ -41,7 +41,7 @@ def called_below(context: Context, node: ast.Call) -> Fix | None:
         return None
     if not context.devices.are_bound(names):
         return None
-    question = context.devices.available(node, of_cuda=True)
+    question = context.devices.available(node)
     header, code = f"if {question.text}:", f"{name} = {name}.{method}({arguments})"
     below = guarded_below(context.facts, statement, header, code, "If")
     shortened = context.edit(node, KeepReceiver(), question)

@@ -148,6 +148,9 @@ class Functions:
         asked = [self.facts.tree.parents[use] for use in self._uses(node) if "capability" in short]
         tests = [each for each in asked if not isinstance(each, (ast.Assign, ast.Subscript))]
         known = [each for each in tests if _ASKED.search(ast.unparse(each)) and self._chooses_dtype(each)]
+        if short == "get_device_name" and self.context.accelerator is not None:
+            known = self.devices.text(node)  # that of MPS, which has no other name
+            return known[0]() if known is not None else INSTEAD[short]
         return _BFLOAT16 if tests and tests == known else INSTEAD[short]
 
     def _chooses_dtype(self, test: ast.AST) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 
 from devicefix.devices.arguments import device_argument, target_device
@@ -13,7 +14,7 @@ from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sinks import LOADS
 from devicefix.facts.refusals import PRINTING
 from devicefix.facts.values import cuda_device, is_constant, last_name, literal_index
-from devicefix.model import Edit, Fix, Need
+from devicefix.model import Edit, Fix
 from devicefix.rewrite.operations import Move
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.regions import Regions
@@ -53,19 +54,28 @@ class Questions:
         regions = self._regions.of(node, counts)
         if regions is None:
             return replace(fix, why=UNKNOWN), None
-        edits: list[Edit] = []
-        needs: frozenset[Need] = fix.needs
-        planned = set[ast.AST]()
-        for part in (part for region in regions for part in ast.walk(region)):
+        changes: dict[ast.AST, Fix] = {}
+        own = self._own(regions)
+        inside = {part for statement in own for part in ast.walk(statement)}
+        for part in (part for region in regions for part in ast.walk(region) if part not in inside):
             change = self._change(part)
             if change is None:
+                references = (each for region in regions for each in self.accelerator.references(region))
+                self.translation.planned.update(filter(self.accelerator.counterpart, references))
                 return fix, part
-            if change.edits and part not in self.translation.planned and part not in planned:
-                planned.add(part)
-                edits += change.edits
-                needs |= change.needs
-        self.translation.planned |= planned
-        return replace(fix, edits=(*fix.edits, *edits), needs=needs), None
+            if change.edits and part not in self.translation.planned:
+                changes[part] = change
+        self.translation.planned |= changes.keys()
+        return fix.joined(*changes.values(), *map(self.context.put_under_guard, own)), None
+
+    def _own(self, regions: Sequence[ast.AST]) -> list[ast.stmt]:
+        """Return the statements that get a guard for CUDA of their own: some of several that only call CUDA."""
+        calls = [each for each in regions if isinstance(each, ast.Expr) and self._calls_cuda(each.value)]
+        return calls if len(calls) < len(regions) else []
+
+    def _calls_cuda(self, node: ast.expr) -> bool:
+        """Return whether an expression is a call that only CUDA supports."""
+        return isinstance(node, ast.Call) and self.accelerator.is_cuda_only(node.func)
 
     def guarded(self, node: ast.expr) -> list[ast.AST]:
         """Return the code that depends on the answer to a question, as far as it is known."""
@@ -81,6 +91,8 @@ class Questions:
                 where = argument_of(node, "map_location", -1)
                 goes_there = isinstance(where, (ast.Name, ast.Attribute)) or is_constant(where, "cpu")
                 return nothing if goes_there else None
+            case ast.Constant(value="nccl"):
+                return self.devices.backend(node)
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
                 if accelerated is None or not self.facts.is_guarded(node):
