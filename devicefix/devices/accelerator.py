@@ -157,7 +157,7 @@ class Accelerator:
         """Return whether only CUDA supports a node, whatever is inside it."""
         match node:
             case ast.Constant(value=str(text)):
-                return text == "nccl" or bool(_TENSOR_TYPE.match(text))
+                return "nccl" in text or bool(_TENSOR_TYPE.match(text))
             case ast.Call(func=ast.Attribute(value=receiver, attr="cuda")):
                 return self.facts.resolve(receiver) is None
             case ast.Import(names=names):
@@ -174,7 +174,8 @@ class Accelerator:
             return True
         short = self.reference(node)
         if short is not None:
-            return short not in _HARMLESS and self.counterpart(node) is None
+            is_harmless = short in _HARMLESS and self.facts.tree.call_of(node) is not None
+            return not is_harmless and self.counterpart(node) is None
         return dotted(node) in self._stream_names and not self.can_replace_streams
 
     @property

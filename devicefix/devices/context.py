@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -54,6 +54,7 @@ class Context:
         accelerator: What any accelerator supports; None where the target is CUDA.
         devices: The devices of the module.
         translation: What translates calls of torch.cuda; None where the target is CUDA.
+        is_held: Returns whether a node only runs, or is only used, where CUDA is available.
         handled: The nodes that only rules with `sees_handled` visit.
     """
 
@@ -70,6 +71,7 @@ class Context:
         self.translation = (
             Translation(facts, self.devices, self.accelerator) if self.accelerator is not None else None
         )
+        self.is_held: Callable[[ast.AST], bool] = facts.is_guarded
         self.handled: set[ast.AST] = set()
         self.needs_cuda: Finding | None = None  # that of an import without which the module can't be imported
         self._joined: set[ast.stmt] = set()  # what shares the guard of another statement

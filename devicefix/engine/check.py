@@ -152,7 +152,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     from devicefix.facts.exports import patching
     from devicefix.rules.base import attributes_of
     from devicefix.rules.dispatch import tables, visit
-    from devicefix.rules.registry import RANKS, WORDS, words
+    from devicefix.rules.registry import RANKS, RULES, WORDS, words
     from devicefix.rules.shared.counts import IdleLoops
 
     tree = context.facts.tree
@@ -164,11 +164,12 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     patched = patching(context.facts, "is_available")
     replaced = context.project.replaces_question(context.devices.path)
     guarded = GuardedUses(context, context.facts.is_guarded)
+    context.is_held = lambda node: idle.hold(node) or guarded.hold(node)
     seen = {each.line for each in context.options.seen}
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines, *seen}))  # 0: the module
     attributes = attributes_of(tuple(map(type, rules)))
     for node, finding in visit(statements, tables(rules, RANKS), context.handled, attributes):
-        if idle.hold(node) or guarded.hold(node):
+        if "cuda" in RULES[finding.code].targets and context.is_held(node):
             continue
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)

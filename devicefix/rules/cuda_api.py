@@ -90,7 +90,7 @@ class CudaApi(Rule):
 
                 if torch.accelerator.is_available():
                     torch.accelerator.synchronize()
-                    torch.accelerator.empty_cache()
+                    torch.get_device_module().empty_cache()
             """,
         ),
         Example(
@@ -104,12 +104,13 @@ class CudaApi(Rule):
                 used = tc.memory_allocated(device=0)
             """,
             after="""
-                import torch.cuda as tc
                 import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
 
                 if torch.accelerator.is_available():
                     torch.accelerator.set_device_index(rank)
-                used = torch.accelerator.memory_allocated(0) if torch.accelerator.is_available() else 0
+                used = torch.accelerator.memory_allocated(0) if device.type not in ("cpu", "mps") else 0
             """,
         ),
         Example(
@@ -192,17 +193,67 @@ class CudaApi(Rule):
             unsafe=True,
         ),
         Example(
-            "a random seed",
+            "seeds of GPUs alone, and beside that of all devices",
             before="""
                 import torch
 
                 torch.cuda.manual_seed_all(1)
+
+
+                def seed(number):
+                    torch.manual_seed(number)
+                    torch.cuda.manual_seed_all(number)
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                if device.type not in ("cpu", "mps"):
+                    torch.get_device_module().manual_seed_all(1)
+
+
+                def seed(number):
+                    torch.manual_seed(number)
+                    torch.cuda.manual_seed_all(number)
             """,
         ),
         Example(
-            "an import",
+            "an import of what is replaced, and one of what only CUDA has",
             before="""
+                import torch
+                from torch.cuda.amp import autocast
                 from torch.cuda import nvtx
+
+                with autocast():
+                    run()
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+                    nvtx.mark("done")
+            """,
+            after="""
+                import torch
+                from torch.cuda import nvtx
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                with torch.amp.autocast(device.type, enabled=device.type != "cpu"):
+                    run()
+                if torch.accelerator.is_available():
+                    torch.accelerator.synchronize()
+                    if torch.cuda.is_available():
+                        nvtx.mark("done")
+            """,
+        ),
+        Example(
+            "one of several accelerators",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    kind, memory = "cuda", torch.cuda.max_memory_allocated
+                elif torch.backends.mps.is_available():
+                    kind, memory = "mps", torch.mps.current_allocated_memory
             """,
         ),
         Example(
@@ -291,7 +342,7 @@ class CudaApi(Rule):
     def _is_found(self, node: ast.expr, short: str) -> bool:
         """Return whether another rule finds a call."""
         call, enabled = self.facts.tree.call_of(node), self.context.options.enabled
-        if call is None or self.facts.is_guarded(node):
+        if call is None or self._is_guarded(node):
             return False
         raises = CudaFunction.code in enabled and self._functions.raises(short)
         return raises or (CudaStream.code in enabled and self._streams.is_maker(call))
@@ -326,7 +377,7 @@ class CudaApi(Rule):
 
     def _fix(self, node: ast.expr, short: str, counterpart: Counterpart) -> Fix | None:
         call = self.facts.tree.call_of(node)
-        is_guarded = self.facts.is_guarded(node) and not self.accelerator.fails_on_mps(node)
+        is_guarded = self._is_guarded(node) and not self.accelerator.fails_on_mps(node)
         if call is None or short in (*OF_CUDA, *_UNGUARDED) or is_guarded or self._seen_to(node):
             return self.translation.call(node)
         if counterpart.instead is not None:
@@ -334,6 +385,10 @@ class CudaApi(Rule):
         if short in _MAKERS:
             return self._streams.of_maker(call)
         return self._functions.fix(call, short)
+
+    def _is_guarded(self, node: ast.AST) -> bool:
+        """Return whether a node only runs where CUDA is available."""
+        return self.facts.is_guarded(node) or self.context.is_held(node)
 
     def _seen_to(self, node: ast.expr) -> bool:
         """Return whether another rule rewrites code around a node for CUDA or an accelerator."""
@@ -353,6 +408,8 @@ class CudaApi(Rule):
         rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
         fix, obstacle = Fix((rename,), needs=torch.needs), None
         call = self.facts.tree.call_of(node)
+        if call is not None and self._questions.is_one_of_many(call):
+            return
         if call is None:
             fix = replace(fix, why=UNKNOWN)
         else:

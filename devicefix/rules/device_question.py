@@ -75,7 +75,7 @@ class DeviceQuestion(Rule):
                 if y.device.type in ("cpu", "meta"):
                     y = y.float()
                 else:
-                    torch.accelerator.empty_cache()
+                    torch.get_device_module().empty_cache()
                 device = torch.device(
                     torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
                 )
@@ -157,7 +157,11 @@ class DeviceQuestion(Rule):
             is_on: whether the question is true for a CUDA device.
         """
         parent = self.facts.tree.parents.get(node)
-        if not isinstance(parent, _TESTS) or self._ends_program(parent):
+        if (
+            not isinstance(parent, _TESTS)
+            or self._ends_program(parent)
+            or self._questions.is_one_of_many(node)
+        ):
             return
         fix = Fix((Edit(*self.context.source.span(node), self._new(device, owner, is_on=is_on)),))
         fix, obstacle = self._questions.fix(node, fix)
@@ -165,7 +169,8 @@ class DeviceQuestion(Rule):
             return
         if not fix.why and not all(map(self._is_general, self._questions.guarded(node))):
             fix = replace(fix, why=UNKNOWN)
-        yield self.finding(node, "checks only for CUDA; check for any device but the CPU", fix)
+        code = self.context.source.code(node)
+        yield self.finding(node, f"`{code}` checks only for CUDA; check for any device but the CPU", fix)
 
     def _new(self, device: str, owner: ast.expr, *, is_on: bool) -> str:
         """Return the code of a question whether a device is an accelerator, or is none."""

@@ -209,7 +209,7 @@ class ShardedParameters(Rule):
         """Yield the finding of an option that is on, with the fix that makes it depend on CUDA."""
         value = next((keyword.value for keyword in call.keywords if keyword.arg == option), None)
         value = call.args[0] if call.args else value
-        available = self.devices.available(call)
+        available = self.devices.available(call, pins=True)
         if value is None and default and not unpacks(call):
             fix = self.context.edit(call, AddKeyword(option, available.text), available)
             yield self.finding(call, f"`{option}` is on by default and {_NEEDS}", fix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from devicefix.rewrite.operations import Move
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.regions import Regions
 
+_OTHERS = re.compile("mps|xpu|npu|hpu|mlu|musa|xla|tpu")
 UNKNOWN = "the code that it guards may need CUDA"
 
 
@@ -68,6 +70,20 @@ class Questions:
         self.translation.planned |= changes.keys()
         return fix.joined(*changes.values(), *map(self.context.put_under_guard, own)), None
 
+    def is_one_of_many(self, node: ast.expr) -> bool:
+        """Return whether a question is the test of a branch beside one for another accelerator."""
+        choice = self.facts.tree.statement(node)
+        while isinstance(choice, ast.If) and isinstance(outer := self.facts.tree.parents[choice], ast.If):
+            if choice not in outer.orelse:
+                break
+            choice = outer
+        tests: list[ast.expr] = []
+        while isinstance(choice, ast.If):
+            tests.append(choice.test)
+            choice = choice.orelse[0] if len(choice.orelse) == 1 else self.facts.tree.module.body[0]
+        is_test = any(node is part for test in tests for part in ast.walk(test))
+        return is_test and any(_OTHERS.search(ast.unparse(test)) for test in tests)
+
     def _own(self, regions: Sequence[ast.AST]) -> list[ast.stmt]:
         """Return the statements that get a guard for CUDA of their own: some of several that only call CUDA."""
         calls = [each for each in regions if isinstance(each, ast.Expr) and self._calls_cuda(each.value)]
@@ -88,9 +104,9 @@ class Questions:
             case ast.Call(func=ast.Attribute(attr="cuda")):
                 return self._move(node) if self.facts.resolve(node.func) is None else nothing
             case ast.Call() if self.facts.call(node, *LOADS):
-                where = argument_of(node, "map_location", -1)
-                goes_there = isinstance(where, (ast.Name, ast.Attribute)) or is_constant(where, "cpu")
-                return nothing if goes_there else None
+                return nothing if self._is_located(argument_of(node, "map_location", -1)) else None
+            case ast.Call(func=ast.Name()) if self._needs_cuda(node.func):
+                return None
             case ast.Constant(value="nccl"):
                 return self.devices.backend(node)
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
@@ -102,6 +118,19 @@ class Questions:
             case ast.Constant() | ast.Name() | ast.Attribute():
                 return None if self.accelerator.is_cuda_only(node) else nothing
         return nothing
+
+    def _is_located(self, where: ast.expr | None) -> bool:
+        """Return whether a checkpoint is loaded to a device: without a location, it may be CUDA."""
+        where = self.facts.value(where) or where if where is not None else None
+        if isinstance(where, ast.IfExp):
+            return all(map(self._is_located, (where.body, where.orelse)))
+        is_device = isinstance(where, (ast.Name, ast.Attribute)) or is_constant(where, "cpu")
+        return is_device or (where is not None and cuda_device(self.facts, where))
+
+    def _needs_cuda(self, function: ast.expr) -> bool:
+        """Return whether a function of the module has what only CUDA supports in it."""
+        own = self.facts.guards.refusals.own_function(function)
+        return own is not None and self.accelerator.only_cuda(own) is not None
 
     def _move(self, node: ast.Call) -> Fix | None:
         """Return the fix that replaces `.cuda()` by `.to(device)`, or None."""

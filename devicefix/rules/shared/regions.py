@@ -54,14 +54,14 @@ class Regions:
                 regions = self._of_variable(name, counts, depth)
             case ast.IfExp() | ast.If() | ast.While() if parent.test is answer:
                 regions = self._of_test(parent)
-            case ast.Assert() | ast.Expr() | ast.keyword(arg="pin_memory"):
+            case ast.Assert() | ast.Expr() | ast.keyword(arg="pin_memory" | "enabled" | "non_blocking"):
                 regions = []
             case ast.Call() if last_name(parent.func) in PRINTING:
                 regions = []
             case ast.Call() if parent in getattr(tree.parents[parent], "decorator_list", ()):
                 regions = [tree.parents[parent]]
             case _:
-                regions = self._counted(answer) if counts else None
+                regions = self._counted(answer) if counts and not _is_asked(node, answer) else None
         return None if regions is None else [*operands, *regions]
 
     def _of_cuda(self, node: ast.AST) -> ast.Call | None:
@@ -133,6 +133,13 @@ class Regions:
         if len(variable.bindings) != 1 or None in found:
             return None
         return [region for regions in found for region in regions or ()]
+
+
+def _is_asked(number: ast.expr, answer: ast.expr) -> bool:
+    """Return whether the answer to a question about a number is true or false."""
+    return (
+        any(isinstance(each, (ast.Compare, ast.BoolOp)) for each in ast.walk(answer)) and answer is not number
+    )
 
 
 def _keeps(node: ast.AST | None) -> bool:
