@@ -490,8 +490,18 @@ class CheckpointLoad(Rule):
         if copied and not self.context.project.has_own_loading():
             cpu = DeviceExpr(self.context.source.quoted('"cpu"'))
             return lambda: cpu.text, cpu
-        where = self.devices.either(node, "None", of_cuda=True)
+        where = self._elsewhere(node)
         return self.devices.constant(node, () if self._calls_once else _NAMES, where)
+
+    def _elsewhere(self, node: ast.Call) -> DeviceExpr:
+        """Return the location of a checkpoint: with CUDA where it was saved, else the device in its place."""
+        # A random state must be on the CPU.
+        is_free = self.devices.accelerator is not None and not self.context.source.holds("rng_state")
+        device = self.devices.shared(node, define=True, may_be_text=True) if is_free else None
+        if device is None:
+            return self.devices.either(node, "None", of_cuda=True)
+        question = self.devices.available(node, of_cuda=True)
+        return DeviceExpr(f"None if {question.text} else {device.text}", question.needs | device.needs)
 
     @cached_property
     def _calls_once(self) -> bool:
