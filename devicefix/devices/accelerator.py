@@ -135,12 +135,15 @@ class Accelerator:
         """Return whether a node is a decorator."""
         return node in getattr(self.facts.tree.parents.get(node), "decorator_list", ())
 
+    def pins(self, site: ast.AST) -> bool:
+        """Return whether a site pins the memory of a tensor."""
+        return any(getattr(each, "attr", "") == "pin_memory" for each in ast.walk(site))
+
     def fails_on_mps(self, site: ast.AST) -> bool:
         """Return whether a site pins memory, or the counterpart of a reference there fails on MPS."""
-        pins = any(getattr(each, "attr", "") == "pin_memory" for each in ast.walk(site))
         call = next(self.facts.tree.around(site, ast.Call), None)
         keeps = call is not None and self.facts.call(call, *FORKS)  # it numbers the devices
-        return pins or keeps or any(map(self._fails_on_mps, self.references(site)))
+        return keeps or self.pins(site) or any(map(self._fails_on_mps, self.references(site)))
 
     def _fails_on_mps(self, node: ast.AST) -> bool:
         short = self.reference(node) or ""

@@ -98,6 +98,11 @@ class Context:
         for node in nodes:
             self.handled.update(ast.walk(node) if isinstance(node, _WITHOUT_STATEMENTS) else (node,))
 
+    def release(self, node: ast.AST) -> None:
+        """Let other fixes translate what is inside a node, whose finding is dropped."""
+        if self.translation is not None:
+            self.translation.planned.difference_update(ast.walk(node))
+
     def replace(self, node: ast.expr, new: DeviceExpr, why: str = "") -> Fix:
         """Return a fix that replaces an expression, with parentheses where the new one needs them."""
         needs_parentheses = " if " in new.text and not self._accepts_conditional(node)

@@ -153,5 +153,7 @@ class DeviceTypes:
                 yield Edit(*self._source.span(enabled), on)
             case ast.Constant():
                 return
+            case _ if self._facts.guards.implies(enabled):
+                return
             case _:
                 yield Edit(*self._source.span(enabled), lambda code: f"{operand(code)} and {on}")

@@ -170,6 +170,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     attributes = attributes_of(tuple(map(type, rules)))
     for node, finding in visit(statements, tables(rules, RANKS), context.handled, attributes):
         if "cuda" in RULES[finding.code].targets and context.is_held(node):
+            context.release(node)
             continue
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)

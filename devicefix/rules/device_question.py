@@ -3,16 +3,34 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from devicefix.devices.context import Context
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.texts import text_of
-from devicefix.model import Edit, Finding, Fix
+from devicefix.facts.values import is_constant
+from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.questions import UNKNOWN, Questions
 
 # Where the value of a question counts only as true or false.
 _TESTS = (ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.keyword, ast.Assign, ast.Return)
+
+
+class _Type(NamedTuple):
+    """The type of a device.
+
+    Attributes:
+        code: its code.
+        is_known: whether the device is certainly a GPU or the CPU.
+        why: why it is not safe to ask for it.
+        needs: what the code needs.
+    """
+
+    code: str
+    is_known: bool = False
+    why: str = ""
+    needs: frozenset[Need] = frozenset()
 
 
 class DeviceQuestion(Rule):
@@ -83,6 +101,30 @@ class DeviceQuestion(Rule):
             """,
         ),
         Example(
+            "a device by its name",
+            before="""
+                import torch
+
+                device = "cuda"
+                device_type = "cuda" if "cuda" in device else "cpu"
+                if device_type == "cuda":
+                    torch.cuda.empty_cache()
+                if args.device.startswith("cuda"):
+                    torch.cuda.empty_cache()
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
+                device_type = torch.device(device).type
+                if device_type != "cpu":
+                    torch.get_device_module().empty_cache()
+                if torch.device(args.device).type not in ("cpu", "meta"):
+                    torch.get_device_module().empty_cache()
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a function that may be written for CUDA",
             before="""
                 import torch
@@ -134,26 +176,76 @@ class DeviceQuestion(Rule):
         if node.attr == "is_cuda" and not self.facts.bindings(node) and isinstance(node.ctx, ast.Load):
             parent = self.facts.tree.parents.get(node)
             is_negated = isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
-            device = f"{self.context.source.code(node.value)}.device"
-            yield from self._check(parent if is_negated else node, device, node, is_on=not is_negated)  # type: ignore[arg-type]
+            kind = _Type(f"{self.context.source.code(node.value)}.device.type")
+            yield from self._check(parent if is_negated else node, kind, is_on=not is_negated)  # type: ignore[arg-type]
 
     def visit_Compare(self, node: ast.Compare) -> Iterator[Finding]:
+        if (kind := self._asked(node)) is not None:
+            yield from self._check(node, kind, is_on=isinstance(node.ops[0], (ast.Eq, ast.In)))
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if (kind := self._asked(node)) is not None:
+            yield from self._check(node, kind, is_on=True)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
+        if not is_constant(node.body, "cuda") or not is_constant(node.orelse, "cpu"):
+            return
+        if (kind := self._asked(node.test)) is not None:
+            fix = Fix((Edit(*self.context.source.span(node), kind.code),), kind.why, kind.needs)
+            code = self.context.source.code(node.test)
+            yield self.finding(node, f"`{code}` checks only for CUDA; use the type of the device", fix)
+
+    def _asked(self, node: ast.expr) -> _Type | None:
+        """Return the type of the device that a question compares with CUDA, None for another question."""
         match node:
             case ast.Compare(
-                left=ast.Attribute(attr="type", value=device),
-                ops=[ast.Eq() | ast.NotEq() as op],
-                comparators=[kind],
-            ) if text_of(kind) == "cuda":
-                code = self.context.source.code(device)
-                yield from self._check(node, code, device, is_on=isinstance(op, ast.Eq))
+                left=ast.Attribute(attr="type", value=device) as kind,
+                ops=[ast.Eq() | ast.NotEq()],
+                comparators=[name],
+            ) if text_of(name) == "cuda":
+                return _Type(self.context.source.code(kind), self._is_known(device))
+            case ast.Compare(left=ast.Name() as kind, ops=[ast.Eq() | ast.NotEq()], comparators=[name]):
+                is_type = text_of(name) == "cuda" and self._is_type(kind)
+                return _Type(kind.id, is_known=True) if is_type else None
+            case ast.Compare(left=name, ops=[ast.In() | ast.NotIn()], comparators=[device]):
+                return self._named(device) if is_constant(name, "cuda") else None
+            case ast.Call(func=ast.Attribute(attr="startswith", value=device), args=[name], keywords=[]):
+                return self._named(device) if is_constant(name, "cuda") else None
+        return None
 
-    def _check(self, node: ast.expr, device: str, owner: ast.expr, *, is_on: bool) -> Iterator[Finding]:
+    def _named(self, device: ast.expr) -> _Type:
+        """Return the type of a device that is given as a string."""
+        match device:
+            case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
+                return _Type(f"{self.context.source.code(inner)}.type", self._is_known(inner))
+        torch = self.devices.torch(device)
+        why = "" if self._is_known(device) else "it may be no string that names a device"
+        code = f"{torch.text}.device({self.context.source.code(device)}).type"
+        return _Type(code, not why, why, torch.needs)
+
+    def _is_known(self, device: ast.expr) -> bool:
+        """Return whether a device is certainly a GPU or the CPU."""
+        return self.facts.kinds.of(device).are({Kind.CUDA, Kind.CPU, Kind.DEVICE})
+
+    def _is_type(self, node: ast.expr) -> bool:
+        """Return whether all values of a name are types of devices: without a number."""
+        values = [binding.value for binding in self.facts.bindings(node)]
+        return bool(values) and all(value is not None and self._is_type_value(value) for value in values)
+
+    def _is_type_value(self, value: ast.expr) -> bool:
+        match value:
+            case ast.IfExp(body=body, orelse=orelse):
+                return self._is_type_value(body) and self._is_type_value(orelse)
+            case ast.Attribute(attr="type"):
+                return True
+        return is_constant(value, "cuda", "cpu")
+
+    def _check(self, node: ast.expr, kind: _Type, *, is_on: bool) -> Iterator[Finding]:
         """Check a question.
 
         Args:
             node: the question.
-            device: the code of the device that it is about.
-            owner: the node of the device, or `x.is_cuda`.
+            kind: the type of the device that it is about.
             is_on: whether the question is true for a CUDA device.
         """
         parent = self.facts.tree.parents.get(node)
@@ -163,7 +255,13 @@ class DeviceQuestion(Rule):
             or self._questions.is_one_of_many(node)
         ):
             return
-        fix = Fix((Edit(*self.context.source.span(node), self._new(device, owner, is_on=is_on)),))
+        if isinstance(parent, ast.IfExp) and is_constant(parent.body, "cuda"):
+            return  # it has a finding as a whole
+        others = () if kind.is_known else ("meta",)
+        if self._questions.pins(node):
+            others = (*others, "mps")
+        new = self.context.source.quoted(f"{kind.code} {_compared(others, is_on=is_on)}")
+        fix = Fix((Edit(*self.context.source.span(node), new),), kind.why, kind.needs)
         fix, obstacle = self._questions.fix(node, fix)
         if obstacle is not None:
             return
@@ -171,12 +269,6 @@ class DeviceQuestion(Rule):
             fix = replace(fix, why=UNKNOWN)
         code = self.context.source.code(node)
         yield self.finding(node, f"`{code}` checks only for CUDA; check for any device but the CPU", fix)
-
-    def _new(self, device: str, owner: ast.expr, *, is_on: bool) -> str:
-        """Return the code of a question whether a device is an accelerator, or is none."""
-        if self.facts.kinds.of(owner).are({Kind.CUDA, Kind.CPU, Kind.DEVICE}):
-            return self.context.source.quoted(f'{device}.type {"!=" if is_on else "=="} "cpu"')
-        return self.context.source.quoted(f'{device}.type {"not in" if is_on else "in"} ("cpu", "meta")')
 
     def _ends_program(self, parent: ast.AST) -> bool:
         """Return whether a test ends the program."""
@@ -193,3 +285,11 @@ class DeviceQuestion(Rule):
         if name is None:
             return isinstance(function, ast.Name) and self.context.has_builtin(function, function.id)
         return name.partition(".")[0] == "torch"
+
+
+def _compared(others: tuple[str, ...], *, is_on: bool) -> str:
+    """Return the operator and the right side of a question for any device but the CPU and some others."""
+    if not others:
+        return f'{"!=" if is_on else "=="} "cpu"'
+    names = ", ".join(f'"{name}"' for name in ("cpu", *others))
+    return f"{'not in' if is_on else 'in'} ({names})"

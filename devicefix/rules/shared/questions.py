@@ -70,6 +70,10 @@ class Questions:
         self.translation.planned |= changes.keys()
         return fix.joined(*changes.values(), *map(self.context.put_under_guard, own)), None
 
+    def pins(self, node: ast.expr) -> bool:
+        """Return whether the code that depends on a question pins memory, which fails on MPS."""
+        return any(map(self.accelerator.pins, self.guarded(node)))
+
     def is_one_of_many(self, node: ast.expr) -> bool:
         """Return whether a question is the test of a branch beside one for another accelerator."""
         choice = self.facts.tree.statement(node)
