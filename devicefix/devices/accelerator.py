@@ -5,42 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
-from devicefix.config import toml
+from devicefix.devices.counterparts import COUNTERPARTS, NEWEST, Counterpart, Version
 from devicefix.facts import Facts, dotted
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.values import cuda_literal, cuda_string, is_constant, literal_index
 
-Version = tuple[int, int]
-
-NEWEST = (2, 13)  # the newest torch that the table covers, and the default
-
-
-@dataclass(frozen=True, slots=True)
-class Counterpart:
-    """A function or class that does the same as one in torch.cuda, on a machine with CUDA.
-
-    Attributes:
-        name: Its full name without `torch.`.
-        since: The first torch that has it.
-        instead: The code of what torch.cuda returns on a CPU, where the counterpart raises an error;
-            None where they agree.
-    """
-
-    name: str
-    since: Version
-    instead: str | None = None
-
-
-_, _TABLE = toml.parse(Path(__file__).with_name("counterparts.toml").read_bytes())
-# By the name in torch.cuda, newest first.
-COUNTERPARTS = {
-    name: [Counterpart(**about | {"since": tuple(about["since"])}) for about in found]
-    for name, found in _TABLE.items()
-}
 # The first torch with torch.distributed.get_default_backend_for_device, which is "nccl" for CUDA:
 # https://github.com/pytorch/pytorch/pull/156783
 _DEFAULT_BACKEND = (2, 6)

@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
+from devicefix.devices.accelerator import AMP, QUESTIONS
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
+from devicefix.devices.counterparts import COUNTERPARTS, Counterpart
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks

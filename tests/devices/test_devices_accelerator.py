@@ -7,7 +7,8 @@ import ast
 import pytest
 from contexts import context_of, expression
 
-from devicefix.devices.accelerator import COUNTERPARTS, Accelerator
+from devicefix.devices.accelerator import Accelerator
+from devicefix.devices.counterparts import COUNTERPARTS
 from devicefix.facts import Facts
 
 DEVICE = "torch.accelerator.current_accelerator()"
