@@ -44,6 +44,7 @@ class Target:
         since: The first torch that has it.
         without: What `call` does in a CPU build: the code of its value, "object", "raises" or "unknown".
         driverless: The same in a CUDA build on a machine without a GPU.
+        before: A release, and what `call` did without an accelerator before it; None if always the same.
         call: The code of a call.
         devices: Whether it works on each device but CUDA.
         source: Where this comes from, a key of `SOURCES`.
@@ -54,10 +55,17 @@ class Target:
     since: Version
     without: str
     driverless: str
+    before: tuple[Version, str] | None
     call: str
     devices: Mapping[str, Support]
     source: str
     note: str
+
+    def result(self, release: Version, driverless: bool = False) -> str:
+        """Return what `call` does without an accelerator in a release, in a CUDA build if `driverless`."""
+        if self.before is not None and release < self.before[0]:
+            return self.before[1]
+        return self.driverless if driverless else self.without
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +143,11 @@ def _support(cell: str) -> Support:
 def _target(name: str, row: dict[str, Any]) -> Target:
     devices = {device: _support(cell) for device, cell in row["devices"].items()}
     call = row.get("call", f"torch.{name}()")
-    driverless = row.get("driverless", row["without"])
-    since, note = version(row["since"]), row.get("note", "")
-    return Target(name, since, row["without"], driverless, call, devices, row["source"], note)
+    without, note = row["without"], row.get("note", "")
+    number, _, did = row.get("before", "").partition(" ")
+    before = (version(number), did) if number else None
+    results = without, row.get("driverless", without), before
+    return Target(name, version(row["since"]), *results, call, devices, row["source"], note)
 
 
 def _function(name: str, subject: str, row: dict[str, Any]) -> Function:
