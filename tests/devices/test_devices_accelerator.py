@@ -50,7 +50,7 @@ def test_the_references_of_a_site() -> None:
         ("torch.cuda.synchronize()", None, "accelerator.synchronize"),
         ("torch.cuda.synchronize()", (2, 5), None),
         ("torch.cuda.set_device(1)", (2, 7), "accelerator.set_device_index"),
-        ("torch.cuda.set_device(1)", (2, 6), "accelerator.set_device_idx"),
+        ("torch.cuda.set_device(1)", (2, 6), "accelerator.set_device_index"),
         ("torch.cuda.set_device(device=1)", None, "accelerator.set_device_index"),
         ("torch.cuda.set_device(1, 2)", None, None),
         ("torch.cuda.set_device(index=1)", None, None),

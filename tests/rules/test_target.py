@@ -173,8 +173,7 @@ def test_streams_are_replaced_together_or_not_at_all() -> None:
 @pytest.mark.parametrize(
     ("version", "call", "counterpart"),
     [
-        ((2, 6), "set_device(0)", "set_device_idx(0)"),
-        ((2, 7), "set_device(0)", "set_device_index(0)"),
+        ((2, 6), "set_device(0)", "set_device_index(0)"),
         (None, "set_device(0)", "set_device_index(0)"),
         ((2, 6), "synchronize(device=0)", "synchronize(0)"),
         ((2, 9), "empty_cache()", "empty_cache()"),
