@@ -1,13 +1,14 @@
 """MkDocs hooks: generate pages, and name releases where there are some.
 
-The pages are those for the rules, the configuration and the command line.
+The pages are those for the rules, the counterparts of torch.cuda, the configuration and the command line.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
+from itertools import groupby
 from typing import Any
 
 import click
@@ -17,6 +18,17 @@ from mkdocs.structure.files import File, Files
 from devicefix.cli import COMMANDS, main
 from devicefix.config.settings import KEYS
 from devicefix.config.version import __version__
+from devicefix.devices.counterparts import (
+    DEVICES,
+    FUNCTIONS,
+    NEWEST,
+    SOURCES,
+    TARGETS,
+    Function,
+    Support,
+    Target,
+    written,
+)  # fmt: skip
 from devicefix.rules.base import Example, Rule, invalid, valid
 from devicefix.rules.categories import category
 from devicefix.rules.registry import RULES
@@ -55,6 +67,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "rules/index.md", index()
     for rule in RULES.values():
         yield f"rules/{rule.code}.md", page(rule)
+    yield "counterparts.md", counterparts()
     yield "configuration.md", configuration()
     yield "commands.md", commands()
 
@@ -118,6 +131,116 @@ def left(example: Example) -> str:
 def sentence(text: str) -> str:
     """Return a text with a capital letter at its start."""
     return text[:1].upper() + text[1:]
+
+
+COUNTERPARTS = """\
+# Counterparts of torch.cuda
+
+This page lists what there is for the functions and classes of `torch.cuda` on other devices, from torch 2.4
+to {newest}. [`--target accelerator`](guide/accelerator.md) replaces those that are the *same*.
+
+- **Counterpart**: what replaces the function for any accelerator, and the first torch that has it.
+- **On a CPU**: what the function, and then its counterpart, does in a CPU build of torch: the value,
+  *object*, *raises* or *?* (unknown).
+- **CUDA**: *same* if the counterpart does the same on a machine with CUDA; *adapted* if its arguments or its
+  result differ.
+- **XPU** to **MUSA**: the first torch in which the counterpart works on this device. Then the first torch in
+  which the module of the device, such as `torch.xpu`, has a function of the same name. `torch_npu` and
+  `torch_musa` number their releases after torch. *yes* means that the release is unknown, *–* that there is
+  nothing, and *?* that nothing is known.
+
+"""
+HEADER = (
+    "`torch.cuda`",
+    "Counterpart",
+    "On a CPU",
+    "CUDA",
+    *(device.upper() for device in DEVICES),
+    "Source",
+)
+
+
+def counterparts() -> str:
+    """Return the page that lists the functions of torch.cuda and their counterparts, by subject."""
+    parts = [COUNTERPARTS.format(newest=written(NEWEST))]
+    for subject, group in groupby(FUNCTIONS.values(), lambda each: each.subject):
+        functions = list(group)
+        parts += [f"## {subject}\n\n", *table_rows(map(function_row, functions)), "\n"]
+        parts += [f"- `{name}`: {note}\n" for name, note in dict(notes(functions)).items()]
+        parts.append("\n")
+    used = {each.counterpart.name for each in FUNCTIONS.values() if each.counterpart}
+    others = [each for name, each in TARGETS.items() if name not in used]
+    rows = (
+        ["", target(each), result(each.without), "", *map(cell, each.devices.values()), each.source]
+        for each in others
+    )
+    parts += ["## Others of torch.accelerator\n\n", *table_rows(rows), "\n"]
+    parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
+    parts += ["\n## Sources\n\n", *(f"- *{name}*: {text}\n" for name, text in SOURCES.items())]
+    return "".join(parts)
+
+
+def table_rows(rows: Iterable[list[str]]) -> Iterator[str]:
+    """Yield the lines of the table of counterparts."""
+    for row in (HEADER, ["---"] * len(HEADER), *rows):
+        yield f"| {' | '.join(row)} |\n"
+
+
+def target_row(each: Target) -> list[str]:
+    """Return the row of a function of torch.accelerator that no function of torch.cuda is like."""
+    return ["", target(each), result(each.without), "", *map(cell, each.devices.values()), each.source]
+
+
+def function_row(function: Function) -> list[str]:
+    """Return the row of a function of torch.cuda."""
+    limits = (("from", function.since), ("to", function.until))
+    name = " ".join([f"`{function.name}`", *(f"{word} {written(limit)}" for word, limit in limits if limit)])
+    counterpart = function.counterpart
+    if counterpart is None:
+        return [name, "–", result(function.without), "–", *(module(function, each) for each in DEVICES), ""]
+    other = TARGETS[counterpart.name]
+    cells = (both(cell(other.devices[each]), module(function, each)) for each in DEVICES)
+    results = f"{result(function.without)}, {result(other.without)}"
+    return [name, target(other, counterpart.since), results, counterpart.how, *cells, other.source]
+
+
+def target(each: Target, since: tuple[int, int] | None = None) -> str:
+    """Return the name of a counterpart and its first release."""
+    return f"`torch.{each.name}` {written(since or each.since)}"
+
+
+def module(function: Function, device: str) -> str:
+    """Return the cell of a device's own function."""
+    support = function.devices[device]
+    return f"`torch.{device}` {cell(support)}" if support.how in ("same", "adapted") else cell(support)
+
+
+def both(counterpart: str, module: str) -> str:
+    """Return the cell of a device for a counterpart and the device's own function."""
+    return counterpart if module in ("–", "?") else f"{counterpart}, {module}"
+
+
+def cell(support: Support) -> str:
+    """Return the cell of a device."""
+    if support.how == "same":
+        return written(support.since) if support.since else "yes"
+    return {"none": "–", "unknown": "?"}.get(support.how, str(support))
+
+
+def result(code: str) -> str:
+    """Return what a call does: a value as code, another result as a word."""
+    words = {"raises": "raises", "object": "object", "unknown": "?"}
+    return words.get(code, f"`{code}`")
+
+
+def notes(functions: list[Function]) -> Iterator[tuple[str, str]]:
+    """Yield the notes on functions and their counterparts, each with the name that it is about."""
+    for each in functions:
+        if each.note:
+            yield f"torch.cuda.{each.name}", each.note
+        other = TARGETS[each.counterpart.name] if each.counterpart else None
+        if other is not None and other.note:
+            yield f"torch.{other.name}", other.note
 
 
 def configuration() -> str:

@@ -5,55 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
-from devicefix.config import toml
+from devicefix.devices.counterparts import COUNTERPARTS, DEFAULT, Counterpart, Version
 from devicefix.facts import Facts, dotted
 from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.values import cuda_literal, cuda_string, is_constant
 
-Version = tuple[int, int]
-
-NEWEST = (2, 13)  # the newest torch that the table covers, and the default
-
-
-@dataclass(frozen=True, slots=True)
-class Counterpart:
-    """A function or class that does the same as one in torch.cuda, on a machine with CUDA.
-
-    Attributes:
-        name: Its full name without `torch.`.
-        since: The first torch that has it.
-        instead: The code of what torch.cuda returns on a CPU, where the counterpart raises an error;
-            None where they agree.
-    """
-
-    name: str
-    since: Version
-    instead: str | None = None
-
-
-_, _TABLE = toml.parse(Path(__file__).with_name("counterparts.toml").read_bytes())
-# By the name in torch.cuda, newest first.
-COUNTERPARTS = {
-    name: [Counterpart(**about | {"since": tuple(about["since"])}) for about in found]
-    for name, found in _TABLE.items()
-}
 # The first torch with torch.distributed.get_default_backend_for_device, which is "nccl" for CUDA:
 # https://github.com/pytorch/pytorch/pull/156783
 _DEFAULT_BACKEND = (2, 6)
 QUESTIONS = ("is_available", "device_count")
 FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _SAME_OBJECTS = ("OutOfMemoryError",)  # an old name of the same object
-_MODULE = "get_device_module()."
-# What fails on MPS: torch.mps lacks it, or torch.accelerator raises an error.
-_LACKING_ON_MPS = {
-    "manual_seed_all", "seed_all", "get_rng_state_all", "set_rng_state_all", "get_device_name",
-    "get_device_properties", "mem_get_info",
-}  # fmt: skip
 # They have no counterpart, or none in an older torch, and have no effect without CUDA.
 _HARMLESS = {
     "manual_seed", "manual_seed_all", "seed", "seed_all", "random.manual_seed", "random.manual_seed_all",
@@ -88,12 +53,12 @@ class Accelerator:
 
     Args:
         facts: The module's facts.
-        version: The oldest torch that the module must run with; None for the newest.
+        version: The oldest torch that the module must run with; None for the default.
     """
 
     def __init__(self, facts: Facts, version: Version | None) -> None:
         self.facts = facts
-        self.version = version or NEWEST
+        self.version = version or DEFAULT
 
     def reference(self, node: ast.AST) -> str | None:
         """Return `synchronize` for `torch.cuda.synchronize`, None for what is not in torch.cuda."""
@@ -117,7 +82,7 @@ class Accelerator:
     def counterpart(self, node: ast.AST) -> Counterpart | None:
         """Return the counterpart that can replace a reference in the oldest torch, None if there is none."""
         short = self.reference(node) or ""
-        found = self._newest(short)
+        found = self._best(short)
         if found is None or self.facts.tree.f_string(node) is not None:
             return None
         if short in QUESTIONS or short in _SAME_OBJECTS:
@@ -150,7 +115,8 @@ class Accelerator:
         if short.endswith("rng_state"):
             call = self.facts.tree.call_of(node)  # torch.mps has one device, and takes none
             return call is not None and len(call.args) + len(call.keywords) > short.startswith("set")
-        return short in _LACKING_ON_MPS or "memory" in short
+        found = self.counterpart(node)
+        return found is not None and not found.works_on("mps", self.version)
 
     def only_cuda(self, site: ast.AST) -> ast.AST | None:
         """Return the first node at a site that only CUDA supports, or None."""
@@ -234,9 +200,11 @@ class Accelerator:
             return lambda text: f"{device_type} + {text.replace('cuda', '', 1)}"
         return None
 
-    def _newest(self, short: str) -> Counterpart | None:
-        """Return the newest counterpart that the oldest torch has."""
-        return next((each for each in COUNTERPARTS.get(short, ()) if each.since <= self.version), None)
+    def _best(self, short: str) -> Counterpart | None:
+        """Return the first counterpart that the oldest torch has, one that works on MPS before others."""
+        found = [each for each in COUNTERPARTS.get(short, ()) if each.since <= self.version]
+        on_mps = (each for each in found if each.works_on("mps", self.version))
+        return next(on_mps, next(iter(found), None))
 
     def _is_variable(self, node: ast.AST) -> bool:
         """Return whether a name is a variable: the reference to torch.cuda is the value it is bound to."""
@@ -288,7 +256,7 @@ class Accelerator:
     def _is_replaceable(self, node: ast.AST, short: str) -> bool:
         """Return whether torch.Stream or torch.Event can replace a reference to torch.cuda's."""
         call = self.facts.tree.call_of(node)
-        if call is None or self._newest(short) is None:
+        if call is None or self._best(short) is None:
             return False
         names = {keyword.arg for keyword in call.keywords}
         if any(isinstance(argument, ast.Starred) for argument in call.args):

@@ -4,8 +4,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devicefix.devices.accelerator import COUNTERPARTS, QUESTIONS, Counterpart
+from devicefix.devices.accelerator import QUESTIONS
 from devicefix.devices.context import Context
+from devicefix.devices.counterparts import COUNTERPARTS, Counterpart
 from devicefix.devices.device_types import OF_CUDA
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -90,7 +91,7 @@ class CudaApi(Rule):
 
                 if torch.accelerator.is_available():
                     torch.accelerator.synchronize()
-                    torch.get_device_module().empty_cache()
+                    torch.accelerator.empty_cache()
             """,
         ),
         Example(
@@ -106,11 +107,9 @@ class CudaApi(Rule):
             after="""
                 import torch
 
-                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
-
                 if torch.accelerator.is_available():
                     torch.accelerator.set_device_index(rank)
-                used = torch.accelerator.memory_allocated(0) if device.type not in ("cpu", "mps") else 0
+                used = torch.accelerator.memory_allocated(0) if torch.accelerator.is_available() else 0
             """,
         ),
         Example(
@@ -364,7 +363,7 @@ class CudaApi(Rule):
 
     def _advice(self, short: str) -> str:
         known = COUNTERPARTS.get(short, ())
-        if known and known[-1].since > self.accelerator.version:
+        if known and known[0].since > self.accelerator.version:
             version = "{}.{}".format(*known[-1].since)
             return f"use `torch.{known[-1].name}`, which needs torch {version}"
         if short.endswith("Tensor"):

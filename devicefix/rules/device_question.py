@@ -93,7 +93,7 @@ class DeviceQuestion(Rule):
                 if y.device.type in ("cpu", "meta"):
                     y = y.float()
                 else:
-                    torch.get_device_module().empty_cache()
+                    torch.accelerator.empty_cache()
                 device = torch.device(
                     torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
                 )
@@ -118,9 +118,9 @@ class DeviceQuestion(Rule):
                 device = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
                 device_type = torch.device(device).type
                 if device_type != "cpu":
-                    torch.get_device_module().empty_cache()
+                    torch.accelerator.empty_cache()
                 if torch.device(args.device).type not in ("cpu", "meta"):
-                    torch.get_device_module().empty_cache()
+                    torch.accelerator.empty_cache()
             """,
             unsafe=True,
         ),

@@ -502,7 +502,7 @@ def test_target_and_version_come_from_the_configuration_too(cli: Cli, tmp_path: 
     )
     (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.set_device(0)\n")
     cli("rewrite", "-i", "tied.py")
-    assert "torch.accelerator.set_device_idx(0)" in (tmp_path / "tied.py").read_text()
+    assert "torch.accelerator.set_device_index(0)" in (tmp_path / "tied.py").read_text()
     (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.set_device(0)\n")
     cli("rewrite", "-i", "--target", "cuda", "tied.py")
     assert "torch.cuda.set_device(0)" in (tmp_path / "tied.py").read_text()

@@ -7,7 +7,8 @@ import ast
 import pytest
 from contexts import context_of, expression
 
-from devicefix.devices.accelerator import COUNTERPARTS, Accelerator
+from devicefix.devices.accelerator import Accelerator
+from devicefix.devices.counterparts import COUNTERPARTS
 from devicefix.facts import Facts
 
 DEVICE = "torch.accelerator.current_accelerator()"
@@ -49,7 +50,7 @@ def test_the_references_of_a_site() -> None:
         ("torch.cuda.synchronize()", None, "accelerator.synchronize"),
         ("torch.cuda.synchronize()", (2, 5), None),
         ("torch.cuda.set_device(1)", (2, 7), "accelerator.set_device_index"),
-        ("torch.cuda.set_device(1)", (2, 6), "accelerator.set_device_idx"),
+        ("torch.cuda.set_device(1)", (2, 6), "accelerator.set_device_index"),
         ("torch.cuda.set_device(device=1)", None, "accelerator.set_device_index"),
         ("torch.cuda.set_device(1, 2)", None, None),
         ("torch.cuda.set_device(index=1)", None, None),
