@@ -195,7 +195,7 @@ _MODULE_SINCE = (2, 6)  # torch.get_device_module() is that of the accelerator
 
 
 def _replacements(function: Function) -> Iterator[Counterpart]:
-    """Yield what does the same on a machine with CUDA: for any accelerator, or in the module of the device."""
+    """Yield what does the same with CUDA: for any accelerator, or in the module of the device."""
     found = function.counterpart
     if found is not None and (found.how == "same" or function.name in _KNOWN):
         yield found
