@@ -69,6 +69,8 @@ def _of_value(context: Context, target: ast.expr, code: str) -> DeviceExpr | Non
     """Return the device of an expression that is a number, None or a device; None where it may be more."""
     facts = context.facts
     if facts.kinds.of(target).are({*NUMBERS, Kind.NONE}) and not has_effects(facts, target):
+        if context.accelerator and facts.kinds.of(target).are(NUMBERS):
+            return context.devices.either(target, code)  # a number is that of an accelerator
         return context.devices.computed(target, code)
     is_device = dotted(target) is not None and is_never_none(facts, target)
     if facts.call(target, "torch.device") and isinstance(target, ast.Call):
@@ -85,6 +87,11 @@ def runtime_device(context: Context, node: ast.Call, target: ast.expr) -> Device
     if dotted(target) is None:
         return None
     code = context.source.code(target)
+    if context.accelerator is not None:
+        device = context.devices.current(node)
+        available = context.devices.available(target)
+        needs = device.needs | available.needs
+        return DeviceExpr(f"{device.text} if {code} is None or not {available.text} else {code}", needs)
     device_type = context.devices.device_type(node)
     return context.devices.either(target, f"({device_type} if {code} is None else {code})")
 

@@ -152,8 +152,6 @@ class Devices:
             site: The node that the code is for.
             index: The code of the index.
         """
-        if self.accelerator is not None:
-            return self.either(site, index)  # a number is that of an accelerator
         return self.either(site, f"{self._names.of(site).text}.device({self.device_type(site)}, {index})")
 
     def flagged(self, site: ast.AST, flag: ast.expr) -> DeviceExpr | None:

@@ -711,6 +711,8 @@ def move(context: Context, node: ast.Call) -> Fix | None:
         return None
     storage = _is_storage(context, node)
     use = None if storage else target_device(context, node, target)
+    if use is None and context.accelerator is not None and target is not None and not storage:
+        use = runtime_device(context, node, target)
     if use is None:
         fix = _kept(context, node)
         if fix is not None and any(has_effects(context.facts, each) for each in (*node.args, *node.keywords)):

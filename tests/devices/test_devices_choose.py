@@ -115,7 +115,7 @@ def test_the_accelerator_takes_the_place_of_cuda() -> None:
     assert new.value == f'torch.device({HERE}.type, 1) if {ASKED} else torch.device("cpu")'
     index = expression(context, "1")
     found = context.devices.computed(index, "1")
-    assert found.text == f'1 if {ASKED} else "cpu"'
+    assert found.text == f'torch.device({HERE}.type, 1) if {ASKED} else "cpu"'
     assert context.devices.device_type(site) == f"{HERE}.type"
 
 

@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from devicefix.devices.arguments import device_argument, target_device
+from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sinks import LOADS
 from devicefix.facts.refusals import PRINTING
-from devicefix.facts.values import cuda_device, is_constant, last_name, literal_index
+from devicefix.facts.values import cuda_device, is_constant, last_name
 from devicefix.model import Edit, Fix
 from devicefix.rewrite.operations import Move
 from devicefix.rules.guarded_move import GuardedMove
@@ -140,12 +140,13 @@ class Questions:
         """Return the fix that replaces `.cuda()` by `.to(device)`, or None."""
         assert isinstance(node.func, ast.Attribute)
         receiver, target = node.func.value, device_argument(node)
-        plain = target is None or literal_index(target) is not None
-        if not plain or unpacks(node) or may_be_storage(self.context, receiver):
+        if unpacks(node) or may_be_storage(self.context, receiver):
             return None
         if custom_cuda(self.context, receiver) is not CustomCuda.NEVER:
             return None
         use = target_device(self.context, node, target)
+        if use is None and target is not None:
+            use = runtime_device(self.context, node, target)
         return self.context.edit(node, Move(use.text), use) if use is not None else None
 
     def _value(self, node: ast.expr) -> bool:

@@ -50,8 +50,11 @@ class Regions:
         answer, operands = self._answer(node)
         regions: Sequence[ast.AST] | None
         match parent := tree.parents.get(answer):
-            case ast.Assign(targets=[ast.Name() as name]) | ast.AnnAssign(target=ast.Name() as name):
-                regions = self._of_variable(name, counts, depth)
+            case (
+                ast.Assign(targets=[(ast.Name() | ast.Attribute()) as target])
+                | ast.AnnAssign(target=(ast.Name() | ast.Attribute()) as target)
+            ):
+                regions = self._of_variable(target, parent, counts, depth)
             case ast.IfExp() | ast.If() | ast.While() if parent.test is answer:
                 regions = self._of_test(parent)
             case ast.Assert() | ast.Expr() | ast.keyword(arg="pin_memory" | "enabled" | "non_blocking"):
@@ -126,11 +129,14 @@ class Regions:
         inside = [part for name in bodies for part in getattr(statement, name, ())]
         return [part for part in ast.iter_child_nodes(statement) if part not in inside]
 
-    def _of_variable(self, name: ast.Name, counts: bool, depth: int) -> list[ast.AST] | None:
+    def _of_variable(
+        self, target: ast.Name | ast.Attribute, statement: ast.stmt, counts: bool, depth: int
+    ) -> list[ast.AST] | None:
         """Return the code that depends on a variable that holds an answer, or None if it is not known."""
-        variable = self._steps.variable(name)
-        found = [self.of(read, counts, depth - 1) for read in variable.reads]
-        if len(variable.bindings) != 1 or None in found:
+        variable = self._steps.variable(target)
+        reads = [read for read in variable.reads if self.facts.tree.statement(read) is not statement]
+        found = [self.of(read, counts, depth - 1) for read in reads]
+        if len(variable.bindings) != 1 or self._steps.is_shared(variable) or None in found:
             return None
         return [region for regions in found for region in regions or ()]
 
