@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.typed_tensor import asks_about_moved, asks_where, only_named
+from devicefix.rules.typed_tensor import asks_about_moved, asks_where, default_type, only_named
 
 _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
 
@@ -136,5 +136,6 @@ class TypeName(Rule):
                 yield self.finding(node, f"a CPU tensor is never a `{node.value}`; compare the dtype")
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
-        fix = self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")
+        fix = default_type(self.context, node, match[1])
+        fix = fix or self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")
         yield self.finding(node, f"the type `{node.value}` needs CUDA; use it only if CUDA is available", fix)

@@ -4,11 +4,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from devicefix.devices.context import Context
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts import Facts, Function
 from devicefix.facts.copies.moves import is_moved
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
+from devicefix.rewrite.blocks import choose
 from devicefix.rewrite.operations import AddKeyword, Chain, ReplaceFunction
 from devicefix.rules.base import Example, Rule
 
@@ -279,6 +281,7 @@ class TypedTensor(Rule):
             return
         fix = self._constructed(call, kind) if call is not None else None
         torch = self.devices.torch(node)
+        fix = fix or default_type(self.context, node, kind)
         fix = fix or self.context.when_cuda(node, f"{torch.text}.{kind}")
         fix = replace(fix, needs=fix.needs | torch.needs)
         yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; specify a dtype and a device instead", fix)
@@ -313,6 +316,31 @@ class TypedTensor(Rule):
         if isinstance(node, ast.Call):
             return (self.facts.resolve(node.func) or "").startswith("numpy.")
         return isinstance(node, (ast.List, ast.ListComp))
+
+
+def default_type(context: Context, node: ast.expr, kind: str) -> Fix | None:
+    """Return the fix of a default type of tensors: another accelerator than CUDA becomes the default device.
+
+    Args:
+        context: the context of the module.
+        node: the type.
+        kind: its name, such as `FloatTensor`.
+
+    Returns:
+        None where CUDA is the target, and for other uses of the type.
+    """
+    call = context.facts.tree.parents.get(node)
+    statement = context.facts.tree.parents.get(call)
+    is_call = kind == "FloatTensor" and context.facts.call(call, "torch.set_default_tensor_type")
+    if context.accelerator is None or not is_call or not isinstance(statement, ast.Expr):
+        return None
+    device = context.devices.shared(statement, define=True, may_be_text=True)
+    if device is None:
+        return None
+    torch, question = context.devices.torch(node), context.devices.available(node, of_cuda=True)
+    new = f"{torch.text}.set_default_device({device.text})"
+    edits = choose(context.facts, statement, question.text, new)
+    return Fix(edits, needs=torch.needs | question.needs | device.needs)
 
 
 def _maker(function: str, dtype: str, device: str) -> Chain:
