@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from devicefix.config import sizes
 from devicefix.config.evidence import NO_EVIDENCE, Evidence, Seen
 from devicefix.config.toml import parse
-from devicefix.config.values import KINDS, Exclusion, Origin, PerFileIgnores
+from devicefix.config.values import KINDS, NEUTRAL, Exclusion, Origin, PerFileIgnores
 
 ACCELERATOR_SINCE = (2, 6)  # the first torch with torch.accelerator
 
@@ -208,6 +208,9 @@ class Settings:
         if self.target == "accelerator" and self.torch_version and self.torch_version < ACCELERATOR_SINCE:
             given = "{}.{}".format(*self.torch_version)
             raise ConfigError(f"target accelerator needs torch 2.6 or newer, but torch-version is {given}")
+        chosen = {code for each in self.selections for code in each.select + each.extend_select}
+        if self.target != "accelerator" and NEUTRAL in chosen:
+            raise ConfigError(f"the rules {NEUTRAL} need target accelerator")
         return self
 
 

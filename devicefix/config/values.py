@@ -16,6 +16,9 @@ FORMATS = (
 )  # fmt: skip
 
 ALL = ""  # the beginning of each code; it is written `ALL`
+# What a library for any device must not use. The name is kept among the codes: it needs the target.
+NEUTRAL = "ACC"
+_GROUPS = {"ALL": (ALL,), NEUTRAL: (NEUTRAL, "DF1", "DF2", "DF3", "DF4", "DF5", "DF6")}
 
 KnownCodes = Callable[[], Collection[str]]
 
@@ -78,17 +81,17 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def read_codes(words: Iterable[str], origin: Origin) -> tuple[str, ...]:
-    """Read codes, or beginnings of codes, such as `DF101,DF2`, or `ALL`.
+    """Read codes, or beginnings of codes, such as `DF101,DF2`, or a group: `ALL` or `ACC`.
 
     Raises:
         ValueError: no rule's code starts with one of the words.
     """
     given = (code for word in words for code in word.upper().replace(",", " ").split())
-    codes = dict.fromkeys(ALL if code == "ALL" else code for code in given)
+    codes = dict.fromkeys(each for code in given for each in _GROUPS.get(code, (code,)))
     if any(codes):
         known = origin.known_codes()
         for code in codes:
-            if not any(rule.startswith(code) for rule in known):
+            if code != NEUTRAL and not any(rule.startswith(code) for rule in known):
                 hint = nearest(code, known, "; `devicefix rule` lists all rules")
                 raise ValueError(f"no rule has the code {code!r}{hint}")
     return tuple(codes)
