@@ -100,15 +100,16 @@ class Accelerator:
         """Return whether a node is a decorator."""
         return node in getattr(self.facts.tree.parents.get(node), "decorator_list", ())
 
-    def pins(self, site: ast.AST) -> bool:
-        """Return whether a site pins the memory of a tensor."""
-        return any(getattr(each, "attr", "") == "pin_memory" for each in ast.walk(site))
+    def excludes_mps(self, site: ast.AST) -> bool:
+        """Return whether a site pins the memory of a tensor, or synchronizes batch norms."""
+        names = {getattr(each, "attr", getattr(each, "id", "")) for each in ast.walk(site)}
+        return not names.isdisjoint(("pin_memory", "SyncBatchNorm"))
 
     def fails_on_mps(self, site: ast.AST) -> bool:
-        """Return whether a site pins memory, or the counterpart of a reference there fails on MPS."""
+        """Return whether a site fails on MPS: a counterpart there, pinned memory or synchronized batch norms."""
         call = next(self.facts.tree.around(site, ast.Call), None)
         keeps = call is not None and self.facts.call(call, *FORKS)  # it numbers the devices
-        return keeps or self.pins(site) or any(map(self._fails_on_mps, self.references(site)))
+        return keeps or self.excludes_mps(site) or any(map(self._fails_on_mps, self.references(site)))
 
     def _fails_on_mps(self, node: ast.AST) -> bool:
         short = self.reference(node) or ""
@@ -139,7 +140,7 @@ class Accelerator:
 
     def _is_cuda_only_name(self, node: ast.Name | ast.Attribute) -> bool:
         name = self.facts.resolve(node) or ""
-        if name in _CUDA_ONLY or name.endswith(".SyncBatchNorm"):
+        if name in _CUDA_ONLY:
             return True
         short = self.reference(node)
         if short is not None:

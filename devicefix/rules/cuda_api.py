@@ -409,7 +409,7 @@ class CudaApi(Rule):
         call = self.facts.tree.call_of(node)
         if call is not None and self._questions.is_one_of_many(call):
             return
-        if call is not None and self._questions.pins(call):
+        if call is not None and self._questions.excludes_mps(call):
             use = self.devices.beyond_mps(call)
             fix = self.context.edit(call, use.text, use)
         if call is None:

@@ -258,7 +258,7 @@ class DeviceQuestion(Rule):
         if isinstance(parent, ast.IfExp) and is_constant(parent.body, "cuda"):
             return  # it has a finding as a whole
         others = () if kind.is_known else ("meta",)
-        if self._questions.pins(node):
+        if self._questions.excludes_mps(node):
             others = (*others, "mps")
         new = self.context.source.quoted(f"{kind.code} {_compared(others, is_on=is_on)}")
         fix = Fix((Edit(*self.context.source.span(node), new),), kind.why, kind.needs)

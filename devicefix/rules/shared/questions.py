@@ -14,13 +14,16 @@ from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sinks import LOADS
 from devicefix.facts.refusals import PRINTING
+from devicefix.facts.texts import text_of
 from devicefix.facts.values import cuda_device, is_constant, last_name
 from devicefix.model import Edit, Fix
 from devicefix.rewrite.operations import Move
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.regions import Regions
+from devicefix.rules.typed_tensor import default_type
 
 _OTHERS = re.compile("mps|xpu|npu|hpu|mlu|musa|xla|tpu")
+_SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Raise, ast.Assert, ast.Delete)
 UNKNOWN = "the code that it guards may need CUDA"
 
 
@@ -68,11 +71,38 @@ class Questions:
             if change.edits and part not in self.translation.planned:
                 changes[part] = change
         self.translation.planned |= changes.keys()
-        return fix.joined(*changes.values(), *map(self.context.put_under_guard, own)), None
+        return fix.joined(*changes.values(), *map(self._own_fix, own)), None
 
-    def pins(self, node: ast.expr) -> bool:
-        """Return whether the code that depends on a question pins memory, which fails on MPS."""
-        return any(map(self.accelerator.pins, self.guarded(node)))
+    def _own(self, regions: Sequence[ast.AST]) -> list[ast.stmt]:
+        """Return the statements that get a guard for CUDA of their own: some of several that only call CUDA."""
+        parts = [part for region in regions for part in ast.walk(region) if isinstance(part, _SIMPLE)]
+        calls = [part for part in parts if isinstance(part, ast.Expr) and self._calls_cuda(part.value)]
+        return calls if len(calls) < len(parts) else []
+
+    def _own_fix(self, statement: ast.stmt) -> Fix:
+        """Return the fix that puts a statement under a guard for CUDA."""
+        return self._default(statement) or self.context.put_under_guard(statement)
+
+    def _default(self, statement: ast.stmt) -> Fix | None:
+        """Return the fix of a statement that sets the default type of tensors, None for another one."""
+        match statement:
+            case ast.Expr(value=ast.Call(args=[kind])):
+                name = text_of(kind) or self.facts.resolve(kind) or ""
+                return default_type(self.context, kind, name.removeprefix("torch.cuda."))
+        return None
+
+    def _calls_cuda(self, node: ast.expr) -> bool:
+        """Return whether an expression is a call that only CUDA supports."""
+        if not isinstance(node, ast.Call):
+            return False
+        is_type = len(node.args) == 1 and self.accelerator.is_cuda_only(node.args[0])
+        return self.accelerator.is_cuda_only(node.func) or (
+            is_type and self.facts.call(node, "torch.set_default_tensor_type")
+        )
+
+    def excludes_mps(self, node: ast.expr) -> bool:
+        """Return whether the code that depends on a question uses tensors in a way that fails on MPS."""
+        return any(map(self.accelerator.excludes_mps, self.guarded(node)))
 
     def is_one_of_many(self, node: ast.expr) -> bool:
         """Return whether a question is the test of a branch beside one for another accelerator."""
@@ -87,15 +117,6 @@ class Questions:
             choice = choice.orelse[0] if len(choice.orelse) == 1 else self.facts.tree.module.body[0]
         is_test = any(node is part for test in tests for part in ast.walk(test))
         return is_test and any(_OTHERS.search(ast.unparse(test)) for test in tests)
-
-    def _own(self, regions: Sequence[ast.AST]) -> list[ast.stmt]:
-        """Return the statements that get a guard for CUDA of their own: some of several that only call CUDA."""
-        calls = [each for each in regions if isinstance(each, ast.Expr) and self._calls_cuda(each.value)]
-        return calls if len(calls) < len(regions) else []
-
-    def _calls_cuda(self, node: ast.expr) -> bool:
-        """Return whether an expression is a call that only CUDA supports."""
-        return isinstance(node, ast.Call) and self.accelerator.is_cuda_only(node.func)
 
     def guarded(self, node: ast.expr) -> list[ast.AST]:
         """Return the code that depends on the answer to a question, as far as it is known."""

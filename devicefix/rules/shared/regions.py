@@ -57,7 +57,9 @@ class Regions:
                 regions = self._of_variable(target, parent, counts, depth)
             case ast.IfExp() | ast.If() | ast.While() if parent.test is answer:
                 regions = self._of_test(parent)
-            case ast.Assert() | ast.Expr() | ast.keyword(arg="pin_memory" | "enabled" | "non_blocking"):
+            case ast.Assert():
+                regions = self._following(parent)
+            case ast.Expr() | ast.keyword(arg="pin_memory" | "enabled" | "non_blocking"):
                 regions = []
             case ast.Call() if last_name(parent.func) in PRINTING:
                 regions = []
@@ -109,16 +111,22 @@ class Regions:
     def _branches(self, node: ast.If) -> Sequence[ast.stmt] | None:
         """Return the statements that depend on the test of an `if`, or None if they are not known."""
         guards = self.facts.guards
-        if guards.refusal(node) is not None or (self._collapses and self._moves.of_guard(node) is not None):
+        if guards.refusal(node) is not None:
+            return self._following(node)
+        if self._collapses and self._moves.of_guard(node) is not None:
             return []
         if guards.implies(node.test):
             return node.body
         if not guards.implies(node.test, False):
             return [*node.body, *node.orelse]
         if returns(node.body):
-            following = self.facts.tree.block(node)
-            return [*node.orelse, *following[following.index(node) + 1 :]]
+            return [*node.orelse, *self._following(node)]
         return node.orelse or None
+
+    def _following(self, statement: ast.stmt) -> list[ast.stmt]:
+        """Return the statements below one in its block."""
+        block = self.facts.tree.block(statement)
+        return block[block.index(statement) + 1 :]
 
     def _counted(self, node: ast.expr) -> list[ast.AST]:
         """Return the code that depends on a number of GPUs: the statement, and the body of a loop."""
