@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from devicefix.devices.accelerator import QUESTIONS
 from devicefix.devices.context import Context
-from devicefix.devices.counterparts import COUNTERPARTS, Counterpart
+from devicefix.devices.counterparts import COUNTERPARTS, Counterpart, written
 from devicefix.devices.device_types import OF_CUDA
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -56,18 +56,17 @@ class CudaApi(Rule):
     them, because a function that receives one may accept only CUDA streams and events.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
-    this code works with any accelerator. Devices and moves in this code then use the accelerator too. If the check
-    guards code that is specific to CUDA, there is no fix, because another accelerator must not run that code. For
-    example, the code may use a CUDA tensor type or NCCL, or load a checkpoint onto the device from which it was saved.
-    If the program stores the check's result in an attribute, passes it to a function or returns it, the fix is unsafe,
-    because code that is specific to CUDA may depend on the result. Even then, nothing changes with CUDA or on a CPU.
+    this code works with any accelerator. Devices and moves in this code then use the accelerator too. A statement that
+    only calls what is specific to CUDA, such as `torch.cuda.nvtx.mark`, gets a guard of its own. If the check guards
+    other code that is specific to CUDA, there is no fix, because another accelerator must not run that code. For
+    example, the code may use a CUDA tensor type, or load a checkpoint onto the device from which it was saved. If the
+    program passes the check's result to a function, returns it, or stores it where other files may read it, the fix is
+    unsafe, because code that is specific to CUDA may depend on the result. Even then, nothing changes with CUDA or on a
+    CPU. A branch beside one for another accelerator is left as it is.
 
-    There is no fix if `torch.accelerator` has no counterpart, or if the counterpart needs a newer version of torch than
-    `--torch-version` specifies. There is also no fix for an import of `torch.cuda`, which you can remove once nothing
-    uses it.
-
-    The fix also replaces calls that return memory statistics. Some accelerators do not support their counterparts in
-    `torch.accelerator`.
+    If `torch.accelerator` has no counterpart, the fix uses the function of the accelerator's own module, if all of them
+    have it. If the function fails on MPS with the oldest torch of `--torch-version`, its guard leaves out MPS. There is
+    no fix if there is neither. The fix of an import of `torch.cuda` removes it once nothing uses it.
     """
 
     code = "DF405"
@@ -364,8 +363,7 @@ class CudaApi(Rule):
     def _advice(self, short: str) -> str:
         known = COUNTERPARTS.get(short, ())
         if known and known[0].since > self.accelerator.version:
-            version = "{}.{}".format(*known[-1].since)
-            return f"use `torch.{known[-1].name}`, which needs torch {version}"
+            return f"use `torch.{known[0].name}`, which needs torch {written(known[0].since)}"
         if short.endswith("Tensor"):
             return "specify a dtype and a device instead"
         if known:
@@ -409,13 +407,14 @@ class CudaApi(Rule):
         call = self.facts.tree.call_of(node)
         if call is not None and self._questions.is_one_of_many(call):
             return
-        if call is not None and self._questions.excludes_mps(call):
+        counts = counterpart.name.endswith("count")
+        if call is not None and not counts and self._questions.excludes_mps(call):
             use = self.devices.beyond_mps(call)
             fix = self.context.edit(call, use.text, use)
         if call is None:
             fix = replace(fix, why=UNKNOWN)
         else:
-            fix, obstacle = self._questions.fix(call, fix, counts=counterpart.name.endswith("count"))
+            fix, obstacle = self._questions.fix(call, fix, counts=counts)
         if obstacle is None:
             message = f"`{name}` checks only for CUDA; use `torch.{counterpart.name}`"
             yield self.finding(node, message, fix)
