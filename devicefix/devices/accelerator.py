@@ -106,7 +106,7 @@ class Accelerator:
         return not names.isdisjoint(("pin_memory", "SyncBatchNorm"))
 
     def fails_on_mps(self, site: ast.AST) -> bool:
-        """Return whether a site fails on MPS: a counterpart there, pinned memory or synchronized batch norms."""
+        """Return whether a site fails on MPS: a counterpart, pinned memory, synchronized batch norms."""
         call = next(self.facts.tree.around(site, ast.Call), None)
         keeps = call is not None and self.facts.call(call, *FORKS)  # it numbers the devices
         return keeps or self.excludes_mps(site) or any(map(self._fails_on_mps, self.references(site)))
