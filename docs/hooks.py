@@ -174,7 +174,7 @@ def counterparts() -> str:
         ["", target(each), result(each.without), "", *map(cell, each.devices.values()), each.source]
         for each in others
     )
-    parts += ["## Others of torch.accelerator\n\n", *table_rows(rows), "\n"]
+    parts += ["## Others\n\n", *table_rows(rows), "\n"]
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
     parts += ["\n## Sources\n\n", *(f"- *{name}*: {text}\n" for name, text in SOURCES.items())]
     return "".join(parts)
@@ -187,7 +187,7 @@ def table_rows(rows: Iterable[list[str]]) -> Iterator[str]:
 
 
 def target_row(each: Target) -> list[str]:
-    """Return the row of a function of torch.accelerator that no function of torch.cuda is like."""
+    """Return the row of a function for any accelerator that is not like one of torch.cuda."""
     return ["", target(each), result(each.without), "", *map(cell, each.devices.values()), each.source]
 
 

@@ -7,15 +7,13 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from devicefix.devices.counterparts import COUNTERPARTS, DEFAULT, Counterpart, Version
+from devicefix.devices.counterparts import COUNTERPARTS, DEFAULT, TARGETS, Counterpart, Version
 from devicefix.facts import Facts, dotted
 from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.values import cuda_literal, cuda_string, is_constant
 
-# The first torch with torch.distributed.get_default_backend_for_device, which is "nccl" for CUDA:
-# https://github.com/pytorch/pytorch/pull/156783
-_DEFAULT_BACKEND = (2, 6)
+_BACKEND = "distributed.get_default_backend_for_device"  # "nccl" for CUDA
 QUESTIONS = ("is_available", "device_count")
 FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _SAME_OBJECTS = ("OutOfMemoryError",)  # an old name of the same object
@@ -149,9 +147,9 @@ class Accelerator:
         return dotted(node) in self._stream_names and not self.can_replace_streams
 
     @property
-    def has_backends(self) -> bool:
-        """Return whether the oldest torch names the default backend of a device."""
-        return self.version >= _DEFAULT_BACKEND
+    def knows_backends(self) -> bool:
+        """Return whether the oldest torch names the default backend of every device."""
+        return TARGETS[_BACKEND].devices["mps"].at(self.version)
 
     def translation(self, node: ast.expr, torch: str) -> Callable[[str], str] | None:
         """Return a function that makes the accelerator's code of that of a CUDA device, its name, or NCCL.
@@ -168,7 +166,7 @@ class Accelerator:
         device = f"{torch}.accelerator.current_accelerator()"
         if isinstance(node, ast.Constant) and node.value == "nccl":
             backend = f"{torch}.distributed.get_default_backend_for_device({device})"
-            return (lambda _: backend) if self.has_backends else None
+            return (lambda _: backend) if self.version >= TARGETS[_BACKEND].since else None
         if self.facts.call(node, "torch.device"):
             return self._translation_of_call(node, device)
         return self._translation_of_name(node, f"{device}.type")

@@ -264,7 +264,7 @@ class Devices:
             None where CUDA is the target, for another backend, and where the module can have no device.
         """
         is_nccl = isinstance(node, ast.Constant) and node.value == "nccl"
-        if not is_nccl or self.accelerator is None or not self.accelerator.has_backends:
+        if not is_nccl or self.accelerator is None or not self.accelerator.knows_backends:
             return None
         device = self.shared(node, define=True)
         if device is None:

@@ -144,19 +144,19 @@ def function(name: str) -> Function | None:
     return found or next((row for pattern, row in FUNCTIONS.items() if fnmatchcase(name, pattern)), None)
 
 
-def _support(cell: str) -> Support:
-    how, _, since = cell.partition(" ")
-    return Support(how, version(since) if since else None)
+def _devices(text: str) -> dict[str, Support]:
+    """Return the devices that a text names, each with its cell."""
+    cells = (cell.split(" ") for cell in text.split(", ") if cell)
+    return {device: Support(how, *map(version, since)) for device, how, *since in cells}
 
 
 def _target(name: str, row: dict[str, Any]) -> Target:
-    devices = {device: _support(cell) for device, cell in row["devices"].items()}
     call = row.get("call", f"torch.{name}()")
     without, note = row["without"], row.get("note", "")
     number, _, did = row.get("before", "").partition(" ")
     before = (version(number), did) if number else None
     results = without, row.get("driverless", without), before
-    return Target(name, version(row["since"]), *results, call, devices, row["source"], note)
+    return Target(name, version(row["since"]), *results, call, _devices(row["devices"]), row["source"], note)
 
 
 def _function(name: str, subject: str, row: dict[str, Any]) -> Function:
@@ -166,7 +166,7 @@ def _function(name: str, subject: str, row: dict[str, Any]) -> Function:
         since = version(row["to_since"]) if "to_since" in row else target.since
         instead = without if target.without == RAISES != without else None
         counterpart = Counterpart(target.name, since, instead, row.get("how", "same"), target.devices)
-    devices = {device: _support(cell) for device, cell in (_ABSENT | row.get("devices", {})).items()}
+    devices = _ABSENT | _devices(row.get("devices", ""))
     first, last = (version(row[key]) if key in row else None for key in ("since", "until"))
     call, note = row.get("call"), row.get("note", "")
     return Function(name, subject, without, call, first, last, counterpart, devices, note)
@@ -174,7 +174,7 @@ def _function(name: str, subject: str, row: dict[str, Any]) -> Function:
 
 _, _TABLE = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
 # What the cell of a device is where a function has none.
-_ABSENT = {"xpu": "none", "mps": "none", "npu": "none", "hpu": "unknown", "musa": "none"}
+_ABSENT = _devices("xpu none, mps none, npu none, hpu unknown, musa none")
 DEVICES = tuple(_ABSENT)
 NEWEST = version(_TABLE["newest"])  # the newest torch that the table covers
 DEFAULT = (2, 13)  # the oldest torch that a rewritten module runs with, unless another is set

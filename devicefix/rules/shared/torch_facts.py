@@ -5,11 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from devicefix.config import toml
+from devicefix.devices.counterparts import RAISES, TARGETS
 
 _, _FACTS = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
 
 CAPTURABLE = tuple(_FACTS["capturable"])
-ACCELERATOR = tuple(_FACTS["accelerator"])
+# The functions that raise an error without an accelerator. (`device_index` raises one only if it is entered, and not
+# with None.)
+ACCELERATOR = tuple(
+    f"torch.{name}"
+    for name, target in TARGETS.items()
+    if name.startswith("accelerator.") and target.without == RAISES and not target.call.startswith("with ")
+)
 CPU_LACKS = frozenset(_FACTS["cpu_lacks"])
 OF_MEMORY = frozenset(_FACTS["of_memory"])
 RAISING = frozenset(_FACTS["raising"])
