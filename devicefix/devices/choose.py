@@ -28,6 +28,10 @@ from devicefix.rewrite.placement import Layout
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
 _SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
 
+OF_OTHERS = (
+    "it may do something else on another accelerator, which the project also supports: use `--target accelerator`"
+)
+
 
 class Devices:
     """The devices of a module, and the tests for CUDA.
@@ -39,6 +43,10 @@ class Devices:
         project: The facts of all files.
         path: The module's path.
         accelerator: What any accelerator supports; None where the target is CUDA.
+
+    Attributes:
+        of_others: What a fix needs that asks for CUDA, or takes the CPU without it: nothing, or the doubt that
+            the code may also run on another accelerator. The engine drops it for code that needs CUDA.
     """
 
     def __init__(
@@ -51,6 +59,8 @@ class Devices:
         self._project = project
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
+        excludes = accelerator is None and facts.serves_others
+        self.of_others: frozenset[Need] = frozenset((Doubt(OF_OTHERS),) if excludes else ())
         self._known = KnownDevices(
             facts,
             self._bound,
@@ -227,7 +237,7 @@ class Devices:
         known = None
         if self.accelerator is None and not self._sends_functions and not self._places.sets_devices_late:
             known = self._known.answer(site)
-        return DeviceExpr(known) if known else self.available(site, of_cuda=of_cuda)
+        return DeviceExpr(known, self.of_others) if known else self.available(site, of_cuda=of_cuda)
 
     def accelerated(self, node: ast.expr) -> tuple[DeviceExpr, Callable[[str], str]] | None:
         """Return the test for an accelerator, and a function that replaces a CUDA device in code by it.
@@ -272,7 +282,7 @@ class Devices:
 
     def _doubts(self, site: ast.AST) -> set[Need]:
         """Return why it is not safe to ask for CUDA at a site, as what the code there needs."""
-        return {Doubt(why)} if (why := self.why_unsafe(site)) else set()
+        return {*self.of_others, *((Doubt(why),) if (why := self.why_unsafe(site)) else ())}
 
     def torch(self, site: ast.AST) -> DeviceExpr:
         """Return the name of the module torch."""
@@ -322,7 +332,7 @@ class Devices:
         if new is None or new.value != value:  # a constant of another rule may have the name
             return None
         self._definitions.use(new, site)
-        doubts = self._doubts(site) if place.function is not None else set()
+        doubts = self._doubts(site) if place.function is not None else self.of_others
         return DeviceExpr(name, torch.needs | doubts | {new})
 
     def _is_only(self, index: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import os.path
 import re
 from collections.abc import Iterable, Iterator
@@ -19,12 +20,14 @@ from devicefix.facts.exports.environment import (
 from devicefix.facts.exports.forks import UNKNOWN, Named, forked
 from devicefix.facts.exports.imports import guarded_imports, needed_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
+from devicefix.facts.module import OTHERS
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
 from devicefix.facts.project.questions import remembered
 
 Value = TypeVar("Value")
 
+LEVEL = int(os.environ.get("LEVEL", "2"))
 _CALL = rb"%b(?<!def %b)\s*\("  # it begins with the name, which is found fast
 _RUNNERS = 100  # files that may run a file
 # What kernels are written in, and what runs models compiled for CUDA: the importing files have no other path.
@@ -33,6 +36,27 @@ _KERNELS = re.compile(r"(triton|tensorrt|tensorrt_llm|pycuda|cupy|xfuser|vllm\.w
 
 class Programs(Files):
     """The files of a project that run together."""
+
+    @remembered
+    def serves_others(self, path: str) -> bool:
+        """Return whether a file imports code that serves other accelerators, or is imported by such code."""
+        path = os.path.normpath(path)
+        importing = (self.files[each] for each in self._importers.get(path, ())) if LEVEL > 1 else ()
+        return path in self.files and (
+            self._imports_others(self.files[path])
+            or any(each.holds(OTHERS) or self._imports_others(each) for each in importing)
+        )
+
+    def _imports_others(self, file: ProjectFile) -> bool:
+        """Return whether what a file imports, or reads of a module, is defined where an accelerator is named."""
+        for name in file.imports:
+            module = self.find(file.path, name)
+            read = re.compile(rb"(?<![\w.])%b\.(\w+)" % re.escape(name.rpartition(".")[2].encode()))
+            parts = [f"{name}.{part.decode()}" for part in set(read.findall(file.data))] if module else [name]
+            found = (self.definition(file.path, each) for each in parts)
+            if any(each is not None and each[0].holds(OTHERS) for each in found):
+                return True
+        return False
 
     @remembered
     def is_guarded(self, path: str) -> bool:
