@@ -108,6 +108,7 @@ def _find(
     from devicefix.devices.context import Context
     from devicefix.devices.define import Plan
     from devicefix.engine.kept_checks import with_checks
+    from devicefix.engine.other_accelerators import unless_others
     from devicefix.engine.stops import Stops
     from devicefix.rules.registry import ORDER, RULES, by_position
 
@@ -118,7 +119,8 @@ def _find(
     enabled = (RULES[code] for code in ORDER if code in options.enabled)
     on = [rule(context) for rule in enabled if options.seen or not rule.needs_run]
     folded = Stops(context, [*_visit(context, settings, on)]).fold()
-    pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
+    possible = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
+    pairs = [*unless_others(context, possible)]
     fails = (each.code for _, each in pairs if each.code[2] in _FAILING or each.code == _REJECTED)
     failing = {code for code in fails if RULES[code].fails}
     kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()
@@ -141,7 +143,6 @@ def rule_options(settings: Settings) -> RuleOptions:
     return RuleOptions(settings.target, settings.torch_version, frozenset(on), settings.unsafe_fixes)
 
 
-_OF_CUDA = re.compile("cuda|nccl", re.IGNORECASE)
 # Groups of rules whose fixes avoid an error: moves, devices, types, `torch.cuda`, checkpoints, distributed.
 _FAILING = "123456"
 _REJECTED = "DF704"  # a check that ends the program
@@ -149,7 +150,6 @@ _REJECTED = "DF704"  # a check that ends the program
 
 def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[tuple[ast.AST, Finding]]:
     """Yield the findings of the rules and their nodes, without the fixes that are not possible there."""
-    from devicefix.devices.choose import OF_OTHERS
     from devicefix.engine.guarded_uses import GuardedUses
     from devicefix.facts.exports import patching
     from devicefix.rules.base import attributes_of
@@ -173,8 +173,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         if idle.hold(node) or guarded.hold(node):
             continue
         string = tree.f_string(node)
-        ignored = OF_OTHERS if _needs_cuda(context, node, finding) else ""
-        sound = _unless_refused(_in_data(finding) if only_data else finding, ignored)
+        sound = _unless_refused(_in_data(finding) if only_data else finding)
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
             sound = sound.unfixed("because TorchScript compiles this code: choose the device in the caller")
         more = ["TypeError"] if finding.code[2] == "3" else []  # of torch's types, in builds without CUDA
@@ -210,30 +209,15 @@ def _in_data(finding: Finding) -> Finding:
     return finding.unfixed("in a file of constants: choose the device where it is used")
 
 
-def _needs_cuda(context: Context, node: ast.AST, finding: Finding) -> bool:
-    """Return whether the code of a finding works with no other accelerator than CUDA."""
-    from devicefix.rules.registry import RULES
+def _unless_refused(finding: Finding) -> Finding:
+    """Return a finding without a fix that needs what nothing can give it there, or with an unsafe one."""
+    from devicefix.devices.choose import OF_OTHERS
 
-    if not context.devices.of_others:
-        return True
-    named = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
-    names = (context.facts.resolve(each) or "" for each in named)
-    of_cuda = any(map(_OF_CUDA.search, (context.source.code(node), *names)))  # type: ignore[arg-type]
-    return of_cuda or RULES[finding.code].only_cuda
-
-
-def _unless_refused(finding: Finding, ignored: str) -> Finding:
-    """Return a finding without a fix that needs what nothing can give it there, or with an unsafe one.
-
-    Args:
-        finding: The finding.
-        ignored: A doubt that does not concern it.
-    """
     needs = finding.fix.needs if finding.fix else frozenset()
     refused = [need.why for need in needs if isinstance(need, Refused)]
     if refused:
         return finding.unfixed(min(refused))  # there is no order among them
-    doubts = {need.why for need in needs if isinstance(need, Doubt)} - {ignored}
+    doubts = {need.why for need in needs if isinstance(need, Doubt)} - {OF_OTHERS}  # see `unless_others`
     for why in sorted(doubts):
         if finding.fix is not None and why not in finding.fix.why:
             finding = finding.unsafe(why)

@@ -75,8 +75,8 @@ def test_the_message_says_what_to_do() -> None:
     finding = analyze(source).findings[-1]
     assert finding.message == (
         "`.to(gpu)` needs CUDA, because `gpu` is a GPU index; without CUDA, use the CPU"
-        " (unsafe: this may be the index of another accelerator,"
-        " which the file also supports: use `--target accelerator`)"
+        " (unsafe: it may do something else on another accelerator,"
+        " which the project also supports: use `--target accelerator`)"
     )
 
 

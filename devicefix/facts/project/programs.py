@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import os.path
 import re
 from collections.abc import Iterable, Iterator
@@ -27,7 +26,6 @@ from devicefix.facts.project.questions import remembered
 
 Value = TypeVar("Value")
 
-LEVEL = int(os.environ.get("LEVEL", "2"))
 _CALL = rb"%b(?<!def %b)\s*\("  # it begins with the name, which is found fast
 _RUNNERS = 100  # files that may run a file
 # What kernels are written in, and what runs models compiled for CUDA: the importing files have no other path.
@@ -41,7 +39,7 @@ class Programs(Files):
     def serves_others(self, path: str) -> bool:
         """Return whether a file imports code that serves other accelerators, or is imported by such code."""
         path = os.path.normpath(path)
-        importing = (self.files[each] for each in self._importers.get(path, ())) if LEVEL > 1 else ()
+        importing = (self.files[each] for each in self._importers.get(path, ()))
         return path in self.files and (
             self._imports_others(self.files[path])
             or any(each.holds(OTHERS) or self._imports_others(each) for each in importing)
