@@ -28,9 +28,7 @@ from devicefix.rewrite.placement import Layout
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
 _SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
 
-OF_OTHERS = (
-    "it may do something else on another accelerator, which the project also supports: use `--target accelerator`"
-)
+OF_OTHERS = "it may change what happens on another accelerator, which the project supports: use `--target accelerator`"
 
 
 class Devices:
@@ -43,10 +41,6 @@ class Devices:
         project: The facts of all files.
         path: The module's path.
         accelerator: What any accelerator supports; None where the target is CUDA.
-
-    Attributes:
-        of_others: What a fix needs that asks for CUDA, or takes the CPU without it: nothing, or the doubt that
-            the code may also run on another accelerator. The engine drops it for code that needs CUDA.
     """
 
     def __init__(
@@ -59,8 +53,6 @@ class Devices:
         self._project = project
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
-        excludes = accelerator is None and facts.serves_others
-        self.of_others: frozenset[Need] = frozenset((Doubt(OF_OTHERS),) if excludes else ())
         self._known = KnownDevices(
             facts,
             self._bound,
@@ -72,6 +64,16 @@ class Devices:
         self._names = TorchNames(facts, self._bound, self._places, self._layout)
         self._constants = Constants(facts, self._bound, self._places, self._names, self._definitions)
         self._variables = Variables(facts, self._places, self._names, self._definitions)
+
+    @cached_property
+    def of_others(self) -> frozenset[Need]:
+        """What a fix needs that asks for CUDA, or takes the CPU without it.
+
+        This is nothing, or the doubt that the code may also run on another accelerator, which the engine drops
+        for code that needs CUDA.
+        """
+        doubtful = self.accelerator is None and self.facts.serves_others
+        return frozenset((Doubt(OF_OTHERS),) if doubtful else ())
 
     def is_circular(self) -> bool:
         """Return whether the module is in a circle of imports."""

@@ -27,16 +27,19 @@ def unless_others(context: Context, found: list[_Found]) -> Iterator[_Found]:
         found: the findings, each with the node at which it was found.
     """
     doubt = Doubt(OF_OTHERS)
-    doubtful = [node for node, each in found if each.fix and doubt in each.fix.needs]
+    doubtful = {node for node, each in found if each.fix and doubt in each.fix.needs}
     of_cuda = {node for node, each in found if doubtful and _needs_cuda(context, node, each)}
     raising = [node for node, each in found if node in of_cuda and each.code[2] in _RAISING]
     for node, finding in found:
-        concerns = finding.fix is not None and doubt in finding.fix.needs and node not in of_cuda
-        yield node, finding.unsafe(OF_OTHERS) if concerns and not _goes_with(context, node, raising) else finding
+        concerned = node in doubtful and node not in of_cuda and not _goes_with(context, node, raising)
+        is_doubted = concerned and finding.fix is not None and doubt in finding.fix.needs
+        yield node, finding.unsafe(OF_OTHERS) if is_doubted else finding
 
 
 def _needs_cuda(context: Context, node: ast.AST, finding: Finding) -> bool:
     """Return whether the code of a finding names CUDA, or is that of a rule for what only CUDA has."""
+    if isinstance(node, ast.Module):
+        return False
     named = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
     names = (context.facts.resolve(each) or "" for each in named)
     code = context.source.code(node)  # type: ignore[arg-type]  # what has a finding has a place

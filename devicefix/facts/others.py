@@ -45,7 +45,7 @@ class Others:
         return self._ask(False, "is_guarded", self.path)
 
     def serves_others(self) -> bool:
-        """Return whether the module imports code that serves other accelerators, or is imported by such code."""
+        """Return whether the module imports code for other accelerators, or is imported by such code."""
         return self._ask(False, "serves_others", self.path)
 
     def is_mentioned(self, name: str) -> bool:

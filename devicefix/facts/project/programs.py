@@ -37,22 +37,25 @@ class Programs(Files):
 
     @remembered
     def serves_others(self, path: str) -> bool:
-        """Return whether a file imports code that serves other accelerators, or is imported by such code."""
+        """Return whether a file imports code for other accelerators, or is imported by such code."""
         path = os.path.normpath(path)
-        importing = (self.files[each] for each in self._importers.get(path, ()))
-        return path in self.files and (
-            self._imports_others(self.files[path])
-            or any(each.holds(OTHERS) or self._imports_others(each) for each in importing)
-        )
+        importing = self._importers.get(path, ())
+        own = any(self.files[each].holds(OTHERS) for each in importing)
+        return own or any(map(self.imports_others, (path, *importing)))
 
-    def _imports_others(self, file: ProjectFile) -> bool:
-        """Return whether what a file imports, or reads of a module, is defined where an accelerator is named."""
+    @remembered
+    def imports_others(self, path: str) -> bool:
+        """Return whether what a file imports, or reads of a module, is defined where one is named."""
+        file = self.file(path)
+        if file is None:
+            return False
         for name in file.imports:
-            module = self.find(file.path, name)
-            read = re.compile(rb"(?<![\w.])%b\.(\w+)" % re.escape(name.rpartition(".")[2].encode()))
-            parts = [f"{name}.{part.decode()}" for part in set(read.findall(file.data))] if module else [name]
-            found = (self.definition(file.path, each) for each in parts)
-            if any(each is not None and each[0].holds(OTHERS) for each in found):
+            parts = [name]
+            if self.find(path, name) is not None:
+                read = rb"(?<![\w.])%b\.(\w+)" % re.escape(name.rpartition(".")[2].encode())
+                parts = [f"{name}.{part.decode()}" for part in {*re.findall(read, file.data)}]
+            defined = (self.definition(path, each) for each in parts)
+            if any(each is not None and each[0].holds(OTHERS) for each in defined):
                 return True
         return False
 
