@@ -28,7 +28,10 @@ from devicefix.rewrite.placement import Layout
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
 _SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
 
-OF_OTHERS = "it may change what happens on another accelerator, which the project supports: use `--target accelerator`"
+OF_OTHERS = (
+    "it may change what happens on another accelerator, which the project supports:"
+    " use `--target accelerator`"
+)
 
 
 class Devices:
@@ -69,7 +72,7 @@ class Devices:
     def of_others(self) -> frozenset[Need]:
         """What a fix needs that asks for CUDA, or takes the CPU without it.
 
-        This is nothing, or the doubt that the code may also run on another accelerator, which the engine drops
+        This is nothing, or the doubt that the code may run on another accelerator; the engine drops it
         for code that needs CUDA.
         """
         doubtful = self.accelerator is None and self.facts.serves_others
