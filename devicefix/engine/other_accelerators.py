@@ -10,12 +10,23 @@ from devicefix.devices.choose import OF_OTHERS
 from devicefix.devices.context import Context
 from devicefix.engine.kept_checks import after
 from devicefix.facts.path_conditions import conditions_around
+from devicefix.facts.scopes import COMPREHENSIONS, FUNCTIONS
 from devicefix.model import Doubt, Finding
 from devicefix.rules.registry import RULES
 
 _OF_CUDA = re.compile("cuda|nccl", re.IGNORECASE)
-_RAISING = "134"  # groups of rules: moves, types, and `torch.cuda`
-_MAY_NOT_RUN = (ast.For, ast.AsyncFor, ast.Try, ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef)
+# What raises an error without CUDA: moves, types, and these functions.
+_RAISING = ("DF101", "DF102", "DF301")
+_FUNCTIONS = ("torch.cuda.set_device", "torch.cuda.synchronize", "torch.cuda.current_device")
+_MAY_NOT_RUN = (
+    ast.For,
+    ast.AsyncFor,
+    ast.Try,
+    ast.ExceptHandler,
+    ast.match_case,
+    *FUNCTIONS,
+    *COMPREHENSIONS,
+)
 _Found = tuple[ast.AST, Finding]
 
 
@@ -29,7 +40,11 @@ def unless_others(context: Context, found: list[_Found]) -> Iterator[_Found]:
     doubt = Doubt(OF_OTHERS)
     doubtful = {node for node, each in found if each.fix and doubt in each.fix.needs}
     of_cuda = {node for node, each in found if doubtful and _needs_cuda(context, node, each)}
-    raising = [node for node, each in found if node in of_cuda and each.code[2] in _RAISING]
+    raising = [
+        node
+        for node, each in found
+        if node in of_cuda and (each.code in _RAISING or context.facts.call(node, *_FUNCTIONS))
+    ]
     for node, finding in found:
         concerned = node in doubtful and node not in of_cuda and not _goes_with(context, node, raising)
         is_doubted = concerned and finding.fix is not None and doubt in finding.fix.needs
