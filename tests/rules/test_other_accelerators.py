@@ -107,6 +107,7 @@ def test_the_code_that_a_module_imports_or_is_imported_by_serves_others(
 
 def test_what_a_module_imports_from_elsewhere_serves_no_others() -> None:
     others = {"devices.py": DEVICES, "names.py": "A = 1\n", "main.py": "from devices import get_device\n"}
+    others["__init__.py"] = "from . import devices, module\nfrom .devices import get_device\n"
     assert analyze(f"from names import A\n{PINS}", others=others, fix=True).output
 
 

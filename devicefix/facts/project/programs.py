@@ -39,7 +39,8 @@ class Programs(Files):
     def serves_others(self, path: str) -> bool:
         """Return whether a file imports code for other accelerators, or is imported by such code."""
         path = os.path.normpath(path)
-        importing = self._importers.get(path, ())
+        # An `__init__.py` only passes on the names of its package.
+        importing = [each for each in self._importers.get(path, ()) if not each.endswith("__init__.py")]
         own = any(self.files[each].holds(OTHERS) for each in importing)
         return own or any(map(self.imports_others, (path, *importing)))
 
