@@ -128,7 +128,8 @@ def device_fix(context: Context, target: ast.expr) -> Fix | None:
     if why == "" and found is not None and found[0].is_module and is_never_none(context.facts, target):
         device = context.devices.of_variable(target, target)
         if device is not None:
-            return context.unless_others(target, context.replace(target, device))
+            needs = device.needs | context.devices.of_others
+            return context.replace(target, DeviceExpr(device.text, needs))
     return None if why is None else context.when_cuda(target, '"cpu"', why)
 
 

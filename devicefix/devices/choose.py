@@ -28,6 +28,11 @@ from devicefix.rewrite.placement import Layout
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
 _SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
 
+OF_OTHERS = (
+    "it may change what happens on another accelerator, which the project supports:"
+    " use `--target accelerator`"
+)
+
 
 class Devices:
     """The devices of a module, and the tests for CUDA.
@@ -62,6 +67,16 @@ class Devices:
         self._names = TorchNames(facts, self._bound, self._places, self._layout)
         self._constants = Constants(facts, self._bound, self._places, self._names, self._definitions)
         self._variables = Variables(facts, self._places, self._names, self._definitions)
+
+    @cached_property
+    def of_others(self) -> frozenset[Need]:
+        """What a fix needs that asks for CUDA, or takes the CPU without it.
+
+        This is nothing, or the doubt that the code may run on another accelerator; the engine drops it
+        for code that needs CUDA.
+        """
+        doubtful = self.accelerator is None and self.facts.serves_others
+        return frozenset((Doubt(OF_OTHERS),) if doubtful else ())
 
     def is_circular(self) -> bool:
         """Return whether the module is in a circle of imports."""
@@ -241,7 +256,7 @@ class Devices:
         known = None
         if self.accelerator is None and not self._sends_functions and not self._places.sets_devices_late:
             known = self._known.answer(site)
-        return DeviceExpr(known) if known else self.available(site, of_cuda=of_cuda)
+        return DeviceExpr(known, self.of_others) if known else self.available(site, of_cuda=of_cuda)
 
     def accelerated(self, node: ast.expr) -> tuple[DeviceExpr, Callable[[str], str]] | None:
         """Return the test for an accelerator, and a function that replaces a CUDA device in code by it.
@@ -305,7 +320,7 @@ class Devices:
 
     def _doubts(self, site: ast.AST) -> set[Need]:
         """Return why it is not safe to ask for CUDA at a site, as what the code there needs."""
-        return {Doubt(why)} if (why := self.why_unsafe(site)) else set()
+        return {*self.of_others, *((Doubt(why),) if (why := self.why_unsafe(site)) else ())}
 
     def torch(self, site: ast.AST) -> DeviceExpr:
         """Return the name of the module torch."""
@@ -355,7 +370,7 @@ class Devices:
         if new is None or new.value != value:  # a constant of another rule may have the name
             return None
         self._definitions.use(new, site)
-        doubts = self._doubts(site) if place.function is not None else set()
+        doubts = self._doubts(site) if place.function is not None else self.of_others
         return DeviceExpr(name, torch.needs | doubts | {new})
 
     def _is_only(self, index: int) -> bool:

@@ -35,9 +35,6 @@ _NO_PARENTHESES = (
 
 BY_A_RUN = "nothing but a run shows it"
 SKIPS = "without CUDA, the fix skips the calls inside, which may have side effects"
-_OF_OTHERS = (
-    "this may be the index of another accelerator, which the file also supports: use `--target accelerator`"
-)
 
 
 class Context:
@@ -107,7 +104,8 @@ class Context:
         """Return a fix that replaces an expression, with parentheses where the new one needs them."""
         needs_parentheses = " if " in new.text and not self._accepts_conditional(node)
         fix = self.edit(node, f"({new.text})" if needs_parentheses else new.text, new, why)
-        return self.unless_others(node, fix) if literal_index(node) is not None else fix
+        is_number = literal_index(node) is not None  # of whatever accelerator there is
+        return replace(fix, needs=fix.needs | self.devices.of_others) if is_number else fix
 
     def when_cuda(self, node: ast.expr, otherwise: New, why: str = "", *, of_cuda: bool = False) -> Fix:
         """Return a fix that makes an expression `expression if torch.cuda.is_available() else otherwise`.
@@ -145,8 +143,7 @@ class Context:
         fix = self._translated(Fix(edits, why, needs), *(() if of_cuda else (node,)))
         if isinstance(otherwise, str) and not why and has_effects(self.facts, node):
             fix = replace(fix, why=SKIPS)
-        to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
-        return self.unless_others(node, fix) if to_cpu and not accelerated else fix
+        return fix
 
     def _shared_condition(self, node: ast.expr, choice: Conditional) -> Removal | None:
         """Return how the arms of a conditional expression share a condition that they all get."""
@@ -183,19 +180,6 @@ class Context:
         chosen, available = node is choice.body, self.devices.available(choice.test)
         code = f"and {available.text}" if chosen else f"or not {available.text}"
         return self.edit(choice.test, lambda text: f"{blocks.operand(text)} {code}", available)
-
-    def unless_others(self, node: ast.expr, fix: Fix) -> Fix:
-        """Return a fix that makes a device the CPU without CUDA: unsafe if it may be another accelerator.
-
-        A number is the index of whatever accelerator there is. What names CUDA works with nothing else.
-
-        Args:
-            node: The device.
-            fix: The fix.
-        """
-        if self.accelerator or not self.facts.serves_others or "cuda" in self.source.code(node).lower():
-            return fix
-        return replace(fix, why=_OF_OTHERS)
 
     def edit(self, node: ast.expr, new: New, use: DeviceExpr, why: str = "") -> Fix:
         """Return a fix that changes the code of a node.

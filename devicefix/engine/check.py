@@ -108,6 +108,7 @@ def _find(
     from devicefix.devices.context import Context
     from devicefix.devices.define import Plan
     from devicefix.engine.kept_checks import with_checks
+    from devicefix.engine.other_accelerators import unless_others
     from devicefix.engine.stops import Stops
     from devicefix.rules.registry import ORDER, RULES, by_position
 
@@ -118,7 +119,8 @@ def _find(
     enabled = (RULES[code] for code in ORDER if code in options.enabled)
     on = [rule(context) for rule in enabled if options.seen or not rule.needs_run]
     folded = Stops(context, [*_visit(context, settings, on)]).fold()
-    pairs = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
+    possible = [(node, _unless_impossible(facts.source, each)) for node, each in folded]
+    pairs = [*unless_others(context, possible)]
     fails = (each.code for _, each in pairs if each.code[2] in _FAILING or each.code == _REJECTED)
     failing = {code for code in fails if RULES[code].fails}
     kept = Stops(context, [*with_checks(context.forwards, pairs, failing)]).fold()
@@ -211,11 +213,13 @@ def _in_data(finding: Finding) -> Finding:
 
 def _unless_refused(finding: Finding) -> Finding:
     """Return a finding without a fix that needs what nothing can give it there, or with an unsafe one."""
+    from devicefix.devices.choose import OF_OTHERS
+
     needs = finding.fix.needs if finding.fix else frozenset()
     refused = [need.why for need in needs if isinstance(need, Refused)]
     if refused:
         return finding.unfixed(min(refused))  # there is no order among them
-    doubts = {need.why for need in needs if isinstance(need, Doubt)}
+    doubts = {need.why for need in needs if isinstance(need, Doubt)} - {OF_OTHERS}  # see `unless_others`
     for why in sorted(doubts):
         if finding.fix is not None and why not in finding.fix.why:
             finding = finding.unsafe(why)

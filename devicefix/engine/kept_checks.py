@@ -32,11 +32,11 @@ def with_checks(steps: Steps, found: list[_Found], failing: set[str]) -> Iterato
     for node, finding in found:
         may_go = left and finding.code in (_REFUSAL, "DF402") and finding.is_fixable(unsafe_fixes=False)
         removes = may_go and finding.fix and any(edit.effect.removed for edit in finding.fix.edits)
-        line = min((left[each] for each in _after(steps, node) if each in left), default=0) if removes else 0
+        line = min((left[each] for each in after(steps, node) if each in left), default=0) if removes else 0
         yield node, finding.unsafe(f"line {line} {STILL}") if line else finding
 
 
-def _after(steps: Steps, check: ast.AST) -> list[ast.AST]:
+def after(steps: Steps, check: ast.AST) -> list[ast.AST]:
     """Return what certainly runs after a check in its block, and in functions of the module called there."""
     function = steps.tree.scope(check).node
     found: list[ast.AST] = [*steps.tree.after(steps.tree.statement(check))]

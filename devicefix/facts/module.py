@@ -13,10 +13,12 @@ from devicefix.facts.names import Names
 from devicefix.facts.others import Others
 from devicefix.files.text import Source, parse
 
-_OTHERS = re.compile(  # no alternative begins with a group or `\b`: then the search is several times as fast
-    r"""'(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?'|"(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?\""""
-    r"|torch(?<=\btorch)(?:\.(?:backends\.)?(?:accelerator|xpu|npu|mps|hpu|mlu|musa)|_(?:npu|xla|mlu|musa))\b"
+_OTHERS = (  # no alternative begins with a group or `\b`: then the search is several times as fast
+    rb"""'(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?'|"(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?\""""
+    rb"|torch(?<=\btorch)(?:\.(?:backends\.)?(?:accelerator|xpu|npu|mps|hpu|mlu|musa)|_(?:npu|xla|mlu|musa))\b"
 )
+OTHERS = re.compile(_OTHERS)  # in the bytes of a file: an accelerator other than CUDA, or any accelerator
+_IN_TEXT = re.compile(_OTHERS.decode())
 
 
 class Facts(Names):
@@ -39,8 +41,8 @@ class Facts(Names):
 
     @cached_property
     def serves_others(self) -> bool:
-        """Return whether the module names an accelerator other than CUDA, or any accelerator."""
-        return _OTHERS.search(self.source.text) is not None
+        """Return whether the module, or code that runs with it, names an accelerator other than CUDA."""
+        return _IN_TEXT.search(self.source.text) is not None or self.others.serves_others()
 
     @classmethod
     def read(cls, data: bytes) -> Facts:

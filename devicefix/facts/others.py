@@ -44,6 +44,10 @@ class Others:
         """Return whether the module is only imported where CUDA is available."""
         return self._ask(False, "is_guarded", self.path)
 
+    def serves_others(self) -> bool:
+        """Return whether the module imports code for other accelerators, or is imported by such code."""
+        return self._ask(False, "serves_others", self.path)
+
     def is_mentioned(self, name: str) -> bool:
         """Return whether another file holds a name."""
         return self._ask(False, "is_mentioned", self.path, name)

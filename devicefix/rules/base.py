@@ -110,6 +110,7 @@ class Rule:
         sees_handled: whether the rule also visits nodes that other rules have handled.
         needs_run: whether the rule only reports what a run has shown.
         fails: whether what it finds raises an error without CUDA.
+        only_cuda: whether what it finds works with no other accelerator, even where its code does not name CUDA.
         INVALID: examples that the rule reports, with their rewritten code.
         VALID: examples that look similar and are left alone.
         MATCHES: the old spelling of `INVALID`, without names.
@@ -130,6 +131,7 @@ class Rule:
     sees_handled: ClassVar[bool] = False
     needs_run: ClassVar[bool] = False
     fails: ClassVar[bool] = True
+    only_cuda: ClassVar[bool] = False
     INVALID: ClassVar[tuple[Example, ...]] = ()
     VALID: ClassVar[tuple[Example, ...]] = ()
     MATCHES: ClassVar[tuple[Example, ...]] = ()

@@ -178,7 +178,7 @@ class DeviceChoice(Rule):
             return
         if not _of_type(test) and not self._is_compared(node):
             fix = self._fix(node, test, cuda)
-            fix = self.context.unless_others(cuda, replace(fix, why=why or fix.why))
+            fix = replace(fix, why=why or fix.why)
             message = "selects CUDA without checking that it is available; add `torch.cuda.is_available()`"
             yield self.finding(node, message, fix)
 

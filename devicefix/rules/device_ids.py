@@ -338,7 +338,7 @@ class DeviceIds(Rule):
         named = text_of(kind) if kind is not None else None
         if devices is None or not self._is_list(devices) or named not in (None, "cuda"):
             return
-        unknown = named is None and (kind is not None or self.facts.serves_others)
+        unknown = kind is not None and named is None
         why = _OTHER_DEVICES if unknown and "cuda" not in self.context.source.code(devices) else ""
         found = self._report(node, "`devices`", devices, instead="[]", why=why)
         translation = self.context.translation if kind is None else None

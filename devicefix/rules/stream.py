@@ -48,6 +48,7 @@ class CudaStream(Rule):
     it.
     """
 
+    only_cuda = True
     code = "DF404"
     name = "cuda-stream"
     summary = "A CUDA stream or event is created or used"

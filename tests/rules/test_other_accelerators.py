@@ -25,6 +25,16 @@ NUMBERS = (
     "d = torch.device(0)",
     "d = local_rank if wanted else 'cpu'",
 )
+# So may what else works with any of them.
+WORKS = (
+    "x = torch.empty(3, pin_memory=True)",
+    "y = y.pin_memory()",
+    "dist.barrier(device_ids=[gpu])",
+    "m = torch.nn.parallel.DistributedDataParallel(m, device_ids=[gpu], output_device=gpu)",
+    "m = torch.nn.SyncBatchNorm.convert_sync_batchnorm(m)",
+    "x = torch.load('x.pt')",
+    "from transformers import TrainingArguments; a = TrainingArguments('out', bf16=True)",
+)
 # These work with CUDA alone.
 CUDA = (
     "m.cuda()",
@@ -55,6 +65,83 @@ def test_a_number_becomes_the_cpu_only_where_no_other_accelerator_is_served(line
     assert "torch.cuda.is_available()" in (output(line, SERVES[0], unsafe_fixes=True) or "")
 
 
+@pytest.mark.parametrize("line", WORKS)
+def test_a_fix_that_asks_for_cuda_is_unsafe_where_another_accelerator_is_served(line: str) -> None:
+    assert "torch.cuda.is_available()" in (output(line, SERVES_NONE[0]) or "")
+    assert output(line, SERVES[0]) is None
+    assert "torch.cuda.is_available()" in (output(line, SERVES[0], unsafe_fixes=True) or "")
+    assert "torch.accelerator.is_available()" in (output(line, SERVES[0], target="accelerator") or "") or (
+        "SyncBatchNorm" in line or "load" in line or "bf16" in line  # they ask for CUDA
+    )
+
+
+def test_an_answer_that_the_program_has_is_no_safer() -> None:
+    assert output("has = torch.cuda.is_available(); y = y.pin_memory()", SERVES[0]) is None
+
+
+DEVICES = "def get_device():\n    return 'cuda' if wanted else 'xpu'\n"
+PINS = "import torch\n\nx = torch.empty(3, pin_memory=True)\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "others"),
+    [
+        ("from devices import get_device", {"devices.py": DEVICES}),
+        ("import devices\nd = devices.get_device()", {"devices.py": DEVICES}),
+        (
+            "from lib import tools\nd = tools.get_device()",
+            {"lib/tools/__init__.py": "from ._d import get_device\n", "lib/tools/_d.py": DEVICES},
+        ),
+        ("", {"main.py": f"import module\n{DEVICES}"}),
+        ("", {"main.py": "import module\nfrom devices import get_device\n", "devices.py": DEVICES}),
+    ],
+)
+def test_the_code_that_a_module_imports_or_is_imported_by_serves_others(
+    imports: str, others: dict[str, str]
+) -> None:
+    source = f"{imports}\n{PINS}"
+    assert analyze(source, others=others, fix=True).output is None
+    none = {path: text.replace("xpu", "cpu") for path, text in others.items()}
+    assert analyze(source, others=none, fix=True).output
+
+
+def test_what_a_module_imports_from_elsewhere_serves_no_others() -> None:
+    others = {"devices.py": DEVICES, "names.py": "A = 1\n", "main.py": "from devices import get_device\n"}
+    others["__init__.py"] = "from . import devices, module\nfrom .devices import get_device\n"
+    assert analyze(f"from names import A\n{PINS}", others=others, fix=True).output
+
+
+LOADS = "m = torch.load('x.pt', weights_only=False)"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"torch.cuda.set_device(gpu)\n{LOADS}",
+        f"if gpu:\n    torch.cuda.set_device(gpu)\nif gpu:\n    {LOADS}",
+        f"{LOADS}\nm.cuda()",
+        f"def f():\n    torch.cuda.synchronize()\n    for i in range(3):\n        {LOADS}",
+    ],
+)
+def test_what_runs_with_code_that_needs_cuda_needs_it_too(line: str) -> None:
+    assert "map_location" in (output(line, SERVES[0]) or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"torch.cuda.manual_seed(gpu)\n{LOADS}",
+        f"if gpu:\n    torch.cuda.set_device(gpu)\n{LOADS}",
+        f"if gpu:\n    torch.cuda.set_device(gpu)\ngpu = 1\nif gpu:\n    {LOADS}",
+        f"def f():\n    torch.cuda.set_device(gpu)\n{LOADS}",
+        f"for i in range(gpu):\n    torch.cuda.set_device(i)\n{LOADS}",
+        f"try:\n    torch.cuda.synchronize()\nexcept ValueError:\n    pass\n{LOADS}",
+    ],
+)
+def test_what_may_run_without_code_that_needs_cuda_may_not_need_it(line: str) -> None:
+    assert "map_location" not in (output(line, SERVES[0]) or "")
+
+
 @pytest.mark.parametrize("line", CUDA)
 def test_what_names_cuda_stays_safe(line: str) -> None:
     assert output(line, SERVES[0])
@@ -75,8 +162,8 @@ def test_the_message_says_what_to_do() -> None:
     finding = analyze(source).findings[-1]
     assert finding.message == (
         "`.to(gpu)` needs CUDA, because `gpu` is a GPU index; without CUDA, use the CPU"
-        " (unsafe: this may be the index of another accelerator,"
-        " which the file also supports: use `--target accelerator`)"
+        " (unsafe: it may change what happens on another accelerator,"
+        " which the project supports: use `--target accelerator`)"
     )
 
 

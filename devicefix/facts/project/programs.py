@@ -19,6 +19,7 @@ from devicefix.facts.exports.environment import (
 from devicefix.facts.exports.forks import UNKNOWN, Named, forked
 from devicefix.facts.exports.imports import guarded_imports, needed_imports
 from devicefix.facts.exports.patches import patched_names, replaces_question
+from devicefix.facts.module import OTHERS
 from devicefix.facts.project.file import ProjectFile
 from devicefix.facts.project.files import Files, closure
 from devicefix.facts.project.questions import remembered
@@ -33,6 +34,31 @@ _KERNELS = re.compile(r"(triton|tensorrt|tensorrt_llm|pycuda|cupy|xfuser|vllm\.w
 
 class Programs(Files):
     """The files of a project that run together."""
+
+    @remembered
+    def serves_others(self, path: str) -> bool:
+        """Return whether a file imports code for other accelerators, or is imported by such code."""
+        path = os.path.normpath(path)
+        # An `__init__.py` only passes on the names of its package.
+        importing = [each for each in self._importers.get(path, ()) if not each.endswith("__init__.py")]
+        own = any(self.files[each].holds(OTHERS) for each in importing)
+        return own or any(map(self.imports_others, (path, *importing)))
+
+    @remembered
+    def imports_others(self, path: str) -> bool:
+        """Return whether what a file imports, or reads of a module, is defined where one is named."""
+        file = self.file(path)
+        if file is None:
+            return False
+        for name in file.imports:
+            parts = [name]
+            if self.find(path, name) is not None:
+                read = rb"(?<![\w.])%b\.(\w+)" % re.escape(name.rpartition(".")[2].encode())
+                parts = [f"{name}.{part.decode()}" for part in {*re.findall(read, file.data)}]
+            defined = (self.definition(path, each) for each in parts)
+            if any(each is not None and each[0].holds(OTHERS) for each in defined):
+                return True
+        return False
 
     @remembered
     def is_guarded(self, path: str) -> bool:
