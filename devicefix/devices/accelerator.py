@@ -73,9 +73,11 @@ class Accelerator:
                 return prefix + short.removeprefix(alias)
         return short
 
-    def references(self, site: ast.AST) -> Iterator[ast.AST]:
+    def references(self, site: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
         """Yield the references to torch.cuda at a site."""
-        return (node for node in ast.walk(site) if self.reference(node) is not None)
+        for node in ast.walk(site):
+            if isinstance(node, (ast.Name, ast.Attribute)) and self.reference(node) is not None:
+                yield node
 
     def counterpart(self, node: ast.AST) -> Counterpart | None:
         """Return the counterpart that can replace a reference in the oldest torch, None if there is none."""

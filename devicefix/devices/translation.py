@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.accelerator import QUESTIONS, Accelerator, Counterpart
+from devicefix.devices.accelerator import QUESTIONS, Accelerator
 from devicefix.devices.choose import Devices
+from devicefix.devices.counterparts import Counterpart
 from devicefix.devices.device_types import OF_CUDA, DeviceTypes
 from devicefix.facts import Facts
 from devicefix.model import Edit, Fix, Need

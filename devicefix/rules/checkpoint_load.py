@@ -498,6 +498,11 @@ class CheckpointLoad(Rule):
         # A random state must be on the CPU.
         is_free = self.devices.accelerator is not None and not self.context.source.holds("rng_state")
         device = self.devices.shared(node, define=True, may_be_text=True) if is_free else None
+        if self.devices.accelerator is None and self.facts.serves_others:
+            torch = self.devices.torch(node)  # what another accelerator has saved goes to where it was
+            asked = f"{torch.text}.cuda.is_available()"
+            new = f'lambda data, tag: None if {asked} or "cuda" not in tag else data'
+            return DeviceExpr(self.context.source.quoted(new), torch.needs)
         if device is None:
             return self.devices.either(node, "None", of_cuda=True)
         question = self.devices.available(node, of_cuda=True)
@@ -530,5 +535,6 @@ class CheckpointLoad(Rule):
         cuda = cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
         cuda = cuda or maps_to_cuda(self.facts, given)
         if isinstance(given, ast.Lambda):
-            cuda = "cuda" in (getattr(inner, "attr", "") for inner in ast.walk(given.body))
+            methods = (each for each in ast.walk(given.body) if getattr(each, "attr", "") == "cuda")
+            cuda = any(self.facts.resolve(each) is None for each in methods)
         return "" if cuda else gpu_number(self.context, given)

@@ -145,12 +145,12 @@ class Functions:
 
     def instead(self, node: ast.Call, short: str) -> str:
         """Return the code of what a CPU has instead: it has bfloat16, if the program asks for nothing else."""
+        if short == "get_device_name" and self.context.accelerator is not None:
+            device = self.devices.text(node)  # that of MPS, which has no other name
+            return device[0]() if device is not None else INSTEAD[short]
         asked = [self.facts.tree.parents[use] for use in self._uses(node) if "capability" in short]
         tests = [each for each in asked if not isinstance(each, (ast.Assign, ast.Subscript))]
         known = [each for each in tests if _ASKED.search(ast.unparse(each)) and self._chooses_dtype(each)]
-        if short == "get_device_name" and self.context.accelerator is not None:
-            known = self.devices.text(node)  # that of MPS, which has no other name
-            return known[0]() if known is not None else INSTEAD[short]
         return _BFLOAT16 if tests and tests == known else INSTEAD[short]
 
     def _chooses_dtype(self, test: ast.AST) -> bool:
