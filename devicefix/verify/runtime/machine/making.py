@@ -13,7 +13,7 @@ from torch.utils._device import _device_constructors
 
 from devicefix.verify.runtime.machine.checks import common_place
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put
+from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put, put_new
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, overridable
 from devicefix.verify.runtime.names import names
@@ -50,9 +50,10 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch._VF, "_pad_packed_sequence", _padded(torch._VF._pad_packed_sequence))
     _install_types(machine, patches)
     # A build for the CPU supports no GPU in these.
-    patches.set(torch, "device", _DeviceType("device", (), {"__module__": "torch"}))
+    names_of = {"__module__": "torch", "kind": machine.type}
+    patches.set(torch, "device", _DeviceType("device", (), names_of))
     patches.set(torch, "Generator", _generator_type(machine))
-    patches.set(torch._C._nn, "_parse_to", _parser(torch._C._nn._parse_to))
+    patches.set(torch._C._nn, "_parse_to", _parser(machine, torch._C._nn._parse_to))
 
 
 def _named(call: Any, original: Any) -> Any:
@@ -130,7 +131,7 @@ class Making:
         if asked is None and isinstance(data, torch.Tensor):
             return place_of(data), "cpu"
         device = self._machine.default_device() if asked is None else self._machine.wanted(asked)
-        place = {"cuda": device.index, "cpu": HOST}.get(device.type)
+        place = {self._machine.type: device.index, "cpu": HOST}.get(device.type)
         return place, asked if place is None else "cpu"
 
     def tensor(self, data: Any, *, device: Any = None, **options: Any) -> Any:
@@ -140,8 +141,8 @@ class Making:
         place, there = self._place(device, data)
         made = self._tensor(data, device=there, **options)
         if place is not None and place >= 0:
-            self._machine.on_cuda += 1
-        return made if place is None else put(made, place)
+            self._machine.on_gpu += 1
+        return made if place is None else put_new(made, place)
 
     def new_tensor(self, tensor: torch.Tensor, data: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `Tensor.new_tensor`."""
@@ -208,6 +209,7 @@ def pinned(machine: Machine, original: Callable[..., Any], args: Any, kwargs: An
         RuntimeError: the tensor is on a GPU.
     """
     machine.index()
+    machine.check_pinning()
     made = original(*args, **{**kwargs, "pin_memory": False})
     if place_of(made) >= 0:
         raise RuntimeError("Only dense CPU tensors can be pinned")
@@ -221,15 +223,16 @@ class TensorType(type):
     dtype: torch.dtype
     layout = torch.strided
     is_cuda: bool
+    on_gpu: bool
     is_sparse = False
     plain: Any
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Create a tensor of this type."""
         machine = cls.machine
-        place = machine.index() if cls.is_cuda else HOST
+        place = machine.index() if cls.on_gpu else HOST
         kwargs.pop("device", None)
-        if cls.is_cuda:  # the memory of an array is copied
+        if cls.on_gpu:  # the memory of an array is copied
             args = tuple(arg.copy() if type(arg).__module__ == "numpy" else arg for arg in args)
         made: torch.Tensor = cls.plain(*args, **kwargs)
         if not check_given(args, place):
@@ -237,23 +240,26 @@ class TensorType(type):
         return made
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, torch.Tensor) and x.dtype == cls.dtype and x.is_cuda == cls.is_cuda
+        if not (isinstance(x, torch.Tensor) and x.dtype == cls.dtype):
+            return False
+        return (x.device.type == cls.machine.type) == cls.on_gpu
 
 
 def _install_types(machine: Machine, patches: Patches) -> None:
     plain = {f"{kind}Tensor": getattr(torch, f"{kind}Tensor") for kind in names("making", "types")}
-    for owner, is_cuda in ((torch, False), (torch.cuda, True)):
+    for owner in filter(None, (torch, machine.tensor_types)):
+        on_gpu, shown = owner is not torch, owner.__name__
         for name, original in plain.items():
-            fields = {"machine": machine, "dtype": original.dtype, "plain": original, "is_cuda": is_cuda}
-            made = TensorType(name, (), {**fields, "__module__": owner.__name__})
-            patches.set(owner, name, made)
+            fields = {"machine": machine, "dtype": original.dtype, "plain": original, "on_gpu": on_gpu}
+            fields |= {"is_cuda": on_gpu and machine.type == "cuda", "__module__": shown}
+            patches.set(owner, name, TensorType(name, (), fields))
     set_type = torch._C._set_default_tensor_type
 
     def set_default_tensor_type(wanted: Any) -> None:
         kind = Tensors(machine).kind(wanted)
         if kind is None or not isinstance(kind, TensorType):
             raise TypeError(f"invalid type object: {wanted}")
-        machine.default = machine.index() if kind.is_cuda else HOST
+        machine.default = machine.index() if kind.on_gpu else HOST
         set_type(kind.plain)
 
     patches.set(torch, "set_default_tensor_type", set_default_tensor_type)
@@ -264,6 +270,7 @@ class _DeviceType(type):
     """The metaclass of the replacement of `torch.device`, which accepts the index of a GPU."""
 
     real: Any = torch.device
+    kind: str
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, _DeviceType.real)
@@ -279,7 +286,7 @@ class _DeviceType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and type(args[0]) is int and not kwargs:
-            return _DeviceType.real("cuda", args[0])
+            return _DeviceType.real(cls.kind, args[0])
         return _DeviceType.real(*args, **kwargs)
 
 
@@ -298,6 +305,8 @@ def _generator_type(machine: Machine) -> type:
             made: Any = super().__new__(cls)
             machine.wanted(device)  # there may be no such GPU
             made._asked = torch.device(device)
+            if made._asked.type not in (machine.type, "cpu"):
+                torch._C.Generator(device)  # torch refuses it
             machine.generators[made._cdata] = made._asked.type
             weakref.finalize(made, machine.generators.pop, made._cdata, None)
             return made
@@ -312,14 +321,14 @@ def _generator_type(machine: Machine) -> type:
     return Generator
 
 
-def _parser(parse: Callable[..., Any]) -> Callable[..., Any]:
+def _parser(machine: Machine, parse: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the parser of the arguments of `Module.to` so that it accepts the index of a GPU."""
 
     def _parse_to(*args: Any, **kwargs: Any) -> Any:
         if args and type(args[0]) is int:
-            args = (torch.device("cuda", args[0]), *args[1:])
+            args = (torch.device(machine.type, args[0]), *args[1:])
         if type(kwargs.get("device")) is int:
-            kwargs["device"] = torch.device("cuda", kwargs["device"])
+            kwargs["device"] = torch.device(machine.type, kwargs["device"])
         return parse(*args, **kwargs)
 
     return _parse_to
