@@ -1,6 +1,6 @@
 """The devices that can be simulated, and what torch has for each.
 
-The figures of torch's own modules are not here: what `torch.xpu` or `torch.mps` lacks, the simulation lacks too.
+Names are not here: what `torch.xpu` or `torch.mps` lacks, the simulation lacks too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Profile:
     Attributes:
         type: its name in `torch.device`.
         backend: the default backend of `torch.distributed` for it.
-        visible: the environment variable that lists the devices that a program sees; empty if it has only one.
+        visible: the environment variable that lists the visible devices; empty if there is only one.
         pins: whether memory on the CPU can be pinned for it.
         refused: the dtypes that it has no tensors of.
         memory_since: the version of torch since which `torch.accelerator` knows its memory.

@@ -64,7 +64,12 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
     def finish() -> None:
         draws.finish()
-        counts = {"device": machine.type, "cuda": machine.on_gpu, "cpu": machine.on_cpu, "counted": machine.counted}
+        counts = {
+            "ran_on": machine.profile.label,
+            "cuda": machine.on_gpu,
+            "cpu": machine.on_cpu,
+            "counted": machine.counted,
+        }
         events.emit("operations", gpus=machine.fixed, **counts)
 
     def restart() -> None:

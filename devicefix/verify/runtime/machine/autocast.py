@@ -59,7 +59,7 @@ def _registered(profile: Profile) -> _Casts:
     library = casts.library
     if profile.custom:  # torch has kernels for none of the other operations either
         others = torch.library.Library("_", "IMPL", _key())  # type: ignore[no-untyped-call]
-        others.fallback(torch.library.fallthrough_kernel)
+        others.fallback(torch.library.fallthrough_kernel)  # type: ignore[no-untyped-call]
         casts.libraries.append(others)
     own = (name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
     replaced = [name for name in own if torch._C._dispatch_has_kernel_for_dispatch_key(name, profile.casts)]

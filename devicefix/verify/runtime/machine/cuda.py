@@ -106,8 +106,8 @@ _XPU: Any = types.SimpleNamespace(
 _OF_TYPE: dict[str, dict[str, Any]] = {
     "xpu": {
         "XPUGraph": _NoGraph,
-        "get_device_properties": lambda device=None: _XPU,
-        "get_device_capability": lambda device=None: dict(vars(_XPU)),
+        "get_device_properties": _constant(_XPU),
+        "get_device_capability": _constant(vars(_XPU)),
     },
     "mps": {
         "current_allocated_memory": lambda: _USED,

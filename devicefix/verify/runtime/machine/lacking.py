@@ -5,8 +5,9 @@ Event: `lacking` for each such use, with `what`, `file` and `line`, once for eac
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from devicefix.verify.runtime.events import Events
@@ -15,7 +16,14 @@ from devicefix.verify.runtime.once import Once
 from devicefix.verify.runtime.site import Sites
 
 _uses: list[Once] = []  # the recorder, if there is one
-_LIBRARIES = ("cupy", "numba.cuda", "pycuda", "pynvml", "tensorrt", "flash_attn", "transformer_engine")
+_LIBRARIES = ("cupy", "flash_attn", "numba.cuda", "pycuda", "pynvml", "tensorrt", "transformer_engine")
+# The calls of other modules: the module, the object in it and its attribute.
+_CALLS = {
+    ("triton.runtime.jit", "JITFunction", "run"): "Triton kernels",
+    ("torch.utils.cpp_extension", "", "load"): "C++ extensions",
+    ("torch.utils.cpp_extension", "", "load_inline"): "C++ extensions",
+    ("torch.utils.cpp_extension", "", "CUDAExtension"): "C++ extensions",
+}
 
 
 def install(events: Events, sites: Sites) -> None:
@@ -27,12 +35,9 @@ def install(events: Events, sites: Sites) -> None:
     """
     _uses[:] = [Once(events, sites)]
     for name in _LIBRARIES:
-        when_imported(name, lambda name=name: note(name))  # type: ignore[misc]
-    when_imported("triton.runtime.jit", lambda: _watch("triton.runtime.jit:JITFunction.run", "Triton kernels"))
-    extensions = ("load", "load_inline", "CUDAExtension")
-    for name in extensions:
-        path = f"torch.utils.cpp_extension:{name}"
-        when_imported("torch.utils.cpp_extension", lambda path=path: _watch(path, "extensions"))  # type: ignore[misc]
+        when_imported(name, partial(note, name))
+    for (module, owner, name), what in _CALLS.items():
+        when_imported(module, partial(_watch, module, owner, name, what))
 
 
 def note(what: str) -> None:
@@ -61,12 +66,7 @@ def noted(call: Callable[..., Any], what: str) -> Callable[..., Any]:
     return noting
 
 
-def _watch(path: str, what: str) -> None:
-    import importlib
-
-    module, _, names = path.partition(":")
-    owner: Any = importlib.import_module(module)
-    *classes, name = names.split(".")
-    for each in classes:
-        owner = getattr(owner, each)
-    setattr(owner, name, noted(getattr(owner, name), what))
+def _watch(module: str, owner: str, name: str, what: str) -> None:
+    """Record the calls of a function, or of a method of a class."""
+    holder: Any = getattr(sys.modules[module], owner) if owner else sys.modules[module]
+    setattr(holder, name, noted(getattr(holder, name), what))

@@ -38,7 +38,9 @@ def _install_data_parallel(machine: Machine, patches: Patches) -> None:
         for owner in (torch.nn.parallel.comm, torch.cuda.comm):
             patches.set(owner, name, getattr(collectives, name))
     for name in ("", ".data_parallel", ".parallel_apply"):
-        patches.set(sys.modules[f"torch.nn.parallel{name}"], "parallel_apply", partial(_parallel_apply, machine))
+        patches.set(
+            sys.modules[f"torch.nn.parallel{name}"], "parallel_apply", partial(_parallel_apply, machine)
+        )
     if machine.type == "cuda":
         patches.set(torch.cuda.nccl, "is_available", lambda _: False)
         patches.set(torch.cuda.nccl, "version", lambda: (2, 21, 5))
@@ -171,4 +173,4 @@ def _install_distributed(machine: Machine, patches: Patches) -> None:
 
 def _gloo(backend: Any, own: str) -> Any:
     """Return the name of the backend to use for one that the program names."""
-    return "gloo" if backend is None or isinstance(backend, str) and own in backend.lower() else backend
+    return "gloo" if backend is None or own in str(backend).lower() else backend

@@ -8,6 +8,7 @@ import types
 from typing import Any
 
 import torch
+from torch.utils import backend_registration
 from torch.utils._device import DeviceContext
 
 from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of
@@ -39,7 +40,9 @@ class Machine:
         selected: has the index of the GPU that this thread has selected.
     """
 
-    def __init__(self, gpus: int | None = None, draws: Any = None, autocast: bool = True, profile: Profile = CUDA) -> None:
+    def __init__(
+        self, gpus: int | None = None, draws: Any = None, autocast: bool = True, profile: Profile = CUDA
+    ) -> None:
         self.profile, self.type = profile, profile.type
         self.module: Any = getattr(torch, self.type, None) or _extension(self.type)
         self._gpus = gpus
@@ -116,7 +119,9 @@ class Machine:
             RuntimeError: there is no GPU, or this is the fork of a process that used CUDA.
         """
         if self.forked:
-            advice = f"To use {self.profile.label} with multiprocessing, you must use the 'spawn' start method"
+            advice = (
+                f"To use {self.profile.label} with multiprocessing, you must use the 'spawn' start method"
+            )
             raise RuntimeError(f"Cannot re-initialize {self.profile.label} in forked subprocess. {advice}")
         if not self.visible:
             raise RuntimeError(f"No {self.profile.label} GPUs are available")
@@ -247,9 +252,9 @@ class Machine:
 def _extension(kind: str) -> types.ModuleType:
     """Add the module for a type of device that torch knows by an extension only."""
     if kind not in ("hpu", "mtia"):  # torch has the names of these
-        torch.utils.rename_privateuse1_backend(kind)
+        backend_registration.rename_privateuse1_backend(kind)
     module = types.ModuleType(f"torch.{kind}")
-    torch._register_device_module(kind, module)
+    torch._register_device_module(kind, module)  # type: ignore[no-untyped-call]
     return module
 
 

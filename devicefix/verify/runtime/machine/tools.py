@@ -48,7 +48,7 @@ def install(machine: Machine, patches: Patches) -> None:
     activities: Any = torch.profiler.ProfilerActivity
     own = getattr(activities, machine.type.upper(), None)
     if own is not None and machine.type != "cuda":
-        supported = {*torch.autograd._supported_activities(), own}
+        supported = {*profiler._supported_activities(), own}
         for owner in (torch.autograd, profiler):
             patches.set(owner, "_supported_activities", lambda: supported)
     patches.set(profiler.emit_nvtx, "__enter__", lambda self: self)
