@@ -218,7 +218,7 @@ class _Pair:
         for (file, line), (position, ones) in self._one.uses.items():
             _, others = self._other.uses.get((file, line), (0, set()))
             if ones != others and (others or any(" off " not in use for use in ones)):
-                one, other = (" and ".join(sorted(uses)) or "no autocast" for uses in (ones, others))
+                one, other = (" and ".join(sorted(uses)) or "none" for uses in (ones, others))
                 yield self._difference("autocast", (file, line, "autocast"), position, one=one, other=other)
 
     def _scalers(self) -> Iterator[Difference]:

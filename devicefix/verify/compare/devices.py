@@ -8,6 +8,7 @@ from devicefix.verify.compare.streams import Event
 from devicefix.verify.runtime.profiles import CUDA, Profile
 
 _NAMES = ("device", "source", "target")
+_PINNED = "pinned memory"
 __PINNED = "pinned memory"
 
 
