@@ -9,7 +9,6 @@ from devicefix.verify.runtime.profiles import CUDA, Profile
 
 _NAMES = ("device", "source", "target")
 _PINNED = "pinned memory"
-__PINNED = "pinned memory"
 
 
 def as_on_cuda(events: list[Event], profile: Profile) -> list[Event]:
