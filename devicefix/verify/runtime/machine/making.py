@@ -30,6 +30,7 @@ def install(machine: Machine, patches: Patches) -> None:
     """
     making = Making(machine)
     constructors = _device_constructors()  # caches the originals, which modes will receive
+    sparse = {name: getattr(torch, name) for name in names("making", "sparse") if hasattr(torch, name)}
     for owner in (torch, torch.fft):
         for name, function in list(vars(owner).items()):
             if callable(function) and function in constructors:
@@ -40,7 +41,9 @@ def install(machine: Machine, patches: Patches) -> None:
     for name in names("making", "new"):
         made = making.creating(getattr(_BASE, name), is_like=True)
         patches.set(torch.Tensor, name, overridable(name, made))
-    for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
+    for name, function in sparse.items():
+        patches.set(torch, name, _named(making.of_parts(function), function))
+    for name in ("tensor", "as_tensor", "asarray"):
         patches.set(torch, name, _named(method(getattr(making, name)), getattr(torch, name)))
     patches.set(torch.Tensor, "new_tensor", overridable("new_tensor", making.new_tensor))
     patches.set(torch.Tensor, "__new__", method(making.legacy))
@@ -97,7 +100,6 @@ class Making:
         self._tensor = torch.tensor
         self._asarray = torch.asarray
         self._as_tensor = torch.as_tensor
-        self._sparse = torch.sparse_coo_tensor
 
     def creating(self, original: Callable[..., Any], is_like: bool = False) -> Callable[..., Any]:
         """Wrap a function that creates a tensor.
@@ -165,16 +167,24 @@ class Making:
             put(made, place_of(obj))
         return move(self._machine, made, place)
 
-    def sparse_coo_tensor(self, *args: Any, device: Any = None, **options: Any) -> Any:
-        """Replace `torch.sparse_coo_tensor`."""
-        given = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
-        place, _ = (common_place(given), "cpu") if device is None and given else self._place(device)
-        if place is None:
-            return self._sparse(*args, device=device, **options)
-        parts: list[Any] = [
-            move(self._machine, arg, place) if isinstance(arg, torch.Tensor) else arg for arg in args[:2]
-        ]
-        return put(self._sparse(*parts, *args[2:], device="cpu", **options), place)
+    def of_parts(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function that makes a sparse tensor of its parts."""
+
+        def make(*args: Any, device: Any = None, **options: Any) -> Any:
+            given = [each for each in (*args, *options.values()) if isinstance(each, torch.Tensor)]
+            place, _ = (common_place(given), "cpu") if device is None and given else self._place(device)
+            if place is None:
+                return original(*args, device=device, **options)
+
+            def there(part: Any) -> Any:
+                if isinstance(part, list):  # of indices, or of values
+                    part = put(self._tensor(part), place)
+                return move(self._machine, part, place) if isinstance(part, torch.Tensor) else part
+
+            options = {name: there(each) for name, each in options.items()}
+            return put(original(*map(there, args), device="cpu", **options), place)
+
+        return make
 
     def wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the function that creates a tensor without memory, for a subclass that wraps other tensors."""
