@@ -37,10 +37,9 @@ def _install_data_parallel(machine: Machine, patches: Patches) -> None:
     for name in _COLLECTIVES:
         for owner in (torch.nn.parallel.comm, torch.cuda.comm):
             patches.set(owner, name, getattr(collectives, name))
+    apply = partial(_parallel_apply, machine)
     for name in ("", ".data_parallel", ".parallel_apply"):
-        patches.set(
-            sys.modules[f"torch.nn.parallel{name}"], "parallel_apply", partial(_parallel_apply, machine)
-        )
+        patches.set(sys.modules[f"torch.nn.parallel{name}"], "parallel_apply", apply)
     if machine.type == "cuda":
         patches.set(torch.cuda.nccl, "is_available", lambda _: False)
         patches.set(torch.cuda.nccl, "version", lambda: (2, 21, 5))
@@ -146,7 +145,8 @@ def _install_distributed(machine: Machine, patches: Patches) -> None:
             if len(args) > position:
                 args = (*args[:position], _gloo(args[position], own), *args[position + 1 :])
             else:
-                kwargs["backend"] = _gloo(kwargs.get("backend"), own)
+                default = None if position else own  # a new group has the backend of all processes
+                kwargs["backend"] = _gloo(kwargs.get("backend") or default, own)
             kwargs.pop("device_id", None)
             return original(*args, **kwargs)
 
@@ -167,10 +167,12 @@ def _install_distributed(machine: Machine, patches: Patches) -> None:
         for owner in (distributed, c10d):
             patches.set(owner, name, function)
     mesh: Any = sys.modules.get("torch.distributed.device_mesh")
-    patches.set(mesh, "init_process_group", distributed.init_process_group)
-    patches.set(c10d.Backend.default_device_backend_map, machine.type, own)
+    if hasattr(mesh, "init_process_group"):
+        patches.set(mesh, "init_process_group", distributed.init_process_group)
+    if machine.profile.custom:
+        patches.set(c10d.Backend.default_device_backend_map, machine.type, own)
 
 
 def _gloo(backend: Any, own: str) -> Any:
     """Return the name of the backend to use for one that the program names."""
-    return "gloo" if backend is None or own in str(backend).lower() else backend
+    return "gloo" if own in str(backend or "").lower() else backend
