@@ -59,7 +59,7 @@ WRONG = {
     ),
     "a scaler in another state": (
         "scaler.update()", "scaler.update(2.0)", "mps",
-        ["program.py:7: a gradient scaler ended with the scale 65536", "and with the scale 2 for"],
+        ["program.py:7: a gradient scaler ended with the scale 32768", "and with the scale 2 for"],
     ),
     "a program that stays on the CPU": (
         "torch.accelerator.current_accelerator()", 'torch.device("cpu")', "xpu",
