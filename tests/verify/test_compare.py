@@ -270,7 +270,7 @@ def test_operations_on_cuda() -> None:
 
 def test_autocast_and_gradient_scalers() -> None:
     def run(what: str, steps: int = 3, device: str = "cuda") -> list[Event]:
-        line = {"file": "train.py", "line": 4}
+        line: Any = {"file": "train.py", "line": 4}
         state = f"the scale 65536 for {steps} steps"
         uses = event("autocast", device=device, what=what, **line)
         return ended(uses, event("scaler", state=state, file="train.py", line=3))
@@ -289,7 +289,7 @@ def test_autocast_and_gradient_scalers() -> None:
 
 def test_devices_of_other_types_stand_for_those_of_cuda() -> None:
     def run(device: str, *options: str) -> list[Event]:
-        way = {"source": "cpu", "target": device, "options": [*options], "file": "train.py", "line": 5}
+        way: Any = {"source": "cpu", "target": device, "options": [*options], "file": "train.py", "line": 5}
         return ended(seen(1, scalar(1, f"{device}:0")), event("move", **way))
 
     xpu, mps = as_on_cuda(run("xpu"), PROFILES["xpu"]), as_on_cuda(run("mps"), PROFILES["mps"])
