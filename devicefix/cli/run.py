@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,10 @@ from devicefix.cli.errors import CommandError, os_error, print_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import resolver_for, rule_options, unsafe_option
 from devicefix.cli.program import Program, program_options
+from devicefix.verify.runtime.profiles import PROFILES
+
+if TYPE_CHECKING:
+    from devicefix.verify.verdict import Location
 
 EPILOG = """\
 Put devicefix's options before SCRIPT. Everything after SCRIPT is passed to the program. To find
@@ -36,6 +40,16 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
     is_flag=True,
     help="Use any accelerator that torch supports, like `rewrite --target accelerator`.",
 )
+@click.option(
+    "--simulate",
+    type=click.Choice(list(PROFILES)),
+    help="Run on a CPU that simulates a machine with this device. The program is not rewritten.",
+)
+@click.option(
+    "--rewrite/--no-rewrite",
+    default=None,
+    help="Rewrite the program in memory. [default: unless you use --simulate without --accelerator]",
+)
 @program_options
 @rule_options
 @unsafe_option
@@ -49,6 +63,8 @@ def run(
     as_module: bool,
     cpu: bool,
     accelerator: bool,
+    simulate: str | None,
+    rewrite: bool | None,
     sources: tuple[Path, ...],
     python: str | None,
     **given: Any,
@@ -60,13 +76,18 @@ def run(
     from devicefix.files.documents import NotANotebook
     from devicefix.verify import direct
 
-    if cpu and accelerator:
-        raise click.UsageError("--cpu and --accelerator cannot be used together")
+    for name, used in {"--accelerator": accelerator, "--simulate": simulate}.items():
+        if cpu and used:
+            raise click.UsageError(f"--cpu and {name} cannot be used together")
+    if accelerator and rewrite is False:
+        raise click.UsageError("--accelerator and --no-rewrite cannot be used together")
     found = Program.of(program, arguments, as_module=as_module, python=python)
     target = {"target": "accelerator"} if accelerator else {}
     sources = sources or (found.root,)
     resolver = resolver_for(sources, None, given | target | {"quiet": True})
-    invocation = direct.Invocation(found.command, found.folder, sources, found.notebook, cpu)
+    rewrite = (accelerator or not simulate) if rewrite is None else rewrite
+    machine = ("simulated" if simulate == "cuda" else simulate) or ("cpu" if cpu else "cuda")
+    invocation = direct.Invocation(found.command, found.folder, sources, found.notebook, machine, rewrite)
     try:
         ending = direct.run(invocation, resolver)
     except NotANotebook as error:
@@ -76,4 +97,19 @@ def run(
     for problem in ending.errors:
         path, _, message = problem.partition(": ")
         print_error(path, message)
+    if ending.trouble:
+        raise CommandError(f"the device cannot be simulated: {ending.trouble}")
+    if ending.lacking:
+        click.echo(f"devicefix: the simulation lacks {_listed(ending.lacking)}", err=True)
     ctx.exit(ending.status if ending.status >= 0 else SIGNALLED - ending.status)
+
+
+def _listed(lacking: dict[str, list[Location]]) -> str:
+    """Return what the simulation lacks in one line, each with the first line that uses it."""
+    from devicefix.verify.places import place
+
+    found = []
+    for what, places in lacking.items():
+        more = f" and {len(places) - 1} more lines" if len(places) > 1 else ""
+        found.append(f"{what} ({place(places[0])}{more})")
+    return ", ".join(found)

@@ -25,6 +25,7 @@ from devicefix.cli.options import (
 from devicefix.cli.output import check_folder
 from devicefix.cli.program import Program, program_options
 from devicefix.config.sizes import size
+from devicefix.verify.runtime.profiles import PROFILES
 
 if TYPE_CHECKING:
     from devicefix.config.resolver import Resolver
@@ -41,7 +42,7 @@ _OWN_TORCH = (
 
 # The options that are fields of a task.
 _RUN_OPTIONS = (
-    "steps", "compare", "tolerance", "gpus", "keep_going", "copies", "explain", "triton_interpret"
+    "steps", "compare", "tolerance", "gpus", "keep_going", "copies", "explain", "triton_interpret",
 )  # fmt: skip
 
 EPILOG = """\
@@ -112,6 +113,11 @@ limit_options = together(
     is_flag=True,
     help="Compare the results with those of the original program on real or simulated CUDA.",
 )
+@click.option(
+    "--accelerator",
+    type=click.Choice([name for name in PROFILES if name != "cuda"]),
+    help="Rewrite with `--target accelerator`, and run on a simulated device of this type, not on the CPU.",
+)
 @tolerance_option
 @click.option(
     "--gpus",
@@ -168,6 +174,7 @@ def verify(
     timeout: float,
     memory: int | None,
     scratch: bool | None,
+    accelerator: str | None,
     **given: Any,
 ) -> None:
     """Run SCRIPT on a CPU, with its modules rewritten in memory, and report whether it works.
@@ -198,8 +205,10 @@ def verify(
         python="" if found.python == sys.executable else found.python,
         notebook=found.notebook,
         coverage=coverage_file,
+        accelerator=accelerator or "",
         **options,
     )
+    given |= {"target": "accelerator"} if accelerator else {}
     report = run_task(task, resolver_for(task.sources, None, given))
     show_report(report, report_format, show_missing)
     ctx.exit(STATUSES[report.verdict.value])

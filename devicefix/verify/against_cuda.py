@@ -12,12 +12,14 @@ from typing import Any
 
 from devicefix.files.system import relative
 from devicefix.verify.compare.alignment import Unsteady, common, differences, unsteady
+from devicefix.verify.compare.devices import as_on_cuda
 from devicefix.verify.compare.difference import Difference
 from devicefix.verify.compare.unreached import unreached
 from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Runs, Task, Tick
 from devicefix.verify.runtime.plan import Use
+from devicefix.verify.runtime.profiles import PROFILES
 from devicefix.verify.verdict import Verdict, judge
 
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
@@ -32,6 +34,7 @@ class Comparison:
 
     Attributes:
         machine: "simulated" or "cuda".
+        accelerator: the type of the simulated devices that the rewritten program ran on; empty for none.
         observations: the number of observations in the run of the original.
         compared: how many the runs on CUDA and on the CPU have in common; None if they were not compared.
         seconds: the durations of the original and of the rewritten program on that machine.
@@ -44,6 +47,7 @@ class Comparison:
     """
 
     machine: str
+    accelerator: str = ""
     observations: int = 0
     compared: int | None = None
     seconds: tuple[float, float] = (0.0, 0.0)
@@ -73,19 +77,21 @@ class CudaComparison:
         self.runs = Runs(task, program, folder / "compared", tick)
         self._ignored: Unsteady = frozenset()
 
-    def against(self, on_cpu: Result) -> Comparison:
+    def against(self, first: Result) -> Comparison:
         """Compare the rewritten program's run on the CPU with both programs on CUDA.
 
         A GPU draws other random numbers than a CPU, whatever the seed. So on a machine with a GPU, the
-        numbers on the CPU are compared with those on the simulated CUDA machine.
+        numbers on the CPU are compared with those on the simulated CUDA machine. A run on simulated devices
+        of another type is compared with the original on the simulated CUDA machine alone.
 
         Args:
-            on_cpu: the run of the rewritten program on the CPU.
+            first: the run of the rewritten program on the CPU, or on these devices.
         """
-        machine = "cuda" if has_cuda(self._task.command[0]) else "simulated"
-        found = Comparison(machine)
+        kind = self._task.accelerator
+        machine = "cuda" if not kind and has_cuda(self._task.command[0]) else "simulated"
+        found = Comparison(machine, kind)
         original = self.runs.run(self.runs.original, "original", machine)
-        rewritten = self._run("rewritten", machine)
+        rewritten = first if kind else self._run("rewritten", machine)
         found.observations = common(original.events, original.events, frozenset())
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self.runs.original)
@@ -101,12 +107,17 @@ class CudaComparison:
 
         def unlike(run: Result) -> list[Difference]:
             how: Any = {"tolerance": self._real, "ignored": self._ignored}
-            return differences(original.events, run.events, same_machine=True, **how)
+            both = original.events, run.events
+            one, other = [as_on_cuda(each, PROFILES[kind]) for each in both] if kind else both
+            return differences(one, other, same_machine=True, **how)
 
-        found.on_cuda += _faults(self._lasting(unlike, rewritten, machine), found)
+        found.on_cuda += _faults(self._lasting(unlike, rewritten, kind or machine), found)
+        if kind:
+            self._mention(found)
+            return found
         simulated = self._simulated(rewritten, found) if machine == "cuda" else rewritten
         if simulated is not None:
-            found.on_cpu += self._on_cpu(simulated, on_cpu, found)
+            found.on_cpu += self._on_cpu(simulated, first, found)
         self._mention(found)
         return found
 

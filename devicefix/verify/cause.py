@@ -38,6 +38,10 @@ class Cause(str, Enum):
         "differs-on-cpu",
         "the rewritten program matches the original on CUDA, but not on the CPU",
     )
+    DIFFERS_ON_ACCELERATOR = (
+        "differs-on-accelerator",
+        "the rewritten program does something else on the accelerator than the original on CUDA",
+    )
     ORIGINAL_ON_CUDA = (
         "original-fails-on-cuda",
         "the original program fails on CUDA, so there is nothing to compare with",

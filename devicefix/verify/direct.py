@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -15,8 +15,10 @@ from devicefix.config.resolver import Resolver
 from devicefix.files.system import handled
 from devicefix.verify import notebook
 from devicefix.verify.program import prepare
+from devicefix.verify.runtime.events import read
 from devicefix.verify.signals import temporary_folder
 from devicefix.verify.startup import environment
+from devicefix.verify.verdict import Location
 
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
@@ -30,14 +32,16 @@ class Invocation:
         folder: the folder to run it in.
         sources: the files and folders to rewrite.
         notebook: the notebook that it runs, or None.
-        cpu: whether to hide CUDA from it.
+        machine: the machine to run it on, as in `Plan`; "cuda" for what there is.
+        rewrite: whether to rewrite its modules.
     """
 
     command: Sequence[str]
     folder: Path
     sources: tuple[Path, ...]
     notebook: Path | None = None
-    cpu: bool = False
+    machine: str = "cuda"
+    rewrite: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,14 @@ class Ending:
     Attributes:
         status: the exit status; the negative number of the signal if one ended the program.
         errors: the files that could not be rewritten, and why.
+        lacking: what it used and the simulation lacks, with the lines.
+        trouble: why there was no simulation.
     """
 
     status: int
     errors: list[str]
+    lacking: dict[str, list[Location]] = field(default_factory=dict)
+    trouble: str = ""
 
 
 def run(invocation: Invocation, resolver: Resolver) -> Ending:
@@ -65,10 +73,12 @@ def run(invocation: Invocation, resolver: Resolver) -> Ending:
         NotANotebook: the notebook is not one.
     """
     with temporary_folder() as folder:
-        program = prepare(invocation.sources, resolver, folder)
+        program = prepare(invocation.sources, resolver, folder, None if invocation.rewrite else ())
         if invocation.notebook is not None:
             notebook.add(invocation.notebook, program, resolver, folder)
-        plan = program.plan(folder, "cpu" if invocation.cpu else "cuda", watch=False)
+        if not invocation.rewrite:
+            program = program.original
+        plan = program.plan(folder, invocation.machine, watch=False)
         process = subprocess.Popen(invocation.command, cwd=invocation.folder, env=environment(plan))
 
         def forward(number: int, _: FrameType | None) -> None:
@@ -76,7 +86,14 @@ def run(invocation: Invocation, resolver: Resolver) -> Ending:
                 process.send_signal(number)
 
         with handled(_FORWARDED, forward):
-            return Ending(process.wait(), program.errors)
+            status = process.wait()
+        events = list(read(plan.events))
+        lacking: dict[str, list[Location]] = {}
+        used = ((each["what"], each["file"], each["line"]) for each in events if each["kind"] == "lacking")
+        for what, *at in dict.fromkeys(used):  # of all processes
+            lacking.setdefault(what, []).append(Location(*at))
+        trouble = next((each["message"] for each in events if each["kind"] == "trouble"), "")
+        return Ending(status, program.errors, lacking, trouble)
 
 
 def _in_foreground() -> bool:

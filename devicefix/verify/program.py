@@ -107,12 +107,17 @@ class Program:
     notebook: dict[str, Any] = field(default_factory=dict)
     unchanged: list[str] = field(default_factory=list)
 
+    @property
+    def original(self) -> Program:
+        """The program as it is, without rewritten modules."""
+        return Program(self.roots, notebook=self.notebook)
+
     def plan(self, folder: Path, machine: str, **values: Any) -> Plan:
         """Return the plan of a run of this program.
 
         Args:
             folder: the folder for the run's own files.
-            machine: "cpu", "simulated" or "cuda", as in `Plan`.
+            machine: as in `Plan`.
             **values: the other fields of the plan.
         """
         return Plan(str(folder), self.roots, machine, self.rewritten, self.notebook, **values)

@@ -144,13 +144,15 @@ def ranges(lines: Iterable[int]) -> str:
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
     machine = "a simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
+    other = f"a simulated {comparison.accelerator.upper()}" if comparison.accelerator else ""
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "observation")
         if comparison.compared is not None and comparison.compared < comparison.observations:
             seen = f"{comparison.compared:,} of {seen}; the others are not made on the CPU"
-        runs = f"the original on {machine}, the rewritten program there and on the CPU"
+        runs = f"the original on {machine}, the rewritten program "
+        runs += f"on {other}" if other else "there and on the CPU"
         yield _entry("numbers", f"equal: {runs} ({seen})")
-    yield from _section(f"differs on {machine}", comparison.on_cuda, if_empty=None)
+    yield from _section(f"differs on {other or machine}", comparison.on_cuda, if_empty=None)
     yield from _section("differs on the CPU", comparison.on_cpu, if_empty=None)
     yield from _section("notes", comparison.notes, if_empty=None)
 

@@ -15,13 +15,15 @@ from devicefix.verify.launch import Command, Ended, Limits, run_command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import Plan, Use
+from devicefix.verify.runtime.profiles import PROFILES
 from devicefix.verify.scratch import Scratch
 from devicefix.verify.signals import temporary_folder
 from devicefix.verify.stdin import Input
 
 LINES = 15  # of the output of a program that failed
 _TAIL = 8_000  # bytes of it to look at
-_MACHINES = {"cpu": "the CPU", "simulated": "simulated CUDA", "cuda": "CUDA"}
+_MACHINES = {name: f"a simulated {profile.label}" for name, profile in PROFILES.items()}
+_MACHINES |= {"cpu": "the CPU", "simulated": "simulated CUDA", "cuda": "CUDA"}
 
 Tick = Callable[[str, float], None]  # called with the name of a run and its seconds so far
 
@@ -40,6 +42,7 @@ class Task:
         keep_going: whether to answer requests for CUDA with the CPU.
         copies: whether to look for copy hazards.
         compare: whether to compare with the original on CUDA.
+        accelerator: the type of the simulated devices to run the rewritten program on; empty for the CPU.
         tolerance: the relative tolerance of the comparison.
         gpus: the number of GPUs of the simulated CUDA machine; None for one, and those that it names.
         autocast: as in `Plan`.
@@ -65,6 +68,7 @@ class Task:
     keep_going: bool = False
     copies: bool = True
     compare: bool = False
+    accelerator: str = ""
     tolerance: float = 1e-5
     gpus: int | None = None
     autocast: Sequence[Use] | None = None
@@ -78,6 +82,11 @@ class Task:
     explain: bool | None = None
     triton_interpret: bool = False
     coverage: Path | None = None
+
+    @property
+    def machine(self) -> str:
+        """The machine for the rewritten program, as in `Plan`."""
+        return self.accelerator or "cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,7 @@ def run_program(
         program: the modules to run it with.
         folder: the folder for the run's own files, which is created.
         tick: called regularly with the seconds so far.
-        machine: "cpu", "simulated" or "cuda", as in `Plan`.
+        machine: as in `Plan`.
 
     Raises:
         OSError: the command cannot be started, or the folder cannot be copied.
@@ -192,7 +201,7 @@ class Runs:
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
         self.task = task
         self.rewritten = program
-        self.original = Program(program.roots, notebook=program.notebook)
+        self.original = program.original
         self.seconds = self.copying = 0.0
         self._folder = folder
         self._tick = tick
@@ -203,7 +212,7 @@ class Runs:
         Args:
             program: the program.
             name: a name for the run.
-            machine: "cpu", "simulated" or "cuda", as in `Plan`.
+            machine: as in `Plan`.
             **options: the fields of the task that are different.
         """
         what = "the original" if program is self.original else "the rewritten program"

@@ -72,7 +72,8 @@ def verify(
         program = prepare(task.sources, resolver, folder, rewritten)
         if task.notebook is not None:
             notebook.add(task.notebook, program, resolver, folder)
-        result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
+        watch = partial(tick, "the rewritten program")
+        result = runs.run_program(task, program, folder / "first", watch, task.machine)
         run = judge(result.ended, result.events, program)
         run.ran = [notebook.in_cells(place, program) for place in run.ran]
         run.not_run = [notebook.in_cells(place, program) for place in run.not_run]
@@ -102,5 +103,6 @@ def _conclude(report: Report, comparison: Comparison, settings: Settings) -> Non
     elif comparison.on_cuda or comparison.on_cpu:
         report.verdict = Verdict.FAIL
         where = "on CUDA" if comparison.on_cuda else "when it runs on the CPU"
+        where = f"when it runs on {comparison.accelerator.upper()}" if comparison.accelerator else where
         report.reason = f"the rewritten program differs from the original {where}"
     report.explanation = explain_comparison(comparison, settings) or report.explanation

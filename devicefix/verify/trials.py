@@ -69,8 +69,8 @@ class Trials:
         return self._run(self.runs.rewritten, "rewritten", "simulated")
 
     def again(self) -> Run:
-        """Run the rewritten program on the CPU once more."""
-        return self._run(self.runs.rewritten, "again", "cpu")
+        """Run the rewritten program once more as it was run."""
+        return self._run(self.runs.rewritten, "again", self._task.machine)
 
     def answered(self) -> Run:
         """Run the original program on the CPU, which answers its requests for CUDA."""

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from running import run_program
 
 from devicefix.verify.compare.alignment import common, differences, unsteady
+from devicefix.verify.compare.devices import as_on_cuda
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference, Place
 from devicefix.verify.compare.wording import describe
+from devicefix.verify.runtime.profiles import PROFILES
 
 Event = dict[str, Any]
 
@@ -264,6 +266,36 @@ def test_operations_on_cuda() -> None:
     (found,) = same_machine(run(100), run(89))
     assert describe(found) == "89 operations ran on CUDA in the rewritten program, and 100 in the original"
     assert on_a_cpu(run(100), run(0)) == []
+
+
+def test_autocast_and_gradient_scalers() -> None:
+    def run(what: str, steps: int = 3, device: str = "cuda") -> list[Event]:
+        line: Any = {"file": "train.py", "line": 4}
+        state = f"the scale 65536 for {steps} steps"
+        uses = event("autocast", device=device, what=what, **line)
+        return ended(uses, event("scaler", state=state, file="train.py", line=3))
+
+    assert same_machine(run("float16"), run("float16")) == []
+    (found,) = same_machine(run("float16"), run("off"))
+    assert describe(found).endswith(
+        "train.py:4: autocast in float16 for cuda in the original, and autocast off for cuda in the rewritten"
+        " program"
+    )
+    (found,) = same_machine(run("float16"), run("float16", 2))
+    assert "ended with the scale 65536 for 3 steps in the original, and with the scale" in describe(found)
+    assert same_machine(run("off"), ended(*run("off")[1:2])) == []
+    assert on_a_cpu(run("float16"), run("off")) == []
+
+
+def test_devices_of_other_types_stand_for_those_of_cuda() -> None:
+    def run(device: str, *options: str) -> list[Event]:
+        way: Any = {"source": "cpu", "target": device, "options": [*options], "file": "train.py", "line": 5}
+        return ended(seen(1, scalar(1, f"{device}:0")), event("move", **way))
+
+    xpu, mps = as_on_cuda(run("xpu"), PROFILES["xpu"]), as_on_cuda(run("mps"), PROFILES["mps"])
+    assert xpu == mps == run("cuda")
+    pinned = run("cuda", "pinned memory")
+    assert same_machine(pinned, xpu) and not same_machine(as_on_cuda(pinned, PROFILES["mps"]), mps)
 
 
 def test_a_run_that_ended_in_an_error() -> None:

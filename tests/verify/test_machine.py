@@ -356,6 +356,9 @@ FACTS = [
     " == [True, False]",
     "gpu.to_sparse().is_cuda and (gpu.to_sparse() @ gpu).is_cuda and host.to_sparse().cuda().t().is_cuda",
     "torch.sparse_coo_tensor([[0], [1]], [1.0], (2, 2), device='cuda').to_dense().is_cuda",
+    "torch.sparse_coo_tensor(indices=[[0], [1]], values=gpu[0, :1], size=(2, 2)).device == zero",
+    "torch.sparse_csr_tensor([0, 1, 2], [0, 1], [1.0, 2.0], device='cuda').to_dense().device == zero",
+    "torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([0, 1]), gpu[0], device='cuda').is_cuda",
     "torch.sparse.FloatTensor(torch.tensor([[0], [1]]), torch.ones(1), (2, 2)).cuda().type()"
     " == 'torch.cuda.sparse.FloatTensor'",
     "grad_of(lambda leaf: nn.DataParallel(nn.Linear(2, 2).cuda())(leaf)).device == cpu",

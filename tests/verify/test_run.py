@@ -196,11 +196,62 @@ def test_accelerator_chooses_the_accelerator(project: ProjectFolder, run: Run) -
     assert done.stdout == "meta\n", done.stderr
 
 
-def test_options_that_contradict_each_other(project: ProjectFolder, run: Run) -> None:
+SIMULATED = """\
+import subprocess, sys
+import torch
+
+device = torch.accelerator.current_accelerator()
+print(device, torch.cuda.is_available(), torch.ones(1, device=0).device, torch.ones(1).to("cpu").device)
+torch.compile(torch.relu)
+for _ in range(2):
+    try:
+        torch.cuda.CUDAGraph()
+    except RuntimeError:
+        pass
+if len(sys.argv) == 1:
+    sys.exit(subprocess.run([sys.executable, __file__, "child"]).returncode + 3)
+"""
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("kind", ["cuda", "xpu"])
+def test_simulate_runs_the_program_and_its_processes_on_the_machine(
+    kind: str, project: ProjectFolder, run: Run
+) -> None:
+    project.write({"pkg/__init__.py": "", "pkg/train.py": SIMULATED})
+    done = run("--simulate", kind, "-m", "pkg.train")
+    assert done.stdout == f"{kind} {kind == 'cuda'} {kind}:0 cpu\n" * 2, done.stderr
+    assert done.returncode == 3
+    lacks = f"torch.compile ({Path('pkg', 'train.py')}:6)"
+    graphs = f", graphs of a GPU ({Path('pkg', 'train.py')}:9)" if kind == "cuda" else ""
+    assert done.stderr.splitlines()[-1] == f"devicefix: the simulation lacks {lacks}{graphs}"
+
+
+@pytest.mark.needs("torch")
+def test_simulate_rewrites_only_if_it_is_asked_to(project: ProjectFolder, run: Run) -> None:
+    program = "import torch\nprint(torch.ones(1).to('cuda').device)\n"
+    project.write({"train.py": program})
+    assert "not compiled with CUDA" in run("--simulate", "mps", "train.py").stderr
+    assert run("--simulate", "mps", "--accelerator", "train.py").stdout == "mps:0\n"
+    assert run("--simulate", "mps", "--rewrite", "train.py").stdout == "cpu\n"
+    assert run("--no-rewrite", "--cpu", "train.py").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--cpu", "--accelerator"), "--cpu and --accelerator cannot be used together"),
+        (("--cpu", "--simulate", "xpu"), "--cpu and --simulate cannot be used together"),
+        (("--no-rewrite", "--accelerator"), "--accelerator and --no-rewrite cannot be used together"),
+        (("--simulate", "tpu"), "'tpu' is not one of"),
+    ],
+)
+def test_options_that_contradict_each_other(
+    options: tuple[str, ...], message: str, project: ProjectFolder, run: Run
+) -> None:
     project.write({"train.py": ""})
-    done = run("--cpu", "--accelerator", "train.py")
-    assert done.returncode == 2
-    assert "--cpu and --accelerator cannot be used together" in done.stderr
+    done = run(*options, "train.py")
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize(

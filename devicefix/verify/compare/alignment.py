@@ -137,6 +137,8 @@ class _Pair:
         if self._same_machine:
             yield from self._draws()
             yield from self._moves()
+            yield from self._uses()
+            yield from self._scalers()
             yield from self._operations()
             yield from self._gpus()
         yield from self._ends()
@@ -209,12 +211,31 @@ class _Pair:
                 key, path = (file, line, "move"), f"from {source} to {target}"
                 yield self._difference("move", key, position, path=path, one=ones[0], other=added)
 
+    def _uses(self) -> Iterator[Difference]:
+        """Yield the lines at which autocast, or a gradient scaler, is not what it is in the first run."""
+        if not self._complete:
+            return
+        for (file, line), (position, ones) in self._one.uses.items():
+            _, others = self._other.uses.get((file, line), (0, set()))
+            if ones != others and (others or any(" off " not in use for use in ones)):
+                one, other = (" and ".join(sorted(uses)) or "none" for uses in (ones, others))
+                yield self._difference("autocast", (file, line, "autocast"), position, one=one, other=other)
+
+    def _scalers(self) -> Iterator[Difference]:
+        """Yield the gradient scalers that end in another state."""
+        if not self._complete:
+            return
+        for (position, one), (_, other) in zip(self._one.scalers, self._other.scalers, strict=False):
+            if one["state"] != other["state"]:
+                key = (one["file"], one["line"], "scaler")
+                yield self._difference("scaler", key, position, one=one["state"], other=other["state"])
+
     def _operations(self) -> Iterator[Difference]:
         """Yield a difference if the second run moved operations away from CUDA."""
         one, other = self._one.operations, self._other.operations
         if one and other and self._complete and other["cuda"] < ON_CUDA * one["cuda"]:
-            counts = {"one": one["cuda"], "other": other["cuda"]}
-            yield self._difference("operations", ("", 0, ""), self._one.last, **counts)
+            about = {"one": one["cuda"], "other": other["cuda"], "path": other.get("ran_on", "CUDA")}
+            yield self._difference("operations", ("", 0, ""), self._one.last, **about)
 
     def _gpus(self) -> Iterator[Difference]:
         """Yield a difference if the second run sees other GPUs: it asked before they were chosen."""

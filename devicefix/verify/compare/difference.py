@@ -25,8 +25,8 @@ class Difference:
     """A point where two runs differ.
 
     Attributes:
-        kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "move", "operations",
-            "gpus", "end", "unreached", ONLY_CUDA or ONLY_CPU.
+        kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "move", "autocast", "scaler",
+            "operations", "gpus", "end", "unreached", ONLY_CUDA or ONLY_CPU.
         file: the source file; empty if the difference belongs to no line.
         line: the line number, from 1.
         what: how the line read the tensor: "item", "print", ...
@@ -34,7 +34,7 @@ class Difference:
         number: the number of the observation at that line, or of the draw; from 1.
         one: the value in the first run: a summary, a number, a text, or None if there is none.
         other: the value in the second run.
-        path: the path of the tensor inside a saved object, or from which device to which a move goes.
+        path: the path of the tensor inside a saved object, or a move's two devices, or where operations run.
         same_machine: whether both runs were on the same kind of machine.
         position: the position among the events of the first run.
     """

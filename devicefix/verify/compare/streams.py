@@ -32,6 +32,8 @@ class Stream:
         kinds: the kinds of random draws, in the order in which they first occurred.
         drawn: the number of the kind of each random draw.
         moves: the ways in which a line moves tensors from a device to another one, and the first position.
+        uses: what autocast does at each line, and the first position.
+        scalers: the states of the gradient scalers at the end.
         operations: how many operations ran on each device, if recorded.
         error: the first error, if any.
         ended: whether the process ended regularly.
@@ -44,12 +46,14 @@ class Stream:
     kinds: list[tuple[int, Event]] = field(default_factory=list)
     drawn: list[int] = field(default_factory=list)
     moves: dict[Move, tuple[int, list[list[str]]]] = field(default_factory=dict)
+    uses: dict[tuple[str, int], tuple[int, set[str]]] = field(default_factory=dict)
+    scalers: list[tuple[int, Event]] = field(default_factory=list)
     operations: Event | None = None
     error: Event | None = None
     ended: bool = False
     last: int = 0
 
-    def add(self, position: int, event: Event) -> None:
+    def add(self, position: int, event: Event) -> None:  # noqa: C901  one branch for each kind  # noqa: C901  one branch for each kind
         """Add the event at a position of the run."""
         kind = event["kind"]
         self.last = position
@@ -65,6 +69,11 @@ class Stream:
         elif kind == "move":
             key = event["file"], event["line"], event["source"], event["target"]
             self.moves.setdefault(key, (position, []))[1].append(event["options"])
+        elif kind == "autocast":
+            at = self.uses.setdefault((event["file"], event["line"]), (position, set()))
+            at[1].add(_use(event))
+        elif kind == "scaler":
+            self.scalers.append((position, event))
         elif kind == "operations":
             self.operations = event
         elif kind == "error":
@@ -86,6 +95,13 @@ class Stream:
         kinds = {event["number"]: (position, event) for position, event in self.kinds}
         positions = accumulate((kinds[number][0] for number in self.drawn), max)
         return [(position, kinds[number][1]) for position, number in zip(positions, self.drawn, strict=True)]
+
+
+def _use(event: Event) -> str:
+    """Return what a line does with autocast or a gradient scaler."""
+    texts = {"off": "autocast off", "scaler": "a gradient scaler on"}
+    what = texts.get(event["what"], f"autocast in {event['what']}")
+    return f"{what} for {event['device']}"
 
 
 def streams_of(events: list[Event]) -> dict[Name, Stream]:

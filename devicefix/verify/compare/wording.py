@@ -116,8 +116,10 @@ def _times(count: int) -> str:
 
 # The texts of some kinds of differences, and how their two values are shown.
 _TEXTS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "operations": ("{other} operations ran on CUDA {there}, and {one} {here}", str),
+    "operations": ("{other} operations ran on {path} {there}, and {one} {here}", str),
     "gpus": ("the program sees the GPUs {other} {there}, and {one} {here}", _listed),
+    "autocast": ("{one} {here}, and {other} {there}", str),
+    "scaler": ("a gradient scaler ended with {one} {here}, and with {other} {there}", str),
     "end": ("the program ended {one} {here}, and {other} {there}", _end),
     "count": ("{call} ran {one} {here} and {other} {there}", _times),
     "move": ("a tensor moved {path} {one} {here} and {other} {there}", _options),

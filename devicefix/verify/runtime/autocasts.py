@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
+from devicefix.verify.runtime.ending import after_fork, at_end
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.once import Once
 from devicefix.verify.runtime.plan import Plan
-from devicefix.verify.runtime.site import Sites
+from devicefix.verify.runtime.site import Site, Sites
 
 OFF, SCALER = "off", "scaler"
 
@@ -31,7 +32,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
             and `line`, once for each.
         sites: finds the user's line.
     """
-    uses = Once(events, sites)
+    uses, made = Once(events, sites), _Made(events)
     on_cpu = None if plan.autocast is None else _OnCPU(plan.autocast, sites)
     enter = torch.autocast.__enter__
     scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler  # since torch 2.3
@@ -51,9 +52,33 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
             on_cpu.scaler(self)
         if self._enabled:
             uses.record("autocast", device=_device(self), what=SCALER)
+            made.add(self, sites.current())
 
     torch.autocast.__enter__ = __enter__  # type: ignore[method-assign]
     scaler.__init__ = __init__
+
+
+class _Made:
+    """The gradient scalers that the program makes, whose last states are recorded.
+
+    Args:
+        events: the recorder of the event `scaler` with `state`, `file` and `line`.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._scalers: list[tuple[Any, Site]] = []
+        at_end(self._finish)
+        after_fork(self._scalers.clear)
+
+    def add(self, scaler: Any, site: Site) -> None:
+        """Add a scaler, and the line that makes it."""
+        self._scalers.append((scaler, site))
+
+    def _finish(self) -> None:
+        for scaler, site in self._scalers:
+            state = f"the scale {scaler.get_scale():g} for {scaler._get_growth_tracker()} steps"
+            self._events.emit("scaler", state=state, file=site.file, line=site.line)
 
 
 class _OnCPU:
@@ -95,4 +120,6 @@ class _OnCPU:
 
 
 def _device(scaler: Any) -> str:
-    return str(getattr(scaler, "_device", "cuda"))  # older versions have scalers for CUDA only
+    return str(getattr(scaler, "_device", "cuda")).partition(":")[
+        0
+    ]  # older versions have scalers for CUDA only

@@ -49,7 +49,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
         events: the recorder of events.
         sites: finds the user's line.
     """
-    observer = _Observer(events, sites, simulated=plan.machine == "simulated")
+    observer = _Observer(events, sites, simulated=bool(plan.simulated))
     for name, what in METHODS.items():
         setattr(torch.Tensor, name, observer.watched(getattr(torch.Tensor, name), what))
     parameter: Any = torch.nn.Parameter
@@ -68,7 +68,7 @@ class _Observer:
     Args:
         events: the recorder of events.
         sites: finds the user's line.
-        simulated: whether to record the devices that the simulated CUDA machine reports.
+        simulated: whether to record the devices that the simulated machine reports.
     """
 
     def __init__(self, events: Events, sites: Sites, simulated: bool) -> None:

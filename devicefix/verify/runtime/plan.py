@@ -37,7 +37,8 @@ class Plan:
     Attributes:
         folder: the folder for the run's events.
         roots: the folders that hold the user's own modules, as real paths.
-        machine: "cpu" (CUDA is hidden), "simulated" (the simulated CUDA machine) or "cuda" (a real GPU).
+        machine: "cpu" (CUDA is hidden), "cuda" (a real GPU), "simulated" (the simulated CUDA machine), or the
+            type of the devices of another simulated machine, such as "xpu".
         rewritten: the source to run instead of each rewritten module, by the module's real path.
         notebook: the notebook to run, if there is one: its `path`, the `source` of its cells as one module,
             the number of the cell and the line in it for each of the `lines`, the `commands` of IPython that
@@ -76,6 +77,11 @@ class Plan:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
         rewritten = {path: Source(*source) for path, source in values["rewritten"].items()}
         return Plan(**{**values, "roots": tuple(values["roots"]), "rewritten": rewritten})
+
+    @property
+    def simulated(self) -> str:
+        """The type of the simulated devices; empty if none are simulated."""
+        return {"cpu": "", "cuda": "", "simulated": "cuda"}.get(self.machine, self.machine)
 
     @property
     def path(self) -> str:

@@ -25,13 +25,13 @@ def begin() -> None:
         plan = Plan.load(path)
     except OSError:  # the run is over, and this process outlived it
         return
-    events = Events(plan.events, plan.watch)
+    events = Events(plan.events, plan.watch or bool(plan.simulated))
     sites = Sites(plan.roots)
     events.emit("process", executable=sys.executable)
     sys.dont_write_bytecode = True  # a cache of rewritten code must not outlive the run
     errors.install(events)
     sources.install(modules.install(plan, events, sites))
-    if not plan.watch:
+    if not (plan.watch or plan.simulated):
         return
     when_imported("torch", lambda: _with_torch(plan, events, sites))
     if plan.seed is not None:  # last, so that the generators of the simulated CUDA machine exist
@@ -60,14 +60,15 @@ def _with_torch(plan: Plan, events: Events, sites: Sites) -> None:
 def _watches(plan: Plan, events: Events, sites: Sites) -> Iterator[tuple[str, Callable[[], None]]]:
     from devicefix.verify.runtime import steps
 
-    yield "steps", lambda: steps.install(plan.steps, events)
-    if plan.machine == "simulated":
-        yield "the simulated CUDA machine", lambda: _of("machine").install(plan, events, sites)
+    if plan.watch:
+        yield "steps", lambda: steps.install(plan.steps, events)
+    if plan.simulated:
+        yield "the simulated machine", lambda: _of("machine").install(plan, events, sites)
     elif plan.machine == "cpu":
         yield "requests", lambda: _without_cuda(plan, events, sites)
         if plan.observe:
             yield "rounding", lambda: _of("machine").round_alike()
-    if plan.copies:
+    if plan.copies and plan.watch:
         yield "copies", lambda: _of("copies").install(plan, events, sites)
     if plan.observe:
         yield "autocast", lambda: _of("autocasts").install(plan, events, sites)

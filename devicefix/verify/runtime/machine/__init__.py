@@ -1,4 +1,4 @@
-"""The simulated CUDA machine.
+"""The simulated machine.
 
 Every tensor is in the CPU's memory; an attribute of its storage names the GPU that it is on. Operations
 compute on the CPU, copy where CUDA copies, and fail where CUDA fails. See docs/simulation.md.
@@ -21,6 +21,7 @@ from devicefix.verify.runtime.machine import (
     autocast,
     checks,
     cuda,
+    lacking,
     making,
     parallel,
     places,
@@ -34,6 +35,7 @@ from devicefix.verify.runtime.machine.moves import Moves
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.state import GPUS, Machine
 from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.runtime.profiles import PROFILES
 from devicefix.verify.runtime.site import Sites
 
 __all__ = ["GPUS", "Machine", "Simulation", "install", "round_alike"]
@@ -43,23 +45,31 @@ _COLLECTING = ("torch._dynamo", "torch._inductor.cudagraph_trees")
 
 
 def install(plan: Plan, events: Events, sites: Sites) -> None:
-    """Simulate a CUDA machine in this process until it ends.
+    """Simulate a machine in this process until it ends.
 
     Args:
         plan: the plan of the run.
         events: the recorder of random draws, moves and the number of operations.
         sites: finds the user's line.
     """
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # it hides the real GPUs
+    if plan.simulated == "cuda" and os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # it hides the real GPUs
         del os.environ["CUDA_VISIBLE_DEVICES"]
     draws, moves = Draws(events, sites), Moves(events, sites)
-    machine = Machine(draws=draws, autocast=plan.autocast is None)
-    machine.moves = moves
+    machine = Machine(autocast=plan.autocast is None, profile=PROFILES[plan.simulated])
+    if plan.watch:
+        machine.draws, machine.moves = draws, moves
+    else:
+        lacking.install(events, sites)
     Simulation(machine).__enter__()
 
     def finish() -> None:
         draws.finish()
-        counts = {"cuda": machine.on_cuda, "cpu": machine.on_cpu, "counted": machine.counted}
+        counts = {
+            "ran_on": machine.profile.label,
+            "cuda": machine.on_gpu,
+            "cpu": machine.on_cpu,
+            "counted": machine.counted,
+        }
         events.emit("operations", gpus=machine.fixed, **counts)
 
     def restart() -> None:
@@ -100,14 +110,14 @@ class Simulation:
         self._kernels = Kernels(machine)
 
     def __enter__(self) -> Machine:
-        places.prepare()
+        places.prepare(self._machine.profile)
         for part in (tensors, making, cuda, saving, parallel):
             part.install(self._machine, self._patches)
         checks.install(self._patches)
         tools.install(self._machine, self._patches)
         optimizer: Any = sys.modules["torch.optim.optimizer"]  # its variants for CUDA round differently
         self._patches.set(optimizer, "_get_foreach_kernels_supported_devices", list)
-        autocast.install(self._patches)
+        autocast.install(self._machine, self._patches)
         self._patches.set(threading.Thread, "_bootstrap_inner", in_threads(self._kernels))
         import_within(self._patches.undone, *_COLLECTING)
         self._kernels.__enter__()

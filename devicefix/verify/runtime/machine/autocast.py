@@ -1,4 +1,4 @@
-"""Autocast for CUDA.
+"""Autocast for the simulated GPUs.
 
 Torch has a kernel at the dispatch key AutocastCUDA for each operation that autocast changes on CUDA. These
 kernels ignore tensors in the CPU's memory. Here they are replaced by kernels that cast the tensors on
@@ -20,10 +20,13 @@ import torch
 from devicefix.verify.runtime.eager import tensors
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, place_of
+from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.names import names
+from devicefix.verify.runtime.profiles import CUDA, PROFILES, Profile
 
-_KEY = "AutocastCUDA"
-_KEYS = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
+_KEYS = {kind: f"Autocast{kind.upper()}" for kind in PROFILES}
+_KEYS |= dict.fromkeys(("npu", "musa"), "AutocastPrivateUse1")
+_current = [CUDA.type]  # the type of the GPUs of this process
 _to: Any = torch._C.TensorBase.to
 
 _LOW = frozenset((*names("autocast", "low"), *names("autocast", "rnn")))
@@ -31,13 +34,15 @@ _WIDEST, _ARGUMENT = names("autocast", "widest"), names("autocast", "argument")
 _NORMS = {"norm.Scalar": "ScalarOpt_dtype", "norm.ScalarOpt_dim": "ScalarOpt_dim_dtype"}
 
 
-def install(patches: Patches) -> None:
-    """Make autocast for CUDA cast the tensors on simulated GPUs.
+def install(machine: Machine, patches: Patches) -> None:
+    """Make autocast for the GPUs cast the tensors on them.
 
     Args:
+        machine: the machine.
         patches: records the replacements.
     """
-    casts = _registered()
+    _current[0] = machine.type
+    casts = _registered(machine.profile)
     clear = torch.clear_autocast_cache
 
     def clear_autocast_cache() -> None:
@@ -48,36 +53,47 @@ def install(patches: Patches) -> None:
 
 
 @functools.cache
-def _registered() -> _Casts:
+def _registered(profile: Profile) -> _Casts:
     """Register the kernels, once for the process."""
     casts = _Casts()
     library = casts.library
+    if profile.custom:  # torch has kernels for none of the other operations either
+        others = torch.library.Library("_", "IMPL", _key())  # type: ignore[no-untyped-call]
+        others.fallback(torch.library.fallthrough_kernel)  # type: ignore[no-untyped-call]
+        casts.libraries.append(others)
     own = (name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
-    replaced = [name for name in own if torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY)]
+    replaced = [name for name in own if torch._C._dispatch_has_kernel_for_dispatch_key(name, profile.casts)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of replaced kernels
         for name in [*replaced, *names("autocast", "rnn")]:
             packet, _, overload = name.removeprefix("aten::").partition(".")
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            library.impl(name.removeprefix("aten::"), _kernel(op, casts), _KEY)  # type: ignore[no-untyped-call]
+            library.impl(name.removeprefix("aten::"), _kernel(op, casts), _key())  # type: ignore[no-untyped-call]
     return casts
 
 
 def use(used: bool) -> None:
-    """Set whether this thread uses the kernels where it has enabled autocast for CUDA."""
-    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, used)
+    """Set whether this thread uses the kernels where it has enabled autocast for the GPUs."""
+    torch._C._dispatch_tls_set_dispatch_key_included(_key(), used)
+
+
+def _key() -> str:
+    """Return the dispatch key of autocast."""
+    return _KEYS[_current[0]]
 
 
 class _Casts:
     """The casts of arguments.
 
     Attributes:
-        library: the kernels, which are in use as long as it lives.
+        library: the kernels of the operations that autocast changes.
+        libraries: this and those of all others; kernels are in use as long as these live.
         cache: the casts of parameters, with the parameters, by identity; until the outermost block ends.
     """
 
     def __init__(self) -> None:
         self.library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        self.libraries = [self.library]
         self.cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def all(self, value: Any, dtype: torch.dtype) -> Any:
@@ -99,14 +115,14 @@ class _Casts:
 
 
 def is_cast(tensor: torch.Tensor) -> bool:
-    """Return whether autocast for CUDA changes the dtype of a tensor."""
+    """Return whether autocast for the GPUs changes the dtype of a tensor."""
     return tensor.is_floating_point() and tensor.dtype != torch.float64 and place_of(tensor) != HOST
 
 
 def low_dtype() -> torch.dtype:
-    """Return the dtype of autocast for CUDA in this thread."""
+    """Return the dtype of autocast for the GPUs in this thread."""
     if hasattr(torch, "get_autocast_dtype"):
-        return torch.get_autocast_dtype("cuda")
+        return torch.get_autocast_dtype(_current[0])
     return torch.get_autocast_gpu_dtype()
 
 
@@ -120,11 +136,11 @@ def _is_fast(dtype: torch.dtype) -> bool:
 
 
 def _kernel(op: Any, casts: _Casts) -> Callable[..., Any]:
-    """Return the kernel of an operation for AutocastCUDA."""
-    run = _runner(op, casts)
+    """Return the kernel of an operation for the dispatch key of autocast."""
+    run, keys = _runner(op, casts), torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _key()))
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(_KEYS), torch._C.DisableTorchFunction():
+        with torch._C._ExcludeDispatchKeyGuard(keys), torch._C.DisableTorchFunction():
             return run(args, kwargs)
 
     return kernel

@@ -1,4 +1,4 @@
-"""The functions of `torch.cuda` and `torch.accelerator`."""
+"""The functions of torch's module for the GPUs, such as `torch.cuda`, and of `torch.accelerator`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from typing import Any
 
 import torch
 
+from devicefix.verify.runtime.machine import lacking
 from devicefix.verify.runtime.machine.checks import check_state
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.machine.streams import Streams
+from devicefix.verify.runtime.profiles import CUDA
 
 NAME = "Simulated GPU"
 _TOTAL = 16 << 30
 _USED = 1 << 20  # the reported memory in use: the true figure would vary between runs
 _VERSION = "12.6"
 _OF_CUDNN = (torch.half, torch.float, torch.double, torch.bfloat16)
+_DTYPES = (
+    "float64", "float32", "float16", "bfloat16", "complex128", "complex64", "int64", "int32", "int16", "int8",
+    "uint8", "bool",
+)  # fmt: skip
 _PROPERTIES = types.SimpleNamespace(
     name=NAME, major=8, minor=0, total_memory=_TOTAL, multi_processor_count=108, is_integrated=0,
     is_multi_gpu_board=0, max_threads_per_multi_processor=2048, shared_memory_per_block=49152,
@@ -29,7 +35,9 @@ _PROPERTIES = types.SimpleNamespace(
 
 
 def install(machine: Machine, patches: Patches) -> None:
-    """Make `torch.cuda` and `torch.accelerator` report the state of the machine.
+    """Make torch's module for the GPUs and `torch.accelerator` report the state of the machine.
+
+    What the module of another type than CUDA lacks in torch, it lacks here too.
 
     Args:
         machine: the machine.
@@ -37,11 +45,30 @@ def install(machine: Machine, patches: Patches) -> None:
     """
     streams, memory = Streams(machine), _memory(machine)
     names = {**_devices(machine), **memory, **_random(machine), **streams.functions()}
-    owners = [torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs]
-    for name, value in names.items():
+    module, profile = machine.module, machine.profile
+    parts = (getattr(module, part, None) for part in ("memory", "random", "streams", "graphs", "event"))
+    owners = [module, *filter(None, parts)]
+    for name, value in {**names, **_OF_TYPE.get(machine.type, {})}.items():
         for owner in owners:
-            if owner is torch.cuda or name in vars(owner):
+            is_added = owner is module and (profile is CUDA or profile.custom) and name not in profile.lacks
+            if is_added or name in vars(owner):
                 patches.set(owner, name, value)
+    if profile is CUDA:
+        _install_cuda(patches)
+    patches.set(torch._C, "_get_accelerator", _constant(torch.device(machine.type)))
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is not None:
+        patches.set(torch, "Stream", streams.stream_type)
+        patches.set(torch, "Event", streams.event_type)
+        _install_accelerator(machine, names, memory, patches)
+    for name, answer in _METAL.items() if machine.type == "mps" else ():
+        patches.set(torch.backends.mps, name, _constant(answer))
+    if profile.custom:
+        patches.set(torch.nn.Module, machine.type, _module_mover(machine.type))
+
+
+def _install_cuda(patches: Patches) -> None:
+    """Make torch report a build for CUDA."""
     patches.set(torch.version, "cuda", torch.version.cuda or _VERSION)
     patches.set(torch.cuda.nvtx, "_nvtx", _Nvtx)
     patches.set(torch.backends.cuda, "is_built", lambda: True)
@@ -49,13 +76,12 @@ def install(machine: Machine, patches: Patches) -> None:
     for name, answer in {"is_available": True, "version": 90100}.items():
         patches.set(cudnn, name, _constant(answer))
     patches.set(cudnn, "is_acceptable", lambda tensor: tensor.is_cuda and tensor.dtype in _OF_CUDNN)
-    patches.set(torch._C, "_get_accelerator", _constant(torch.device("cuda")))
     patches.set(torch._C, "_cuda_clearCublasWorkspaces", _constant(None))  # of older versions of Lightning
-    accelerator = getattr(torch, "accelerator", None)
-    if accelerator is not None:
-        patches.set(torch, "Stream", streams.stream_type)
-        patches.set(torch, "Event", streams.event_type)
-        _install_accelerator(accelerator, names, memory, patches)
+
+
+def _module_mover(kind: str) -> Callable[..., Any]:
+    """Return the method that moves a module to a type of device that torch does not know."""
+    return lambda module, device=None: module._apply(lambda tensor: getattr(tensor, kind)(device))
 
 
 def _constant(answer: Any) -> Callable[..., Any]:
@@ -67,7 +93,36 @@ class _NoGraph:
     """The replacement of `torch.cuda.CUDAGraph` and `torch.cuda.graph`."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        raise RuntimeError("the simulated CUDA machine does not support CUDA graphs")
+        lacking.note("graphs of a GPU")
+        raise RuntimeError("the simulated machine does not support CUDA graphs")
+
+
+# What the modules have beside the names of `torch.cuda`.
+_XPU: Any = types.SimpleNamespace(
+    name=NAME, platform_name="Simulated", type="gpu", driver_version="1", total_memory=_TOTAL,
+    max_compute_units=512, gpu_eu_count=512, gpu_subslice_count=64, max_work_group_size=1024,
+    max_num_sub_groups=64, sub_group_sizes=[16, 32], has_fp16=True, has_fp64=True, has_atomic64=True,
+)  # fmt: skip
+_OF_TYPE: dict[str, dict[str, Any]] = {
+    "xpu": {
+        "XPUGraph": _NoGraph,
+        "get_device_properties": _constant(_XPU),
+        "get_device_capability": _constant(vars(_XPU)),
+    },
+    "mps": {
+        "current_allocated_memory": lambda: _USED,
+        "driver_allocated_memory": lambda: _USED,
+        "recommended_max_memory": lambda: _TOTAL,
+    },
+    **{
+        kind: {
+            f"{kind.upper()}Graph": _NoGraph,
+            "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16],
+        }
+        for kind in ("npu", "hpu", "musa")
+    },
+}
+_METAL = {"is_available": True, "is_built": True, "is_macos_or_newer": True, "is_macos13_or_newer": True}
 
 
 def _of_gpu(machine: Machine, answer: Any) -> Callable[..., Any]:
@@ -91,7 +146,7 @@ def _devices(machine: Machine) -> dict[str, Any]:
             raise ValueError(f"Expected {wanted}, but got:{device}")
         machine.selected.index = machine.gpu(device)
 
-    fields = {"machine": machine, "__module__": "torch.cuda"}
+    fields = {"machine": machine, "__module__": machine.module.__name__}
     return {
         "is_available": machine.is_available,
         "device_count": machine.device_count,
@@ -157,11 +212,11 @@ def _random(machine: Machine) -> dict[str, Any]:
         if not machine.forked and machine.seeded:
             machine.reseed(machine.selected.index, seed)
 
-    def get_state(device: Any = "cuda") -> torch.Tensor:
+    def get_state(device: Any = machine.type) -> torch.Tensor:
         machine.gpu(device)
         return torch.default_generator.get_state()  # all draws use the CPU's generator
 
-    def set_state(new_state: torch.Tensor, device: Any = "cuda") -> None:
+    def set_state(new_state: torch.Tensor, device: Any = machine.type) -> None:
         check_state(new_state)
         if machine.initialized:
             machine.gpu(device)
@@ -219,7 +274,7 @@ class _SelectionOf(_Selection):
     """The base class of `torch.cuda.device_of`, which selects the GPU of a tensor for a block."""
 
     def __init__(self, obj: Any) -> None:
-        super().__init__(obj.get_device() if obj.is_cuda else HOST)
+        super().__init__(obj.get_device() if obj.device.type == self.machine.type else HOST)
 
 
 class _Nvtx:
@@ -237,8 +292,18 @@ class _Cudart:
         return _constant((_TOTAL - _USED, _TOTAL) if name == "cudaMemGetInfo" else 0)
 
 
-def _install_accelerator(accelerator: Any, names: dict[str, Any], memory: Any, patches: Patches) -> None:
+def _refused_memory(*_: Any, **__: Any) -> Any:
+    """Fail as the functions for memory do on a device whose memory `torch.accelerator` does not know."""
+    raise RuntimeError("Allocator for mps is not a DeviceAllocator. INTERNAL ASSERT FAILED")
+
+
+def _install_accelerator(
+    machine: Machine, names: dict[str, Any], memory: dict[str, Any], patches: Patches
+) -> None:
     """Replace the functions of `torch.accelerator`, which would otherwise ask torch's C++ code."""
+    accelerator: Any = torch.accelerator
+    if _version() < machine.profile.memory_since:
+        names = {**names, **dict.fromkeys(memory, _refused_memory)}
     same = ("is_available", "device_count", "current_stream", "set_stream", "synchronize", *memory)
     renamed = {
         "current_device_index": "current_device",
@@ -247,6 +312,7 @@ def _install_accelerator(accelerator: Any, names: dict[str, Any], memory: Any, p
         "current_device_idx": "current_device",
         "set_device_idx": "set_device",
         "get_memory_info": "mem_get_info",
+        "empty_host_cache": "empty_cache",
         **{name: name for name in same},
     }
     owners = [accelerator, getattr(accelerator, "memory", accelerator)]
@@ -256,6 +322,16 @@ def _install_accelerator(accelerator: Any, names: dict[str, Any], memory: Any, p
                 patches.set(owner, name, names[other])
 
     def current_accelerator(check_available: bool = False) -> Any:
-        return None if check_available and not names["is_available"]() else torch.device("cuda")
+        return None if check_available and not names["is_available"]() else torch.device(machine.type)
 
     patches.set(accelerator, "current_accelerator", current_accelerator)
+    dtypes = {getattr(torch, name) for name in _DTYPES if name not in machine.profile.refused}
+    capability = _of_gpu(machine, {"supported_dtypes": dtypes})
+    for name, value in {"get_device_capability": capability, "Graph": _NoGraph}.items():
+        if name in vars(accelerator):
+            patches.set(accelerator, name, value)
+
+
+def _version() -> tuple[int, int]:
+    major, minor, *_ = torch.__version__.split(".")
+    return int(major), int(minor)

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from devicefix.verify.runtime.eager import tensors
 from devicefix.verify.runtime.machine import autocast
-from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put
+from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put, put_new
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.names import names
 
@@ -88,7 +88,7 @@ class Transparent(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class Kernels(Transparent):  # type: ignore[no-untyped-call]
-    """A mode that runs the operations of the simulated CUDA machine on the CPU.
+    """A mode that runs the operations of the simulated machine on the CPU.
 
     Args:
         machine: the machine.
@@ -137,15 +137,15 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if place < 0:
             machine.on_cpu += 1
         else:
-            machine.on_cuda += 1
+            machine.on_gpu += 1
             if machine.forked:
                 machine.initialize()
         if traits.makes:
             if type(out) is torch.Tensor:
-                put(out, place)
+                put_new(out, place)
             else:
                 for tensor in tensors(out):
-                    put(tensor, place)
+                    put_new(tensor, place)
 
     def _common(self, traits: Traits, given: list[torch.Tensor]) -> int:
         """Return where an operation runs, and move its free tensors there.
@@ -176,7 +176,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs)
         for place, tensor in zip(places, tensors(out), strict=False):
             put(tensor, place)
-        self._machine.on_cuda += any(place >= 0 for place in places)
+        self._machine.on_gpu += any(place >= 0 for place in places)
         return out
 
     def _special(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
@@ -190,11 +190,11 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             place = self._indexed(traits, args)
         else:
             place = self._common(traits, given)
-        asked = kwargs.get("device") if traits.places else None
+        machine, asked = self._machine, kwargs.get("device") if traits.places else None
         if asked is not None:
-            kwargs = {**kwargs, "device": _CPU if asked.type in ("cuda", "cpu") else asked}
-            if asked.type == "cuda":
-                place = self._machine.index(asked)
+            kwargs = {**kwargs, "device": _CPU if asked.type in (machine.type, "cpu") else asked}
+            if asked.type == machine.type:
+                place = machine.index(asked)
             elif asked.index is not None or asked.type != "cpu":
                 place = HOST
             elif not given:

@@ -13,7 +13,7 @@ from torch.utils._device import _device_constructors
 
 from devicefix.verify.runtime.machine.checks import common_place
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put
+from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put, put_new
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, overridable
 from devicefix.verify.runtime.names import names
@@ -30,6 +30,7 @@ def install(machine: Machine, patches: Patches) -> None:
     """
     making = Making(machine)
     constructors = _device_constructors()  # caches the originals, which modes will receive
+    sparse = {name: getattr(torch, name) for name in names("making", "sparse") if hasattr(torch, name)}
     for owner in (torch, torch.fft):
         for name, function in list(vars(owner).items()):
             if callable(function) and function in constructors:
@@ -40,7 +41,9 @@ def install(machine: Machine, patches: Patches) -> None:
     for name in names("making", "new"):
         made = making.creating(getattr(_BASE, name), is_like=True)
         patches.set(torch.Tensor, name, overridable(name, made))
-    for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
+    for name, function in sparse.items():
+        patches.set(torch, name, _named(making.of_parts(function), function))
+    for name in ("tensor", "as_tensor", "asarray"):
         patches.set(torch, name, _named(method(getattr(making, name)), getattr(torch, name)))
     patches.set(torch.Tensor, "new_tensor", overridable("new_tensor", making.new_tensor))
     patches.set(torch.Tensor, "__new__", method(making.legacy))
@@ -50,9 +53,10 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch._VF, "_pad_packed_sequence", _padded(torch._VF._pad_packed_sequence))
     _install_types(machine, patches)
     # A build for the CPU supports no GPU in these.
-    patches.set(torch, "device", _DeviceType("device", (), {"__module__": "torch"}))
+    names_of = {"__module__": "torch", "kind": machine.type}
+    patches.set(torch, "device", _DeviceType("device", (), names_of))
     patches.set(torch, "Generator", _generator_type(machine))
-    patches.set(torch._C._nn, "_parse_to", _parser(torch._C._nn._parse_to))
+    patches.set(torch._C._nn, "_parse_to", _parser(machine, torch._C._nn._parse_to))
 
 
 def _named(call: Any, original: Any) -> Any:
@@ -96,7 +100,6 @@ class Making:
         self._tensor = torch.tensor
         self._asarray = torch.asarray
         self._as_tensor = torch.as_tensor
-        self._sparse = torch.sparse_coo_tensor
 
     def creating(self, original: Callable[..., Any], is_like: bool = False) -> Callable[..., Any]:
         """Wrap a function that creates a tensor.
@@ -130,7 +133,7 @@ class Making:
         if asked is None and isinstance(data, torch.Tensor):
             return place_of(data), "cpu"
         device = self._machine.default_device() if asked is None else self._machine.wanted(asked)
-        place = {"cuda": device.index, "cpu": HOST}.get(device.type)
+        place = {self._machine.type: device.index, "cpu": HOST}.get(device.type)
         return place, asked if place is None else "cpu"
 
     def tensor(self, data: Any, *, device: Any = None, **options: Any) -> Any:
@@ -140,8 +143,8 @@ class Making:
         place, there = self._place(device, data)
         made = self._tensor(data, device=there, **options)
         if place is not None and place >= 0:
-            self._machine.on_cuda += 1
-        return made if place is None else put(made, place)
+            self._machine.on_gpu += 1
+        return made if place is None else put_new(made, place)
 
     def new_tensor(self, tensor: torch.Tensor, data: Any, *, device: Any = None, **options: Any) -> Any:
         """Replace `Tensor.new_tensor`."""
@@ -164,16 +167,24 @@ class Making:
             put(made, place_of(obj))
         return move(self._machine, made, place)
 
-    def sparse_coo_tensor(self, *args: Any, device: Any = None, **options: Any) -> Any:
-        """Replace `torch.sparse_coo_tensor`."""
-        given = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
-        place, _ = (common_place(given), "cpu") if device is None and given else self._place(device)
-        if place is None:
-            return self._sparse(*args, device=device, **options)
-        parts: list[Any] = [
-            move(self._machine, arg, place) if isinstance(arg, torch.Tensor) else arg for arg in args[:2]
-        ]
-        return put(self._sparse(*parts, *args[2:], device="cpu", **options), place)
+    def of_parts(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function that makes a sparse tensor of its parts."""
+
+        def make(*args: Any, device: Any = None, **options: Any) -> Any:
+            given = [each for each in (*args, *options.values()) if isinstance(each, torch.Tensor)]
+            place, _ = (common_place(given), "cpu") if device is None and given else self._place(device)
+            if place is None:
+                return original(*args, device=device, **options)
+
+            def there(part: Any) -> Any:
+                if isinstance(part, list):  # of indices, or of values
+                    part = put(self._tensor(part), place)
+                return move(self._machine, part, place) if isinstance(part, torch.Tensor) else part
+
+            options = {name: there(each) for name, each in options.items()}
+            return put(original(*map(there, args), device="cpu", **options), place)
+
+        return make
 
     def wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the function that creates a tensor without memory, for a subclass that wraps other tensors."""
@@ -208,6 +219,7 @@ def pinned(machine: Machine, original: Callable[..., Any], args: Any, kwargs: An
         RuntimeError: the tensor is on a GPU.
     """
     machine.index()
+    machine.check_pinning()
     made = original(*args, **{**kwargs, "pin_memory": False})
     if place_of(made) >= 0:
         raise RuntimeError("Only dense CPU tensors can be pinned")
@@ -221,15 +233,16 @@ class TensorType(type):
     dtype: torch.dtype
     layout = torch.strided
     is_cuda: bool
+    on_gpu: bool
     is_sparse = False
     plain: Any
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Create a tensor of this type."""
         machine = cls.machine
-        place = machine.index() if cls.is_cuda else HOST
+        place = machine.index() if cls.on_gpu else HOST
         kwargs.pop("device", None)
-        if cls.is_cuda:  # the memory of an array is copied
+        if cls.on_gpu:  # the memory of an array is copied
             args = tuple(arg.copy() if type(arg).__module__ == "numpy" else arg for arg in args)
         made: torch.Tensor = cls.plain(*args, **kwargs)
         if not check_given(args, place):
@@ -237,23 +250,26 @@ class TensorType(type):
         return made
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, torch.Tensor) and x.dtype == cls.dtype and x.is_cuda == cls.is_cuda
+        if not (isinstance(x, torch.Tensor) and x.dtype == cls.dtype):
+            return False
+        return (x.device.type == cls.machine.type) == cls.on_gpu
 
 
 def _install_types(machine: Machine, patches: Patches) -> None:
     plain = {f"{kind}Tensor": getattr(torch, f"{kind}Tensor") for kind in names("making", "types")}
-    for owner, is_cuda in ((torch, False), (torch.cuda, True)):
+    for owner in filter(None, (torch, machine.tensor_types)):
+        on_gpu, shown = owner is not torch, owner.__name__
         for name, original in plain.items():
-            fields = {"machine": machine, "dtype": original.dtype, "plain": original, "is_cuda": is_cuda}
-            made = TensorType(name, (), {**fields, "__module__": owner.__name__})
-            patches.set(owner, name, made)
+            fields = {"machine": machine, "dtype": original.dtype, "plain": original, "on_gpu": on_gpu}
+            fields |= {"is_cuda": on_gpu and machine.type == "cuda", "__module__": shown}
+            patches.set(owner, name, TensorType(name, (), fields))
     set_type = torch._C._set_default_tensor_type
 
     def set_default_tensor_type(wanted: Any) -> None:
         kind = Tensors(machine).kind(wanted)
         if kind is None or not isinstance(kind, TensorType):
             raise TypeError(f"invalid type object: {wanted}")
-        machine.default = machine.index() if kind.is_cuda else HOST
+        machine.default = machine.index() if kind.on_gpu else HOST
         set_type(kind.plain)
 
     patches.set(torch, "set_default_tensor_type", set_default_tensor_type)
@@ -264,6 +280,7 @@ class _DeviceType(type):
     """The metaclass of the replacement of `torch.device`, which accepts the index of a GPU."""
 
     real: Any = torch.device
+    kind: str
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, _DeviceType.real)
@@ -279,7 +296,7 @@ class _DeviceType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and type(args[0]) is int and not kwargs:
-            return _DeviceType.real("cuda", args[0])
+            return _DeviceType.real(cls.kind, args[0])
         return _DeviceType.real(*args, **kwargs)
 
 
@@ -298,6 +315,8 @@ def _generator_type(machine: Machine) -> type:
             made: Any = super().__new__(cls)
             machine.wanted(device)  # there may be no such GPU
             made._asked = torch.device(device)
+            if made._asked.type not in (machine.type, "cpu"):
+                torch._C.Generator(device)  # torch refuses it
             machine.generators[made._cdata] = made._asked.type
             weakref.finalize(made, machine.generators.pop, made._cdata, None)
             return made
@@ -312,14 +331,14 @@ def _generator_type(machine: Machine) -> type:
     return Generator
 
 
-def _parser(parse: Callable[..., Any]) -> Callable[..., Any]:
+def _parser(machine: Machine, parse: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the parser of the arguments of `Module.to` so that it accepts the index of a GPU."""
 
     def _parse_to(*args: Any, **kwargs: Any) -> Any:
         if args and type(args[0]) is int:
-            args = (torch.device("cuda", args[0]), *args[1:])
+            args = (torch.device(machine.type, args[0]), *args[1:])
         if type(kwargs.get("device")) is int:
-            kwargs["device"] = torch.device("cuda", kwargs["device"])
+            kwargs["device"] = torch.device(machine.type, kwargs["device"])
         return parse(*args, **kwargs)
 
     return _parse_to

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,13 @@ def install(machine: Machine, patches: Patches) -> None:
         machine: the machine.
         patches: records the replacements.
     """
+    if machine.profile.parallel:
+        _install_data_parallel(machine, patches)
+    if torch.distributed.is_available():
+        _install_distributed(machine, patches)
+
+
+def _install_data_parallel(machine: Machine, patches: Patches) -> None:
     import torch.cuda.comm
     import torch.nn.parallel.comm
 
@@ -29,13 +37,13 @@ def install(machine: Machine, patches: Patches) -> None:
     for name in _COLLECTIVES:
         for owner in (torch.nn.parallel.comm, torch.cuda.comm):
             patches.set(owner, name, getattr(collectives, name))
+    apply = partial(_parallel_apply, machine)
     for name in ("", ".data_parallel", ".parallel_apply"):
-        patches.set(sys.modules[f"torch.nn.parallel{name}"], "parallel_apply", _parallel_apply)
-    patches.set(torch.cuda.nccl, "is_available", lambda _: False)
-    patches.set(torch.cuda.nccl, "version", lambda: (2, 21, 5))
+        patches.set(sys.modules[f"torch.nn.parallel{name}"], "parallel_apply", apply)
+    if machine.type == "cuda":
+        patches.set(torch.cuda.nccl, "is_available", lambda _: False)
+        patches.set(torch.cuda.nccl, "version", lambda: (2, 21, 5))
     patches.set(torch.nn.DataParallel, "__init__", _on_fewer(machine, torch.nn.DataParallel.__init__))
-    if torch.distributed.is_available():
-        _install_distributed(patches)
 
 
 class _Collectives:
@@ -90,13 +98,15 @@ class _Collectives:
         return whole if out is None else out.copy_(whole)
 
 
-def _parallel_apply(modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None) -> list[Any]:
+def _parallel_apply(
+    machine: Machine, modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
+) -> list[Any]:
     """Run the replicas one after another, since the order of random draws in threads would vary."""
     outputs = []
     for number, (module, given) in enumerate(zip(modules, inputs, strict=True)):
         kwargs = kwargs_tup[number] if kwargs_tup else {}
         args = given if isinstance(given, (list, tuple)) else (given,)
-        with torch.cuda.device(devices[number] if devices else number):
+        with machine.module.device(devices[number] if devices else number):
             outputs.append(module(*args, **kwargs))
     return outputs
 
@@ -124,17 +134,19 @@ def _number(device: Any) -> Any:
     return device if isinstance(device, int) else torch.device(device).index or 0
 
 
-def _install_distributed(patches: Patches) -> None:
-    """Make processes communicate through gloo instead of NCCL."""
+def _install_distributed(machine: Machine, patches: Patches) -> None:
+    """Make processes communicate through gloo instead of NCCL, or the like for another type of device."""
+    own = machine.profile.backend
     distributed: Any = torch.distributed
     c10d: Any = distributed.distributed_c10d
 
     def over_gloo(original: Callable[..., Any], position: int) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if len(args) > position:
-                args = (*args[:position], _gloo(args[position]), *args[position + 1 :])
+                args = (*args[:position], _gloo(args[position], own), *args[position + 1 :])
             else:
-                kwargs["backend"] = _gloo(kwargs.get("backend"))
+                default = None if position else own  # a new group has the backend of all processes
+                kwargs["backend"] = _gloo(kwargs.get("backend") or default, own)
             kwargs.pop("device_id", None)
             return original(*args, **kwargs)
 
@@ -149,12 +161,18 @@ def _install_distributed(patches: Patches) -> None:
         "init_process_group": over_gloo(c10d.init_process_group, 0),
         "new_group": over_gloo(c10d.new_group, 2),
         "barrier": without_devices,
-        "is_nccl_available": lambda: True,
+        f"is_{own}_available": lambda: True,
     }
     for name, function in replaced.items():
         for owner in (distributed, c10d):
             patches.set(owner, name, function)
+    mesh: Any = sys.modules.get("torch.distributed.device_mesh")
+    if hasattr(mesh, "init_process_group"):
+        patches.set(mesh, "init_process_group", distributed.init_process_group)
+    if machine.profile.custom:
+        patches.set(c10d.Backend.default_device_backend_map, machine.type, own)
 
 
-def _gloo(backend: Any) -> Any:
-    return "gloo" if isinstance(backend, str) and "nccl" in backend.lower() else backend
+def _gloo(backend: Any, own: str) -> Any:
+    """Return the name of the backend to use for one that the program names."""
+    return "gloo" if own in str(backend or "").lower() else backend

@@ -7,17 +7,27 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from devicefix.verify.runtime.profiles import Profile
+
 HOST = -1  # the CPU
 FREE = -2  # created internally by torch: it belongs to the device of its first use
 
 _Storage: Any = torch.UntypedStorage
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _CPU = torch.device("cpu")
-_GPUS = [torch.device("cuda", index) for index in range(16)]
+_gpus: list[torch.device] = []  # the devices of the machine
+_refused: set[torch.dtype] = set()
 
 
-def prepare() -> None:
-    """Add the attributes for the place, and for pinned memory, to storages."""
+def prepare(profile: Profile) -> None:
+    """Add the attributes for the place, and for pinned memory, to storages.
+
+    Args:
+        profile: the type of device that a place is an index of.
+    """
+    _gpus[:] = [torch.device(profile.type, index) for index in range(16)]
+    _refused.clear()
+    _refused.update(getattr(torch, name) for name in profile.refused)
     _Storage._devicefix_place = HOST
     _Storage._devicefix_pinned = False
     probe = torch.empty(1)
@@ -47,7 +57,7 @@ class _Table:
 
 def device(place: int) -> torch.device:
     """Return the device that the program sees for a place."""
-    return _GPUS[place] if place >= 0 else _CPU
+    return _gpus[place] if place >= 0 else _CPU
 
 
 def place_of(tensor: torch.Tensor) -> int:
@@ -69,6 +79,19 @@ def put(tensor: torch.Tensor, place: int) -> torch.Tensor:
         for part in _parts(tensor):
             put(part, place)
     return tensor
+
+
+def put_new(tensor: torch.Tensor, place: int) -> torch.Tensor:
+    """Set the place of a new tensor.
+
+    Raises:
+        TypeError: devices of this type have no tensors of its dtype.
+    """
+    if place >= 0 and tensor.dtype in _refused:
+        kind, dtype = device(place).type.upper(), str(tensor.dtype).removeprefix("torch.")
+        lacks = f"the {kind} framework doesn't support {dtype}"
+        raise TypeError(f"Cannot convert a {kind} Tensor to {dtype} dtype as {lacks}.")
+    return put(tensor, place)
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:

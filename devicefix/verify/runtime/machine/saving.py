@@ -10,7 +10,7 @@ import torch
 from torch.multiprocessing import reductions
 
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import HOST, place_of, put
+from devicefix.verify.runtime.machine.places import HOST, device, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 
 _machines: list[Machine] = []  # the machine of this process, if any: pickles cannot refer to it
@@ -28,13 +28,13 @@ def install(machine: Machine, patches: Patches) -> None:
 
     def tag(storage: Any) -> str | None:
         place = getattr(getattr(storage, "_untyped_storage", storage), "_devicefix_place", HOST)
-        return f"cuda:{place}" if place >= 0 else None
+        return str(device(place)) if place >= 0 else None
 
     def restore(storage: Any, location: str) -> Any:
-        if location.startswith("cuda"):
-            if machine.is_explicit:
+        if location.startswith(machine.type):
+            if machine.is_explicit and machine.type == "cuda":
                 serialization.validate_cuda_device(location)
-            return storage.cuda(location)
+            return storage.to(device=location)
         return None
 
     registry = serialization._package_registry
@@ -69,11 +69,11 @@ def _uncounted(machine: Machine, load: Any) -> Any:
 
     @wraps(load)
     def loaded(*args: Any, **options: Any) -> Any:
-        counts = machine.on_cuda, machine.on_cpu
+        counts = machine.on_gpu, machine.on_cpu
         try:
             return load(*args, **options)
         finally:
-            machine.on_cuda, machine.on_cpu = counts
+            machine.on_gpu, machine.on_cpu = counts
 
     return loaded
 

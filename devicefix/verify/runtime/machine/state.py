@@ -1,15 +1,18 @@
-"""The state of the simulated CUDA machine: its GPUs, the selected one, and generators."""
+"""The state of the simulated machine: its GPUs, the selected one, and generators."""
 
 from __future__ import annotations
 
 import os
 import threading
+import types
 from typing import Any
 
 import torch
+from torch.utils import backend_registration
 from torch.utils._device import DeviceContext
 
 from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of
+from devicefix.verify.runtime.profiles import CUDA, Profile
 
 GPUS = "DEVICEFIX_GPUS"  # the number of GPUs; by default one, and others if the program names them
 _MOST = 16  # GPUs that the program can name
@@ -20,20 +23,28 @@ CPU = torch.device("cpu", 0)
 
 
 class Machine:
-    """The state of a simulated CUDA machine.
+    """The state of a simulated machine. Its GPUs are those of CUDA, or accelerators of another type.
 
     Args:
         gpus: the number of GPUs; None for the number in the environment variable GPUS.
         draws: the recorder of random draws, or None.
         autocast: whether autocast for CUDA lowers the precision as on CUDA.
+        profile: the type of its GPUs.
 
     Attributes:
+        profile: the type of its GPUs.
+        type: the name of this type in `torch.device`.
+        module: the module of torch for it, such as `torch.cuda`.
         moves: the recorder of moves between devices, or None.
         fixed: the numbers of the GPUs, once the program has requested them.
         selected: has the index of the GPU that this thread has selected.
     """
 
-    def __init__(self, gpus: int | None = None, draws: Any = None, autocast: bool = True) -> None:
+    def __init__(
+        self, gpus: int | None = None, draws: Any = None, autocast: bool = True, profile: Profile = CUDA
+    ) -> None:
+        self.profile, self.type = profile, profile.type
+        self.module: Any = getattr(torch, self.type, None) or _extension(self.type)
         self._gpus = gpus
         self.fixed: list[int] | None = None
         self.selected = _Selected()
@@ -47,8 +58,13 @@ class Machine:
         self.asked = False  # whether `is_available` was called, which no fork survives either
         self.counted = False  # whether the program asked for the number of GPUs
         self.forked = False  # whether this is the fork of a process that used CUDA
-        self.on_cuda = 0  # the number of operations
+        self.on_gpu = 0  # the number of operations
         self.on_cpu = 0
+
+    @property
+    def tensor_types(self) -> Any:
+        """The module with types of tensors on the GPUs; None where torch has none."""
+        return self.module if self.type == "cuda" or self.profile.custom else None
 
     @property
     def visible(self) -> list[int]:
@@ -70,10 +86,13 @@ class Machine:
     @property
     def is_explicit(self) -> bool:
         """Return whether the number of GPUs was set explicitly."""
-        return self._gpus is not None or GPUS in os.environ or "CUDA_VISIBLE_DEVICES" in os.environ
+        named = GPUS in os.environ or self.profile.visible in os.environ
+        return self.profile.single or self._gpus is not None or named
 
     def _visible_gpus(self) -> list[int]:
-        named = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if self.profile.single:
+            return [0]
+        named = os.environ.get(self.profile.visible)
         count = os.environ.get(GPUS) if self._gpus is None else str(self._gpus)
         if named is None:
             return list(range(int(count or 1)))
@@ -100,10 +119,12 @@ class Machine:
             RuntimeError: there is no GPU, or this is the fork of a process that used CUDA.
         """
         if self.forked:
-            advice = "To use CUDA with multiprocessing, you must use the 'spawn' start method"
-            raise RuntimeError(f"Cannot re-initialize CUDA in forked subprocess. {advice}")
+            advice = (
+                f"To use {self.profile.label} with multiprocessing, you must use the 'spawn' start method"
+            )
+            raise RuntimeError(f"Cannot re-initialize {self.profile.label} in forked subprocess. {advice}")
         if not self.visible:
-            raise RuntimeError("No CUDA GPUs are available")
+            raise RuntimeError(f"No {self.profile.label} GPUs are available")
         self.initialized = True
 
     def index(self, wanted: Any = None) -> int:
@@ -118,14 +139,14 @@ class Machine:
         if isinstance(wanted, str):
             wanted = torch.device(wanted)
         if isinstance(wanted, torch.device):
-            if wanted.type != "cuda":
+            if wanted.type != self.type:
                 return HOST
             wanted = wanted.index
         if not self.initialized or self.forked:
             self.initialize()
         index = self.selected.index if wanted is None else int(wanted)
         if not 0 <= index < (len(self.visible) if self.is_explicit else _MOST):
-            raise RuntimeError("CUDA error: invalid device ordinal")
+            raise RuntimeError(f"{self.profile.label} error: invalid device ordinal")
         return index
 
     def gpu(self, device: Any = None) -> int:
@@ -140,8 +161,19 @@ class Machine:
         """
         place = self.index(device)
         if place == HOST:
-            raise ValueError(f"Expected a cuda device, but got: {device}")
+            raise ValueError(f"Expected a {self.type} device, but got: {device}")
         return place
+
+    def check_pinning(self) -> None:
+        """Check that memory can be pinned.
+
+        Raises:
+            RuntimeError: it cannot.
+        """
+        if not self.profile.pins:
+            there = f'a tensor on device "cpu" to a storage on different device "{device(0)}"'
+            rule = "This is no longer allowed; the devices must match."
+            raise RuntimeError(f"Attempted to set the storage of {there}. {rule}")
 
     def exchange(self, index: int) -> int:
         """Select a GPU, unless the index is negative, and return the index of the previous one."""
@@ -166,7 +198,7 @@ class Machine:
             return self.device_for(place_of(asked))
         if isinstance(asked, str):
             asked = torch.device(asked)
-        if isinstance(asked, torch.device) and asked.type not in ("cuda", "cpu"):
+        if isinstance(asked, torch.device) and asked.type not in (self.type, "cpu"):
             return asked
         return self.device_for(self.index(asked))
 
@@ -214,7 +246,16 @@ class Machine:
     def after_fork(self) -> None:
         """Reset the state in a forked process."""
         self.forked = self.initialized or self.asked
-        self.on_cuda = self.on_cpu = 0
+        self.on_gpu = self.on_cpu = 0
+
+
+def _extension(kind: str) -> types.ModuleType:
+    """Add the module for a type of device that torch knows by an extension only."""
+    if kind not in ("hpu", "mtia"):  # torch has the names of these
+        backend_registration.rename_privateuse1_backend(kind)
+    module = types.ModuleType(f"torch.{kind}")
+    torch._register_device_module(kind, module)  # type: ignore[no-untyped-call]
+    return module
 
 
 class _Selected(threading.local):

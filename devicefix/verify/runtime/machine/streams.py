@@ -32,8 +32,9 @@ class Streams:
         self.machine = machine
         self.current: dict[int, Any] = {}
         self.created = 0
-        self.stream_type: Any = type("Stream", (_Stream,), {"streams": self, "__module__": "torch.cuda"})
-        self.event_type: Any = type("Event", (_Event,), {"streams": self, "__module__": "torch.cuda"})
+        module = machine.module.__name__
+        self.stream_type: Any = type("Stream", (_Stream,), {"streams": self, "__module__": module})
+        self.event_type: Any = type("Event", (_Event,), {"streams": self, "__module__": module})
 
     def functions(self) -> dict[str, Any]:
         """Return the replacements for attributes of `torch.cuda`, by name."""
@@ -98,12 +99,13 @@ class _Stream(_Done):
         self.priority = priority
         if not default:
             self.streams.created += 1
-        self.stream_id = self.cuda_stream = 0 if default else self.streams.created
+        self.stream_id = 0 if default else self.streams.created
+        setattr(self, f"{self.streams.machine.type}_stream", self.stream_id)
 
     @property
     def device(self) -> torch.device:
         """The GPU of the stream."""
-        return torch.device("cuda", self.device_index)
+        return torch.device(self.streams.machine.type, self.device_index)
 
     def record_event(self, event: Any = None) -> Any:
         """Record an event, which is created if none is passed."""

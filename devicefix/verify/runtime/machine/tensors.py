@@ -158,13 +158,13 @@ class Tensors:
 
     def methods(self) -> dict[str, Any]:
         """Return the replacements for attributes of `torch.Tensor`, by name."""
+        kind = self._machine.type
         return {
             "device": property(self._device),
-            "is_cuda": property(lambda x: self.place(x) >= 0),
+            f"is_{kind}": property(lambda x: self.place(x) >= 0),
             "is_cpu": property(lambda x: self.place(x) == HOST and _BASE.is_cpu.__get__(x)),
             "grad": property(_BASE.grad.__get__, self._set_grad, _BASE.grad.__delete__),
             "get_device": lambda x: max(self.place(x), HOST),
-            "cuda": method(self._cuda),
             "cpu": lambda x, memory_format=None: self._move(x, HOST, memory_format=memory_format),
             "to": method(self._to),
             "type": method(self._type),
@@ -174,6 +174,7 @@ class Tensors:
             "pin_memory": method(self._pin),
             "is_pinned": lambda x, *_, **__: is_pinned(x),
             "record_stream": method(self._record_stream),
+            **({kind: method(self._gpu)} if hasattr(_BASE, kind) or self._machine.profile.custom else {}),
         }
 
     def place(self, tensor: torch.Tensor) -> int:
@@ -188,11 +189,12 @@ class Tensors:
         options = {name: value for name, value in options.items() if value is not None}
         return move(self._machine, tensor, place, dtype, **options)
 
-    def _cuda(
+    def _gpu(
         self, tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Any:
-        if device is not None and not isinstance(device, int) and torch.device(device).type != "cuda":
-            raise RuntimeError(f"Invalid device, must be cuda device, but got {device}")
+        kind = self._machine.type
+        if device is not None and not isinstance(device, int) and torch.device(device).type != kind:
+            raise RuntimeError(f"Invalid device, must be {kind} device, but got {device}")
         place = self._machine.index(device)
         return self._move(tensor, place, non_blocking=non_blocking, memory_format=memory_format)
 
@@ -215,21 +217,22 @@ class Tensors:
         if wanted is None:
             return _to(tensor, *args, **kwargs)
         target = self._machine.wanted(wanted)
-        if target.type not in ("cuda", "cpu") or _device(tensor).type != "cpu":
+        gpu = self._machine.type
+        if target.type not in (gpu, "cpu") or _device(tensor).type != "cpu":
             return _to(tensor, target, dtype or tensor.dtype, **options)
-        return move(self._machine, tensor, target.index if target.type == "cuda" else HOST, dtype, **options)
+        return move(self._machine, tensor, target.index if target.type == gpu else HOST, dtype, **options)
 
     def _type(self, tensor: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:
         here = self.place(tensor)
         if dtype is None:
             name = _type(tensor)
-            return name if here < 0 else name.replace("torch.", "torch.cuda.", 1)
+            return name if here < 0 else name.replace("torch.", f"torch.{self._machine.type}.", 1)
         if isinstance(dtype, torch.dtype):
             return _to(tensor, dtype)
         kind = self.kind(dtype)
         if kind is None:
             return _type(tensor, dtype, non_blocking)
-        if not kind.is_cuda:
+        if not kind.on_gpu:
             return move(self._machine, tensor, HOST, kind.dtype, non_blocking=non_blocking)
         # a tensor on a GPU stays on that GPU
         place = here if here >= 0 else self._machine.index()
@@ -243,7 +246,7 @@ class Tensors:
         """
         if isinstance(named, str):
             module, _, name = named.rpartition(".")
-            owner = {"torch": torch, "torch.cuda": torch.cuda}.get(module)
+            owner = {"torch": torch, f"torch.{self._machine.type}": self._machine.tensor_types}.get(module)
             named = getattr(owner, name, None)
         return named if isinstance(getattr(named, "dtype", None), torch.dtype) else None
 
@@ -266,8 +269,9 @@ class Tensors:
 
     def _pin(self, tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
         if place_of(tensor) >= 0:
-            kind = type_name(tensor)
-            raise RuntimeError(f"cannot pin 'torch.cuda.{kind}Tensor' only dense CPU tensors can be pinned")
+            kind = f"torch.{self._machine.type}.{type_name(tensor)}Tensor"
+            raise RuntimeError(f"cannot pin '{kind}' only dense CPU tensors can be pinned")
+        self._machine.check_pinning()
         self._machine.index()
         return tensor if tensor.is_pinned() else pin(tensor.clone())
 
@@ -331,7 +335,7 @@ class Storages:
         return {
             "device": property(self._device),
             "clone": lambda storage: self._copy(storage, storage._devicefix_place),
-            "cuda": lambda storage, device=None, *_, **__: self._to(storage, device),
+            self._machine.type: lambda storage, device=None, *_, **__: self._to(storage, device),
             "to": lambda storage, *, device, **_: self._to(storage, device),
             "pin_memory": lambda storage, *_, **__: storage.clone(),
         }

@@ -1,4 +1,4 @@
-"""Compilers, exporters and profilers of torch, which do not support the simulated CUDA machine."""
+"""Compilers, exporters and profilers of torch, which do not support the simulated machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from devicefix.verify.runtime.imported import when_imported
-from devicefix.verify.runtime.machine import autocast
+from devicefix.verify.runtime.machine import autocast, lacking
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import put
 from devicefix.verify.runtime.machine.state import Machine
@@ -30,10 +30,10 @@ def install(machine: Machine, patches: Patches) -> None:
         patches: records the replacements.
     """
     tools = Tools(machine, patches)
-    patches.set(torch, "compile", _compile)
+    patches.set(torch, "compile", lacking.noted(_compile, "torch.compile"))
     patches.set(torch.jit._state._enabled, "enabled", False)
     for name in ("script", "trace", "trace_module"):
-        patches.set(torch.jit, name, tools.uncompiled(getattr(torch.jit, name)))
+        patches.set(torch.jit, name, lacking.noted(tools.uncompiled(getattr(torch.jit, name)), "TorchScript"))
     for name in ("freeze", "optimize_for_inference", "optimize_frozen_module"):
         patches.set(torch.jit, name, _unless_uncompiled(getattr(torch.jit, name, None)))
     patches.set(torch.jit, "load", tools.load)
@@ -41,10 +41,16 @@ def install(machine: Machine, patches: Patches) -> None:
     exporter: Any = getattr(torch, "export", None)
     for name in ("export", "export_for_training"):
         if hasattr(exporter, name):
-            patches.set(exporter, name, tools.plainly(getattr(exporter, name)))
+            patches.set(exporter, name, lacking.noted(tools.plainly(getattr(exporter, name)), "torch.export"))
     when_imported("torch.utils.cpp_extension", lambda: _with_toolkit(patches))
     profiler: Any = sys.modules["torch.autograd.profiler"]
-    patches.set(profiler.profile, "__init__", _without_cuda_events(profiler.profile.__init__))
+    patches.set(profiler.profile, "__init__", _without_gpu_events(profiler.profile.__init__))
+    activities: Any = torch.profiler.ProfilerActivity
+    own = getattr(activities, machine.type.upper(), None)
+    if own is not None and machine.type != "cuda":
+        supported = {*profiler._supported_activities(), own}
+        for owner in (torch.autograd, profiler):
+            patches.set(owner, "_supported_activities", lambda: supported)
     patches.set(profiler.emit_nvtx, "__enter__", lambda self: self)
     patches.set(profiler.emit_nvtx, "__exit__", lambda *_: None)
 
@@ -75,14 +81,16 @@ def _unless_uncompiled(original: Any) -> Callable[..., Any]:
     return call
 
 
-def _without_cuda_events(original: Callable[..., None]) -> Callable[..., None]:
-    """Make the profiler record no CUDA events, each of which would print an error."""
+def _without_gpu_events(original: Callable[..., None]) -> Callable[..., None]:
+    """Make the profiler record no events of GPUs, each of which would print an error."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         states: Any = torch._C._profiler.ProfilerState
         if self.profiler_kind == states.KINETO_GPU_FALLBACK:
             self.profiler_kind = states.KINETO
+        if self.enabled:
+            self.kineto_activities &= {torch.profiler.ProfilerActivity.CPU}
 
     return __init__
 
