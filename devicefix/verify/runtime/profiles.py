@@ -51,7 +51,7 @@ class Profile:
 _OF_CUDA = frozenset(
     {"CUDAGraph", "cudart", "get_arch_list", "is_tf32_supported", "list_gpu_processes", "temperature"}
 )
-_MPS = {"pins": False, "refused": ("float64", "complex128"), "memory_since": (2, 14), "casts": "AutocastMPS"}
+_MPS = {"pins": False, "refused": ("float64", "complex128"), "memory_since": (2, 13), "casts": "AutocastMPS"}
 _CUSTOM = {"parallel": True, "custom": True, "lacks": _OF_CUDA}
 
 CUDA = Profile("cuda", "nccl", "CUDA_VISIBLE_DEVICES", parallel=True)
