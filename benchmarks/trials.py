@@ -1,6 +1,7 @@
 """Run public programs that are tied to CUDA, rewritten by devicefix, on both machines of the trials.
 
     python benchmarks/trials.py CLONES [--python PYTHON] [--tool COMMAND] [--only NAMES] [--references DIR]
+                                       [--accelerator] [--logs DIR]
 
 The trials are those in `trials/` and those of `shared/trials/dev`, beside this repository, whose harness
 exports, rewrites and runs each program. CLONES has a clone of each repository, named `owner+name`. Each trial
@@ -9,12 +10,17 @@ whose `trial.json` says why by `"fails"`.
 
 Processors round differently. A trial whose numbers differ is therefore recorded anew from the untouched
 program on this machine, and runs once more. `--references DIR` keeps the recorded numbers for the next run.
+
+`--accelerator` rewrites with `--target accelerator`, and runs the program on a made-up accelerator too
+(`tests/accelerator_machine.py`): its numbers are compared, and its parameters and most of its products have
+to be on the accelerator. `--logs DIR` keeps what each program printed there, and the record of what ran where.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -23,7 +29,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "trials"
-MACHINES = ("cpu", "cuda")
+MACHINES = ("cpu", "cuda", "accelerator")
+ORACLE = ROOT / "tests" / "accelerator_machine.py"
+STARTED = """import runpy, sys; sys.path.insert(0, {shared!r})
+if {marked}: import saved_on_cuda; saved_on_cuda.install()
+sys.argv = [{oracle!r}, "--exact", "--record", {record!r}, "_drive.py"]
+runpy.run_path({oracle!r}, run_name="__main__")"""
 Outcome = dict[str, str | bool]
 
 
@@ -40,6 +51,14 @@ def main() -> int:
             print(f"recorded on this machine, and run once more: {', '.join(sorted(differing))}", flush=True)
             _run(arguments, folder, differing, "--record", "--tool", "none")
             found |= {outcome["trial"]: outcome for outcome in _run(arguments, folder, differing)}
+    if arguments.accelerator:
+        for name, outcome in sorted(found.items()):
+            outcome["accelerator"] = _on_accelerator(arguments, folder / name)
+            print(
+                f"{'FAIL' if outcome['accelerator'] else 'pass'}  {name:24} {outcome['accelerator']}",
+                flush=True,
+            )
+            outcome["passed"] = bool(outcome["passed"]) and not outcome["accelerator"]
     failed = [outcome for outcome in found.values() if not outcome["passed"]]
     known = {str(outcome["trial"]): _reason(folder, str(outcome["trial"])) for outcome in failed}
     for outcome in failed:
@@ -61,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tool", help="a command with {tree} in it; default: devicefix of this Python")
     parser.add_argument("--only", default="", help="names of trials, separated by commas")
     parser.add_argument("--references", type=Path, help="the folder that keeps the recorded numbers")
+    parser.add_argument("--accelerator", action="store_true", help="rewrite for every accelerator")
+    parser.add_argument("--logs", type=Path, help="the folder for logs and records of the accelerator")
     parser.add_argument("--jobs", type=int, default=2, help="how many trials run at a time")
     return parser
 
@@ -81,13 +102,58 @@ def _run(arguments: argparse.Namespace, folder: Path, names: set[str], *options:
     """Run the harness on some of the trials, all if no name is given, and return its outcomes."""
     with tempfile.TemporaryDirectory() as scratch:
         outcomes = Path(scratch, "outcomes.json")
-        tool = arguments.tool or f"{sys.executable} -m devicefix rewrite --in-place {{tree}}"
+        tool = _tool(arguments)
         command = [sys.executable, SHARED / "harness.py", "--corpus", arguments.clones, "--trials", folder]
         command += ["--python", arguments.python, "--jobs", str(arguments.jobs), "--json", outcomes]
         command += ["--only", ",".join(sorted(names)), *(options or ("--tool", tool))]
         subprocess.run(command, check=False)
         found: list[Outcome] = json.loads(outcomes.read_text())
         return found
+
+
+def _tool(arguments: argparse.Namespace) -> str:
+    target = " --target accelerator" if arguments.accelerator else ""
+    return arguments.tool or f"{sys.executable} -m devicefix rewrite --in-place{target} {{tree}}"
+
+
+def _on_accelerator(arguments: argparse.Namespace, folder: Path) -> str:
+    """Run a rewritten trial on the accelerator of the tests, and return what is wrong, empty if nothing is."""
+    sys.path.insert(0, str(SHARED))
+    import harness
+
+    trial = json.loads((folder / "trial.json").read_text())
+    with tempfile.TemporaryDirectory(prefix="trial-") as scratch:
+        logs = (arguments.logs or Path(scratch)).resolve()
+        logs.mkdir(parents=True, exist_ok=True)
+        record = logs / f"{folder.name}.json"
+        record.unlink(missing_ok=True)
+        program = {"shared": str(SHARED), "oracle": str(ORACLE), "record": str(record)}
+        code = STARTED.format(**program, marked=trial.get("checkpoints") == "cuda")
+        where = argparse.Namespace(corpus=arguments.clones.resolve())
+        tree = harness.fresh(folder, trial, where, harness.command(_tool(arguments)), scratch, "accelerator")
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        command, output = [arguments.python, "-c", code], logs / f"{folder.name}.log"
+        with output.open("w") as log:
+            try:
+                options = {"cwd": tree, "env": environment, "stdin": subprocess.DEVNULL}
+                done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=900, **options)
+            except subprocess.TimeoutExpired:
+                return "no answer in 900 s"
+        printed = output.read_text(errors="replace")
+        if done.returncode:
+            return next((line for line in reversed(printed.splitlines()) if line.strip()), "no output")[:200]
+        wrong: str = harness.compare(harness.result_of(printed), "no RESULT line", folder / "reference.json")
+        return wrong or _unused(json.loads(record.read_text()))
+
+
+def _unused(record: dict[str, dict[str, int]]) -> str:
+    """Return what shows that a program left the accelerator unused."""
+    for kind in ("parameters", "products", "operations"):
+        here = sum(count for name, count in record[kind].items() if name.split()[0] != "cpu")
+        if here < 0.5 * sum(record[kind].values()):
+            return f"not used: {kind} {record[kind]}"
+    return ""
 
 
 def _differs(outcome: Outcome) -> bool:
