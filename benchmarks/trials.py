@@ -31,10 +31,13 @@ ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "trials"
 MACHINES = ("cpu", "cuda", "accelerator")
 ORACLE = ROOT / "tests" / "accelerator_machine.py"
-STARTED = """import runpy, sys; sys.path.insert(0, {shared!r})
-if {marked}: import saved_on_cuda; saved_on_cuda.install()
-sys.argv = [{oracle!r}, "--exact", "--record", {record!r}, "_drive.py"]
-runpy.run_path({oracle!r}, run_name="__main__")"""
+STARTS = {  # what runs a program on a machine that the harness does not have
+    "accelerator": """sys.argv = [{oracle!r}, "--exact", "--record", {record!r}, "_drive.py"]
+runpy.run_path({oracle!r}, run_name="__main__")""",
+    "cuda": """import accelerator_on_cuda; accelerator_on_cuda.install()
+sys.path[0] = "."; sys.argv = ["_drive.py"]
+runpy.run_path("_drive.py", run_name="__main__")""",
+}
 Outcome = dict[str, str | bool]
 
 
@@ -42,10 +45,14 @@ def main() -> int:
     """Run the trials, and return the exit status."""
     arguments = _parser().parse_args()
     names = {each for each in arguments.only.split(",") if each}
+    machines = set(arguments.machines.split(","))
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.references or Path(scratch, "trials")
         _copy(folder, names)
-        found = {outcome["trial"]: outcome for outcome in _run(arguments, folder, names)}
+        if "cpu" in machines or not arguments.accelerator:
+            found = {outcome["trial"]: outcome for outcome in _run(arguments, folder, names)}
+        else:
+            found = {name: {"trial": name} for name in sorted(names or os.listdir(folder))}
         differing = {str(name) for name, outcome in found.items() if _differs(outcome)}
         if differing:
             print(f"recorded on this machine, and run once more: {', '.join(sorted(differing))}", flush=True)
@@ -53,12 +60,11 @@ def main() -> int:
             found |= {outcome["trial"]: outcome for outcome in _run(arguments, folder, differing)}
     if arguments.accelerator:
         for name, outcome in sorted(found.items()):
-            outcome["accelerator"] = _on_accelerator(arguments, folder / name)
-            print(
-                f"{'FAIL' if outcome['accelerator'] else 'pass'}  {name:24} {outcome['accelerator']}",
-                flush=True,
-            )
-            outcome["passed"] = bool(outcome["passed"]) and not outcome["accelerator"]
+            for machine in machines & STARTS.keys():
+                outcome[machine] = _on_accelerator(arguments, folder / name, machine)
+                mark = "FAIL" if outcome[machine] else "pass"
+                print(f"{mark}  {name:24} {machine:12} {outcome[machine]}", flush=True)
+            outcome["passed"] = not any(outcome.get(part) for part in ("tool", *MACHINES))
     failed = [outcome for outcome in found.values() if not outcome["passed"]]
     known = {str(outcome["trial"]): _reason(folder, str(outcome["trial"])) for outcome in failed}
     for outcome in failed:
@@ -81,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help="names of trials, separated by commas")
     parser.add_argument("--references", type=Path, help="the folder that keeps the recorded numbers")
     parser.add_argument("--accelerator", action="store_true", help="rewrite for every accelerator")
+    parser.add_argument("--machines", default="cpu,cuda,accelerator", help="those to run with --accelerator")
     parser.add_argument("--logs", type=Path, help="the folder for logs and records of the accelerator")
     parser.add_argument("--jobs", type=int, default=2, help="how many trials run at a time")
     return parser
@@ -106,6 +113,8 @@ def _run(arguments: argparse.Namespace, folder: Path, names: set[str], *options:
         command = [sys.executable, SHARED / "harness.py", "--corpus", arguments.clones, "--trials", folder]
         command += ["--python", arguments.python, "--jobs", str(arguments.jobs), "--json", outcomes]
         command += ["--only", ",".join(sorted(names)), *(options or ("--tool", tool))]
+        if arguments.accelerator and not options:  # the other machines are those of STARTS
+            command += ["--machines", "cpu"]
         subprocess.run(command, check=False)
         found: list[Outcome] = json.loads(outcomes.read_text())
         return found
@@ -116,40 +125,49 @@ def _tool(arguments: argparse.Namespace) -> str:
     return arguments.tool or f"{sys.executable} -m devicefix rewrite --in-place{target} {{tree}}"
 
 
-def _on_accelerator(arguments: argparse.Namespace, folder: Path) -> str:
-    """Run a rewritten trial on the accelerator of the tests, and return what is wrong, empty if nothing is."""
+def _on_accelerator(arguments: argparse.Namespace, folder: Path, machine: str) -> str:
+    """Run a rewritten trial on one of STARTS, and return what is wrong, empty if nothing is."""
     sys.path.insert(0, str(SHARED))
     import harness
 
     trial = json.loads((folder / "trial.json").read_text())
+    if not (folder / "reference-cuda.json").exists():  # the untouched program needs its tensors on a CPU
+        return ""
+    reference = folder / ("reference-cuda.json" if machine == "cuda" else "reference.json")
     with tempfile.TemporaryDirectory(prefix="trial-") as scratch:
         logs = (arguments.logs or Path(scratch)).resolve()
         logs.mkdir(parents=True, exist_ok=True)
-        record = logs / f"{folder.name}.json"
-        record.unlink(missing_ok=True)
-        program = {"shared": str(SHARED), "oracle": str(ORACLE), "record": str(record)}
-        code = STARTED.format(**program, marked=trial.get("checkpoints") == "cuda")
+        record, output = logs / f"{folder.name}.json", logs / f"{folder.name}-{machine}.log"
+        code = f"import runpy, sys; sys.path[:0] = {[str(SHARED), str(ROOT / 'benchmarks')]}\n"
+        if machine == "accelerator" and trial.get("checkpoints") == "cuda":
+            code += "import saved_on_cuda; saved_on_cuda.install()\n"
+        code += STARTS[machine].format(oracle=str(ORACLE), record=str(record))
         where = argparse.Namespace(corpus=arguments.clones.resolve())
-        tree = harness.fresh(folder, trial, where, harness.command(_tool(arguments)), scratch, "accelerator")
+        tree = harness.fresh(folder, trial, where, harness.command(_tool(arguments)), scratch, machine)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         environment |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        command, output = [arguments.python, "-c", code], logs / f"{folder.name}.log"
         with output.open("w") as log:
-            try:
-                options = {"cwd": tree, "env": environment, "stdin": subprocess.DEVNULL}
-                done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=900, **options)
-            except subprocess.TimeoutExpired:
-                return "no answer in 900 s"
+            command = ["timeout", "900", arguments.python, "-c", code]
+            done = subprocess.run(
+                command,
+                cwd=tree,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
         printed = output.read_text(errors="replace")
         if done.returncode:
-            return next((line for line in reversed(printed.splitlines()) if line.strip()), "no output")[:200]
-        wrong: str = harness.compare(harness.result_of(printed), "no RESULT line", folder / "reference.json")
-        return wrong or _unused(json.loads(record.read_text()))
+            last = next((line for line in reversed(printed.splitlines()) if line.strip()), "no output")
+            return f"exit {done.returncode}: {last[:200]}"
+        wrong: str = harness.compare(harness.result_of(printed), "no RESULT line", reference)
+        return wrong or (_unused(json.loads(record.read_text())) if machine == "accelerator" else "")
 
 
 def _unused(record: dict[str, dict[str, int]]) -> str:
     """Return what shows that a program left the accelerator unused."""
-    for kind in ("parameters", "products", "operations"):
+    for kind in ("parameters", "products"):
         here = sum(count for name, count in record[kind].items() if name.split()[0] != "cpu")
         if here < 0.5 * sum(record[kind].values()):
             return f"not used: {kind} {record[kind]}"

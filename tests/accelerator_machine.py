@@ -1,6 +1,6 @@
 """Run a program on a made-up accelerator: an oracle for what `--target accelerator` writes.
 
-    python accelerator_machine.py [--record FILE] [--exact] [--own-random] [--name NAME] SCRIPT [ARGUMENT …]
+    python accelerator_machine.py [--record FILE] [--exact] [--own-random] [--unpinned] [--name NAME] SCRIPT [ARGUMENT …]
 
 PyTorch gives one backend key to devices from outside of its tree. Here a backend in Python takes it: a tensor "on
 NAME" has no memory of its own, its storage has a CPU storage as an attribute, and each operation runs on views of
@@ -76,10 +76,15 @@ class Record:
         self.scalers: dict[int, dict[str, Any]] = {}
         self.printed = io.StringIO()
 
-    def write(self, path: Path) -> None:
-        """Write the record as JSON."""
+    def start(self) -> None:
+        """Record from now on what this process prints, and its operations."""
+        sys.stdout = _Tee(sys.stdout, self.printed)
+        _Watch(self).__enter__()
+
+    def found(self) -> dict[str, Any]:
+        """Return the record as values of JSON."""
         numbers = re.findall(r"-?\d+\.\d+(?:e[-+]\d+)?", self.printed.getvalue())
-        found = {
+        return {
             "parameters": dict(collections.Counter(self.parameters.values())),
             "optimizer states": dict(collections.Counter(self.states.values())),
             "operations": dict(self.operations),
@@ -90,7 +95,6 @@ class Record:
             "calls": dict(self.calls),
             "numbers printed": [float(each) for each in numbers],
         }
-        path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 class _Watch(TorchDispatchMode):
@@ -128,8 +132,10 @@ def _tensors(value: Any) -> Any:
 class Machine:
     """The accelerator: its memory, its kernels and what PyTorch asks of a device's module."""
 
-    def __init__(self, name: str = "npu", *, exact: bool = False, own_random: bool = False) -> None:
-        self.name, self.exact = name, exact
+    def __init__(
+        self, name: str = "npu", *, exact: bool = False, own_random: bool = False, pins: bool = True
+    ) -> None:
+        self.name, self.exact, self.pins = name, exact, pins
         self.random = torch.Generator().get_state() if own_random else None
         self.record = Record()
         self.libraries: list[Any] = []
@@ -192,7 +198,8 @@ class Machine:
                     return hosts[id(value)][1]
                 return self.wrap(value, memory.get(value.untyped_storage()._cdata))
 
-            lowered = [lower(each) for each in args]
+            given = zip(args, op._schema.arguments, strict=False)
+            lowered = [lower(_number(each) if _wants_tensor(kind, each) else each) for each, kind in given]
             named = {key: lower(each) for key, each in kwargs.items() if key != "pin_memory"}
             with self.own_random(op):
                 out = op(*lowered, **named)
@@ -388,6 +395,7 @@ class Machine:
 
     def install(self) -> None:
         """Register the device in this process. There is no way back."""
+        torch.jit._state.disable()  # whose fuser knows no such device
         self.kernels()
         _setup_privateuseone_for_python_backend(self.name, self.module())
         accelerator = torch.accelerator
@@ -410,6 +418,7 @@ class Machine:
     def storages(self) -> None:
         """Give tensors and storages the addresses of their memory, and copy and move storages."""
         write, to_other = torch.UntypedStorage.copy_, torch.UntypedStorage.to
+        copied = torch.UntypedStorage.clone
 
         def copy(into: Any, source: Any, non_blocking: Any = None) -> Any:
             write(self.memory(into), self.memory(source))
@@ -421,6 +430,10 @@ class Machine:
             memory = torch.empty(0, dtype=torch.uint8, device="cpu").set_(self.memory(storage).clone())
             return self.wrap(memory).untyped_storage()
 
+        def clone(storage: Any) -> Any:
+            return to(storage, device=storage.device) if storage.device.type == self.name else copied(storage)
+
+        torch.UntypedStorage.clone = clone  # type: ignore[method-assign]
         torch.UntypedStorage.copy_, torch.UntypedStorage.to = copy, to  # type: ignore[method-assign]
         for kind in (Tensor, torch.UntypedStorage):
             real = kind.data_ptr
@@ -451,7 +464,7 @@ class Machine:
         """Pin memory: a copy that says that it is pinned."""
 
         def pin(tensor: Tensor, device: Any = None) -> Tensor:
-            if tensor.device.type != "cpu":
+            if tensor.device.type != "cpu" or not self.pins:
                 raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
             copy = tensor.clone()
             copy.pinned = True  # type: ignore[attr-defined]
@@ -520,6 +533,8 @@ class Machine:
         methods |= dict.fromkeys(("_allgather_base", "_reduce_scatter_base"), gather_one)
         methods["barrier"] = lambda group, *options, **named: done
         methods["getBackendName"] = lambda group: "hccl"
+        methods["setGroupName"] = lambda group, name: setattr(group, "named", name)
+        methods["getGroupName"] = lambda group: getattr(group, "named", "0")
         methods["getSize"] = methods["size"] = lambda group: 1
         methods["getRank"] = methods["rank"] = lambda group: 0
         group = type("Alone", (distributed.ProcessGroup,), methods)
@@ -569,6 +584,15 @@ def _unpinned(real: Any) -> Any:
         return made.pin_memory() if pinned else made
 
     return make
+
+
+def _wants_tensor(kind: Any, value: Any) -> bool:
+    """Return whether an operation wants a tensor where the dispatcher has made a number of it."""
+    return isinstance(value, (bool, int, float, complex)) and str(kind.type) == "Tensor"
+
+
+def _number(value: Any) -> Tensor:
+    return torch.tensor(value, device="cpu")
 
 
 class _Recurrent(torch.autograd.Function):
@@ -632,7 +656,9 @@ class _Tee(io.TextIOBase):
         self.streams = streams
 
     def write(self, text: str) -> int:
-        return [each.write(text) for each in self.streams][0]
+        for each in self.streams:
+            each.write(text)
+        return len(text)
 
     def flush(self) -> None:
         self.streams[0].flush()
@@ -646,16 +672,18 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="the file to write the record to")
     parser.add_argument("--name", default="npu", help="the device's name")
     parser.add_argument("--exact", action="store_true", help="note what autocast would cast, and do not cast")
+    parser.add_argument("--unpinned", action="store_true", help="the device has no pinned memory, as MPS")
     parser.add_argument("--own-random", action="store_true", help="the device has a random state of its own")
     parser.add_argument("script", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    machine = Machine(options.name, exact=options.exact, own_random=options.own_random)
+    machine = Machine(
+        options.name, exact=options.exact, own_random=options.own_random, pins=not options.unpinned
+    )
     machine.install()
     if options.record:
         path = options.record.resolve()
-        atexit.register(lambda: machine.record.write(path))
-        sys.stdout = _Tee(sys.stdout, machine.record.printed)
-        _Watch(machine.record).__enter__()
+        atexit.register(lambda: path.write_text(json.dumps(machine.record.found(), indent=1) + "\n"))
+        machine.record.start()
     sys.argv = options.script
     sys.path[0] = str(Path(options.script[0]).parent)
     runpy.run_path(options.script[0], run_name="__main__")
