@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,17 +27,25 @@ ANSWERS = {
 }
 
 
-def install() -> None:
-    """Patch torch in this process, with the emulation of the trials. There is no way back."""
+def install(path: str) -> None:
+    """Patch torch in this process, with the emulation of the trials. There is no way back.
+
+    Args:
+        path: the file to write the record of the program to, as the accelerator of the tests does.
+    """
+    import accelerator_machine
     import cuda_machine  # type: ignore[import-not-found]
 
     cuda_machine.install()
+    record = accelerator_machine.Record()
+    record.watch()
+    atexit.register(lambda: Path(path).write_text(json.dumps(record.found())))
     accelerator = torch.accelerator
     for name, answer in ANSWERS.items():
         setattr(accelerator, name, _always(answer))
-    accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
+    accelerator.current_accelerator = _always(torch.device("cuda"))
     accelerator.current_stream = torch.cuda.current_stream  # type: ignore[assignment]
-    accelerator.device_index = lambda index: contextlib.nullcontext()  # type: ignore[misc, assignment]
+    accelerator.device_index = _always(contextlib.nullcontext())  # type: ignore[misc]
     torch.Stream, torch.Event = torch.cuda.Stream, torch.cuda.Event  # type: ignore[assignment, misc]
     module = torch.get_device_module
     torch.get_device_module = lambda device=None: module("cuda" if device is None else device)
@@ -46,4 +57,4 @@ def install() -> None:
 
 
 def _always(answer: Any) -> Any:
-    return lambda *args, **kwargs: answer
+    return lambda *_args, **_options: answer

@@ -12,8 +12,8 @@ Processors round differently. A trial whose numbers differ is therefore recorded
 program on this machine, and runs once more. `--references DIR` keeps the recorded numbers for the next run.
 
 `--accelerator` rewrites with `--target accelerator`, and runs the program on a made-up accelerator too
-(`tests/accelerator_machine.py`): its numbers are compared, and its parameters and most of its products have
-to be on the accelerator. `--logs DIR` keeps what each program printed there, and the record of what ran where.
+(`tests/accelerator_machine.py`): numbers are compared, parameters and most products have to be there, and
+the states of autocast and scalers as on CUDA. `--logs DIR` keeps what programs print, and what ran where.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "trials"
 MACHINES = ("cpu", "cuda", "accelerator")
 ORACLE = ROOT / "tests" / "accelerator_machine.py"
 STARTS = {  # what runs a program on a machine that the harness does not have
-    "accelerator": """sys.argv = [{oracle!r}, "--exact", "--record", {record!r}, "_drive.py"]
-runpy.run_path({oracle!r}, run_name="__main__")""",
-    "cuda": """import accelerator_on_cuda; accelerator_on_cuda.install()
+    "cuda": """import accelerator_on_cuda; accelerator_on_cuda.install({record!r})
 sys.path[0] = "."; sys.argv = ["_drive.py"]
 runpy.run_path("_drive.py", run_name="__main__")""",
+    "accelerator": """sys.argv = [{oracle!r}, "--exact", "--record", {record!r}, "_drive.py"]
+runpy.run_path({oracle!r}, run_name="__main__")""",
 }
 Outcome = dict[str, str | bool]
 
@@ -60,7 +61,7 @@ def main() -> int:
             found |= {outcome["trial"]: outcome for outcome in _run(arguments, folder, differing)}
     if arguments.accelerator:
         for name, outcome in sorted(found.items()):
-            for machine in machines & STARTS.keys():
+            for machine in [each for each in STARTS if each in machines]:
                 outcome[machine] = _on_accelerator(arguments, folder / name, machine)
                 mark = "FAIL" if outcome[machine] else "pass"
                 print(f"{mark}  {name:24} {machine:12} {outcome[machine]}", flush=True)
@@ -137,8 +138,10 @@ def _on_accelerator(arguments: argparse.Namespace, folder: Path, machine: str) -
     with tempfile.TemporaryDirectory(prefix="trial-") as scratch:
         logs = (arguments.logs or Path(scratch)).resolve()
         logs.mkdir(parents=True, exist_ok=True)
-        record, output = logs / f"{folder.name}.json", logs / f"{folder.name}-{machine}.log"
-        code = f"import runpy, sys; sys.path[:0] = {[str(SHARED), str(ROOT / 'benchmarks')]}\n"
+        record, output = logs / f"{folder.name}-{machine}.json", logs / f"{folder.name}-{machine}.log"
+        record.unlink(missing_ok=True)
+        path = [str(SHARED), str(ORACLE.parent), str(ROOT / "benchmarks")]
+        code = f"import runpy, sys; sys.path[:0] = {path}\n"
         if machine == "accelerator" and trial.get("checkpoints") == "cuda":
             code += "import saved_on_cuda; saved_on_cuda.install()\n"
         code += STARTS[machine].format(oracle=str(ORACLE), record=str(record))
@@ -162,7 +165,12 @@ def _on_accelerator(arguments: argparse.Namespace, folder: Path, machine: str) -
             last = next((line for line in reversed(printed.splitlines()) if line.strip()), "no output")
             return f"exit {done.returncode}: {last[:200]}"
         wrong: str = harness.compare(harness.result_of(printed), "no RESULT line", reference)
-        return wrong or (_unused(json.loads(record.read_text())) if machine == "accelerator" else "")
+        if wrong or machine == "cuda":
+            return wrong
+        found, on_cuda = json.loads(record.read_text()), logs / f"{folder.name}-cuda.json"
+        return _unused(found) or _not_as(
+            found, json.loads(on_cuda.read_text()) if on_cuda.exists() else found
+        )
 
 
 def _unused(record: dict[str, dict[str, int]]) -> str:
@@ -171,6 +179,15 @@ def _unused(record: dict[str, dict[str, int]]) -> str:
         here = sum(count for name, count in record[kind].items() if name.split()[0] != "cpu")
         if here < 0.5 * sum(record[kind].values()):
             return f"not used: {kind} {record[kind]}"
+    return ""
+
+
+def _not_as(record: dict[str, Any], on_cuda: dict[str, Any]) -> str:
+    """Return what is not as on CUDA: the states of autocast and of scalers."""
+    for kind in ("autocast entered", "scalers"):
+        here, there = (json.dumps(each[kind], sort_keys=True) for each in (record, on_cuda))
+        if here.replace("npu", "cuda") != there:
+            return f"not as on CUDA: {kind} {here}, not {there}"
     return ""
 
 

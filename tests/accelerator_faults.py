@@ -1,12 +1,13 @@
-"""Programs for an accelerator, each right and with one planted fault, to try machines on that claim to find them.
+"""Programs for an accelerator, right and with one planted fault, to try machines on that claim to find it.
 
-A machine finds a fault if the faulty program fails there or does something else than the right one: other devices or
-types, mixed precision off, a call left out, other numbers. A fault of `machine` "cpu" shows only where there is no
-accelerator, one of "unpinned" only where the accelerator has no pinned memory, as MPS.
+A machine finds a fault if the faulty program fails there or does something else than the right one: other
+devices or types, mixed precision off, a call left out, other numbers. A fault of `machine` "cpu" shows only
+where there is no accelerator, one of "unpinned" only where the accelerator has no pinned memory, as MPS.
 
     python accelerator_faults.py
 
-runs all of them on the accelerator of the tests, and prints by name what shows the fault, as JSON; empty if nothing.
+runs all of them on the accelerator of the tests, and prints by name what is wrong with the right program, and
+what shows the fault, as JSON; both are empty if there is nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ import os
 import torch.distributed as dist
 os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}
 store = dist.HashStore()
+backend = dist.get_default_backend_for_device(device)
+"""
+INIT = "dist.init_process_group(HERE, store=store, rank=0, world_size=1)\n"
+SCALED = """\
+scaler.scale(model(torch.ones(1, 4, device=device)).sum()).backward()
+scaler.step(optimizer)
+scaler.update()
 """
 STEP = """\
 model = nn.Linear(4, 2).to(device)
@@ -69,21 +77,21 @@ def _fault(name: str, program: str, right: str, faulty: str, machine: str = "acc
 FAULTS = [
     _fault(
         "nccl left",
-        GROUP + "dist.init_process_group(HERE, store=store, rank=0, world_size=1)\n"
+        GROUP + INIT +
         "x = torch.ones(2, device=device)\ndist.all_reduce(x)\nprint(x.sum().item())\n",
-        "dist.get_default_backend_for_device(device)",
+        "backend",
         '"nccl"',
     ),
     _fault(
         "nccl or gloo",
-        GROUP + "dist.init_process_group(HERE, store=store, rank=0, world_size=1)\n"
+        GROUP + INIT +
         "x = torch.ones(2, device=device)\ndist.all_reduce(x)\nprint(x.sum().item())\n",
-        "dist.get_default_backend_for_device(device)",
+        "backend",
         '"nccl" if torch.cuda.is_available() else "gloo"',
     ),
     _fault(
         "mesh of cuda",
-        GROUP + "dist.init_process_group(dist.get_default_backend_for_device(device), store=store, rank=0, world_size=1)\n"
+        GROUP + INIT.replace("HERE", "backend") +
         "mesh = dist.init_device_mesh(HERE, (1,))\nprint(torch.ones(2).to(mesh.device_type).sum().item())\n",
         "device.type",
         '"cuda"',
@@ -130,14 +138,14 @@ FAULTS = [
     _fault(
         "scaler of cuda",
         STEP + "scaler = torch.amp.GradScaler(HERE)\n"
-        "scaler.scale(model(torch.ones(1, 4, device=device)).sum()).backward()\nscaler.step(optimizer)\nscaler.update()\n",
+        + SCALED,
         "device.type",
         '"cuda"',
     ),
     _fault(
         "scaler of no device",
         STEP + "scaler = HERE\n"
-        "scaler.scale(model(torch.ones(1, 4, device=device)).sum()).backward()\nscaler.step(optimizer)\nscaler.update()\n",
+        + SCALED,
         "torch.amp.GradScaler(device.type)",
         "torch.amp.GradScaler()",
     ),
@@ -167,7 +175,8 @@ FAULTS = [
     ),
     _fault(
         "pin_memory() where nothing pins",
-        "x = torch.ones(4)\nif HERE:\n    x = x.pin_memory()\nprint(x.to(device, non_blocking=True).sum().item())\n",
+        "x = torch.ones(4)\nif HERE:\n    x = x.pin_memory()\n"
+        "print(x.to(device, non_blocking=True).sum().item())\n",
         'device.type == "cuda"',
         'device.type != "cpu"',
         "unpinned",
@@ -202,7 +211,8 @@ FAULTS = [
     ),
     _fault(
         "synchronize of cuda",
-        "x = torch.ones(2, device=device)\nif HERE.is_available():\n    HERE.synchronize()\nprint(x.sum().item())\n",
+        "x = torch.ones(2, device=device)\nif HERE.is_available():\n    HERE.synchronize()\n"
+        "print(x.sum().item())\n",
         "torch.accelerator",
         "torch.cuda",
     ),
@@ -214,7 +224,8 @@ FAULTS = [
     ),
     _fault(
         "is_cuda",
-        "x = torch.ones(2, device=device)\nif HERE:\n    torch.accelerator.synchronize()\nprint(x.sum().item())\n",
+        "x = torch.ones(2, device=device)\nif HERE:\n    torch.accelerator.synchronize()\n"
+        "print(x.sum().item())\n",
         'x.device.type != "cpu"',
         "x.is_cuda",
     ),
@@ -268,7 +279,8 @@ FAULTS = [
     ),
     _fault(
         "generator of the CPU",
-        "generator = HERE.manual_seed(3)\nprint(torch.rand(3, generator=generator, device=device).sum().item())\n",
+        "generator = HERE.manual_seed(3)\n"
+        "print(torch.rand(3, generator=generator, device=device).sum().item())\n",
         "torch.Generator(device)",
         "torch.Generator()",
     ),
@@ -326,12 +338,12 @@ def _run(program: str, machine: str) -> dict[str, Any]:
 
 def main() -> None:
     """Print what shows each fault."""
-    import accelerator_machine
-    import torch._dynamo  # once, not in each process
+    import accelerator_machine  # noqa: F401 - once, not in each process
+    import torch._dynamo  # noqa: F401
 
     shown = {}
     for fault in FAULTS:
-        right, faulty = outcome(fault.right, fault.machine), outcome(fault.faulty, fault.machine)
+        right, faulty = (outcome(program, fault.machine) for program in (fault.right, fault.faulty))
         differs = [
             f"{kind} {faulty.get(kind)}, not {right[kind]}"
             for kind in right

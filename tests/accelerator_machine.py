@@ -1,17 +1,18 @@
 """Run a program on a made-up accelerator: an oracle for what `--target accelerator` writes.
 
-    python accelerator_machine.py [--record FILE] [--exact] [--own-random] [--unpinned] [--name NAME] SCRIPT [ARGUMENT …]
+    python accelerator_machine.py [--record FILE] [--exact] [--own-random] [--unpinned] [--name NAME] SCRIPT …
 
-PyTorch gives one backend key to devices from outside of its tree. Here a backend in Python takes it: a tensor "on
-NAME" has no memory of its own, its storage has a CPU storage as an attribute, and each operation runs on views of
-that. PyTorch itself answers what a device is, dispatches, and fails where two devices meet; nothing here is shared
-with the simulated machine of `devicefix verify`, which keeps CPU tensors and patches what reports a device.
+PyTorch gives one backend key to devices from outside of its tree. Here a backend in Python takes it: a
+tensor "on NAME" has no memory of its own, its storage has a CPU storage as an attribute, and each operation
+runs on views of that. PyTorch itself answers what a device is, dispatches, and fails where two devices meet.
+Nothing here is shared with the simulated machine of `devicefix verify`, which keeps CPU tensors and patches
+what reports a device.
 
-`--exact` notes where autocast would cast, and does not cast. `--own-random` gives the device a random state of its own;
-without it numbers are those of a CPU. `--record` writes what ran where (`Record`) as the program ends.
+`--exact` notes where autocast would cast, and does not cast. `--own-random` gives the device a random state
+of its own; without it numbers are those of a CPU. `--record` writes what ran where (`Record`) at the end.
 
-What it cannot do: more than one device, sparse and quantized tensors, compiled code (it runs without), several
-processes.
+What it cannot do: more than one device, sparse and quantized tensors, compiled code (it runs as it stands),
+several processes.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1).ad
 _SET = torch.ops.aten.set_.source_Storage_storage_offset
 # Operations that take indices on the CPU with a tensor on the device, as CUDA does.
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
-_LENGTHS = {"_ctc_loss", "_ctc_loss_backward"}  # that may be on the CPU
+# Operations that autocast runs in its type, in float32, and in the widest type of their tensors.
 _LOW = """linear matmul mm addmm bmm baddbmm addbmm mv addmv dot einsum chain_matmul conv1d conv2d conv3d
     conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention prelu"""
-_FULL = """softmax log_softmax layer_norm group_norm norm nll_loss nll_loss_nd cross_entropy_loss mse_loss l1_loss
-    smooth_l1_loss huber_loss kl_div binary_cross_entropy_with_logits exp log log1p log2 log10 pow rsqrt sum prod
-    cumsum cumprod dist cdist cosine_similarity softplus erfinv expm1"""
+_FULL = """softmax log_softmax layer_norm group_norm norm nll_loss nll_loss_nd cross_entropy_loss mse_loss
+    l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy_with_logits exp log log1p log2 log10 pow
+    rsqrt sum prod cumsum cumprod dist cdist cosine_similarity softplus erfinv expm1"""
 _WIDEST = "cat stack addcmul addcdiv bilinear cross atan2 index_put scatter_add"
 _HEAVY = re.compile(
     r"(mm|addmm|bmm|baddbmm|mv|addmv|dot|linear|convolution|convolution_overrideable|_\w*scaled_dot\w+)$"
@@ -63,7 +64,7 @@ _HEAVY = re.compile(
 
 
 class Record:
-    """What ran where: parameters, states of optimizers, operations, products, autocast, scalers, calls, losses."""
+    """What ran where: parameters, states, operations, products, autocast, scalers, calls, numbers printed."""
 
     def __init__(self) -> None:
         self.parameters: dict[int, str] = {}
@@ -75,6 +76,37 @@ class Record:
         self.calls: collections.Counter[str] = collections.Counter()
         self.scalers: dict[int, dict[str, Any]] = {}
         self.printed = io.StringIO()
+
+    def watch(self) -> None:
+        """Note parameters, states, autocasts and scalers as the program uses them."""
+
+        def parameters(module: Any, inputs: Any) -> None:
+            for each in module._parameters.values():
+                if each is not None:
+                    self.parameters[id(each)] = each.device.type
+
+        def states(optimizer: Any, args: Any, kwargs: Any) -> None:
+            for state in optimizer.state.values():
+                for each in state.values():
+                    if isinstance(each, Tensor) and each.dim():
+                        self.states[id(each)] = f"{each.device.type} {each.dtype}".replace("torch.", "")
+
+        torch.nn.modules.module.register_module_forward_pre_hook(parameters)
+        register_optimizer_step_post_hook(states)
+        enter, scale = torch.autocast.__enter__, torch.amp.GradScaler.update
+
+        def entered(context: Any) -> Any:
+            kind = f"{context.device} {context.fast_dtype} {'on' if context._enabled else 'off'}"
+            self.entered[kind.replace("torch.", "")] += 1
+            return enter(context)
+
+        def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            scale(scaler, *args, **kwargs)
+            found = {"device": scaler._device, "enabled": scaler.is_enabled(), "scale": scaler.get_scale()}
+            self.scalers[id(scaler)] = found
+
+        torch.autocast.__enter__ = entered  # type: ignore[method-assign]
+        torch.amp.GradScaler.update = update  # type: ignore[method-assign]
 
     def start(self) -> None:
         """Record from now on what this process prints, and its operations."""
@@ -217,8 +249,6 @@ class Machine:
     def same_device(self, op: Any, args: Any, kwargs: Any) -> None:
         """Fail on tensors of two devices, other than numbers and indices on the CPU."""
         name = op._schema.name.partition("::")[2]
-        if name in _LENGTHS:
-            args = args[:2]
         written = [args[i] for i, each in enumerate(op._schema.arguments[: len(args)]) if each.is_write]
         found = list(_tensors((args[0], *args[2:]) if name in _INDEXING else (args, list(kwargs.values()))))
         if name in _INDEXING and found[0].device.type == "cpu":
@@ -252,56 +282,57 @@ class Machine:
     def kernels(self) -> None:
         """Register the kernels: one for all operations, and those that PyTorch asks a device for."""
         device = "PrivateUse1"
-        every = torch.library.Library("_", "IMPL")
+        every, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
         every.fallback(self.run, device)
-        every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
-        aten = torch.library.Library("aten", "IMPL")
         self.libraries += [every, aten]
-        ops = torch.ops.aten
+        self.memory_kernels(functools.partial(aten.impl, dispatch_key=device))
+        run = functools.partial  # a kernel with its first arguments
+        aten.impl("convolution_overrideable", run(self.run, torch.ops.aten.convolution.default), device)
+        aten.impl("convolution_backward_overrideable", self.convolution_backward, device)
+        for name in ("lstm.input", "lstm.data", "gru.input", "gru.data", "lstm_cell", "gru_cell"):
+            aten.impl(name, run(_recurrent, self, _operation(name)), f"Autograd{device}")
+            aten.impl(name, run(self.run, _operation(name)), device)
+        for name in ("mse_loss", "smooth_l1_loss", "huber_loss"):  # whose `out` warns
+            aten.impl(name, run(self.run, _operation(name)), device)
+        for key in (device, f"Autograd{device}"):
+            aten.impl("ctc_loss.Tensor", _ctc_loss, key)
+            # a parameter takes the data of another device
+            aten.impl("_has_compatible_shallow_copy_type", lambda tensor, other: True, key)
 
-        def empty(op: Any) -> Any:
-            def make(*args: Any, device: Any = None, pin_memory: Any = None, **kwargs: Any) -> Tensor:
-                with torch._C.DisableTorchFunction():
-                    return self.wrap(op(*args, device=CPU, **kwargs))
+    def memory_kernels(self, register: Any) -> None:
+        """Register what makes tensors, copies them and gives them shapes."""
 
-            return make
+        def empty(op: Any, *args: Any, device: Any = None, pin_memory: Any = None, **kwargs: Any) -> Tensor:
+            with torch._C.DisableTorchFunction():
+                return self.wrap(op(*args, device=CPU, **kwargs))
 
         def copy(into: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
             with torch._C.DisableTorchFunction():
                 self.host(into).copy_(self.host(source))
             return into
 
-        def on_cpu(op: Any) -> Any:
-            return lambda *args, **kwargs: op.redispatch(_ON_CPU, *args, **kwargs)
-
-        def shapes(op: Any) -> Any:
-            return lambda *args, **kwargs: op.redispatch(_SHAPES, *args, **kwargs)
-
+        register("copy_", copy)
         for name in ("empty.memory_format", "empty_strided"):
-            aten.impl(name, empty(_operation(name)), device)
-        aten.impl("copy_", copy, device)
-        aten.impl("as_strided", on_cpu(ops.as_strided.default), device)
-        aten.impl("view", on_cpu(ops.view.default), device)
-        for overload in ops.set_.overloads():
-            name = "set_" if overload == "default" else f"set_.{overload}"
-            aten.impl(name, shapes(getattr(ops.set_, overload)), device)
-        for name, op in (
-            ("convolution_overrideable", ops.convolution.default),
-            ("convolution_backward_overrideable", self.convolution_backward),
+            register(name, functools.partial(empty, _operation(name)))
+        for name in ("as_strided", "view"):
+            register(name, functools.partial(_operation(name).redispatch, _ON_CPU))
+        for name in (
+            "set_",
+            "set_.source_Storage",
+            "set_.source_Storage_storage_offset",
+            "set_.source_Tensor",
         ):
-            aten.impl(name, functools.partial(self.run, op) if op is ops.convolution.default else op, device)
-        for name in ("lstm.input", "lstm.data", "gru.input", "gru.data", "lstm_cell", "gru_cell"):
-            op = _operation(name)
-            aten.impl(name, functools.partial(_recurrent, self, op), f"Autograd{device}")
-            aten.impl(name, functools.partial(self.run, op), device)
-        for name in ("mse_loss", "smooth_l1_loss", "huber_loss"):  # whose `out` warns
-            aten.impl(name, functools.partial(self.run, _operation(name)), device)
-        for key in (device, f"Autograd{device}"):  # a parameter takes the data of another device
-            aten.impl("_has_compatible_shallow_copy_type", lambda tensor, other: True, key)
+            register(name, functools.partial(_operation(name).redispatch, _SHAPES))
+
+    def casts(self) -> None:
+        """Register what autocast does to operations: it leaves those without a rule as they are."""
+        every, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
+        every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+        self.libraries += [every, aten]
         for cast, names in ((self.lower, _LOW), (self.fill, _FULL), (self.widen, _WIDEST)):
             for packet in names.split():
-                for overload in getattr(ops, packet).overloads():
-                    op = getattr(getattr(ops, packet), overload)
+                for overload in getattr(torch.ops.aten, packet).overloads():
+                    op = getattr(getattr(torch.ops.aten, packet), overload)
                     if overload.endswith("out") or "dtype" in overload:
                         continue
                     name = packet if overload == "default" else f"{packet}.{overload}"
@@ -397,6 +428,7 @@ class Machine:
         """Register the device in this process. There is no way back."""
         torch.jit._state.disable()  # whose fuser knows no such device
         self.kernels()
+        self.casts()
         _setup_privateuseone_for_python_backend(self.name, self.module())
         accelerator = torch.accelerator
         answers = {
@@ -413,7 +445,7 @@ class Machine:
         self.pinned()
         self.parallel()
         self.processes()
-        self.watch()
+        self.record.watch()
 
     def storages(self) -> None:
         """Give tensors and storages the addresses of their memory, and copy and move storages."""
@@ -516,21 +548,19 @@ class Machine:
         future.set_result(None)
         done = torch._C._distributed_c10d._create_work_from_future(future)
 
-        def same(group: Any, tensors: Any, *options: Any) -> Any:
+        def same(group: Any, *tensors: Any, **options: Any) -> Any:
             return done
 
-        def gather(group: Any, outputs: Any, inputs: Any, *options: Any) -> Any:
-            for into, source in zip(outputs, inputs, strict=True):
-                (into[0] if isinstance(into, list) else into).copy_(source)
+        def spread(group: Any, into: Any, source: Any, *options: Any, **named: Any) -> Any:
+            outputs, inputs = list(_tensors(into)), list(_tensors(source))
+            for output, each in zip(outputs, inputs, strict=True):
+                output.copy_(each.reshape(output.shape))
             return done
 
-        def gather_one(group: Any, into: Tensor, source: Tensor, *options: Any) -> Any:
-            into.copy_(source.reshape(into.shape))
-            return done
-
-        methods = dict.fromkeys(("allreduce", "broadcast", "reduce", "allreduce_coalesced", "barrier"), same)
-        methods |= dict.fromkeys(("allgather", "gather"), gather)
-        methods |= dict.fromkeys(("_allgather_base", "_reduce_scatter_base"), gather_one)
+        methods = dict.fromkeys(("allreduce", "broadcast", "reduce", "allreduce_coalesced"), same)
+        named = "allgather gather scatter reduce_scatter alltoall _allgather_base _reduce_scatter_base"
+        for each in f"{named} all_gather_single reduce_scatter_single all_to_all_single".split():
+            methods[each] = spread
         methods["barrier"] = lambda group, *options, **named: done
         methods["getBackendName"] = lambda group: "hccl"
         methods["setGroupName"] = lambda group, name: setattr(group, "named", name)
@@ -540,38 +570,6 @@ class Machine:
         group = type("Alone", (distributed.ProcessGroup,), methods)
         make = lambda store, rank, size, timeout: group(rank, size)  # noqa: E731
         distributed.Backend.register_backend("hccl", make, devices=[self.name])
-
-    def watch(self) -> None:
-        """Note parameters, states, autocasts and scalers as the program uses them."""
-        record = self.record
-
-        def parameters(module: Any, inputs: Any) -> None:
-            for each in module._parameters.values():
-                if each is not None:
-                    record.parameters[id(each)] = each.device.type
-
-        def states(optimizer: Any, args: Any, kwargs: Any) -> None:
-            for state in optimizer.state.values():
-                for each in state.values():
-                    if isinstance(each, Tensor) and each.dim():
-                        record.states[id(each)] = f"{each.device.type} {each.dtype}".replace("torch.", "")
-
-        torch.nn.modules.module.register_module_forward_pre_hook(parameters)
-        register_optimizer_step_post_hook(states)
-        enter, scale = torch.autocast.__enter__, torch.amp.GradScaler.update
-
-        def entered(context: Any) -> Any:
-            kind = f"{context.device} {context.fast_dtype} {'on' if context._enabled else 'off'}"
-            record.entered[kind.replace("torch.", "")] += 1
-            return enter(context)
-
-        def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
-            scale(scaler, *args, **kwargs)
-            found = {"device": scaler._device, "enabled": scaler.is_enabled(), "scale": scaler.get_scale()}
-            record.scalers[id(scaler)] = found
-
-        torch.autocast.__enter__ = entered  # type: ignore[method-assign]
-        torch.amp.GradScaler.update = update  # type: ignore[method-assign]
 
 
 def _unpinned(real: Any) -> Any:
@@ -649,6 +647,11 @@ class _Event:
         if not (self.timed and end.timed):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
         return 1000 * (end.at - self.at)
+
+
+def _ctc_loss(log_probs: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor, *rest: Any) -> Tensor:
+    """Take lengths wherever they are, as CUDA does."""
+    return torch.ops.aten.ctc_loss.IntList(log_probs, targets, inputs.tolist(), lengths.tolist(), *rest)
 
 
 class _Tee(io.TextIOBase):
