@@ -22,6 +22,7 @@ import atexit
 import collections
 import contextlib
 import functools
+import gc
 import io
 import json
 import os
@@ -31,7 +32,7 @@ import sys
 import time
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 import torch
@@ -42,6 +43,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 Tensor = torch.Tensor
+_empty = torch.empty  # which is replaced below
 CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _SHAPES = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)  # kernels that set shapes, and allocate nothing
@@ -81,14 +83,16 @@ class Record:
         """Note parameters, states, autocasts and scalers as the program uses them."""
 
         def parameters(module: Any, inputs: Any) -> None:
-            for each in module._parameters.values():
-                if each is not None:
-                    self.parameters[id(each)] = each.device.type
+            with torch._C.DisableTorchFunction():  # which other machines count
+                for each in module._parameters.values():
+                    if each is not None:
+                        self.parameters[id(each)] = each.device.type
 
         def states(optimizer: Any, args: Any, kwargs: Any) -> None:
-            for state in optimizer.state.values():
-                for each in state.values():
-                    if isinstance(each, Tensor) and each.dim():
+            with torch._C.DisableTorchFunction():
+                tensors = [each for state in optimizer.state.values() for each in state.values()]
+                for each in _tensors(tensors):
+                    if each.dim():
                         self.states[id(each)] = f"{each.device.type} {each.dtype}".replace("torch.", "")
 
         torch.nn.modules.module.register_module_forward_pre_hook(parameters)
@@ -102,7 +106,9 @@ class Record:
 
         def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             scale(scaler, *args, **kwargs)
-            found = {"device": scaler._device, "enabled": scaler.is_enabled(), "scale": scaler.get_scale()}
+            with torch._C.DisableTorchFunction():
+                scaled = scaler.get_scale()
+            found = {"device": scaler._device, "enabled": scaler.is_enabled(), "scale": scaled}
             self.scalers[id(scaler)] = found
 
         torch.autocast.__enter__ = entered  # type: ignore[method-assign]
@@ -148,6 +154,29 @@ class _Watch(TorchDispatchMode):
         return out
 
 
+class _Known(NamedTuple):
+    """What the schema of an operation says: which arguments are tensors, and which are written."""
+
+    name: str
+    tensors: frozenset[int]
+    written: frozenset[int]
+    mutable: bool
+    random: bool
+
+
+@functools.cache
+def _known(op: Any) -> _Known:
+    schema = op._schema
+    arguments = list(enumerate(schema.arguments))
+    return _Known(
+        schema.name.partition("::")[2],
+        frozenset(i for i, each in arguments if str(each.type) == "Tensor"),
+        frozenset(i for i, each in arguments if each.is_write),
+        schema.is_mutable,
+        torch.Tag.nondeterministic_seeded in op.tags,
+    )
+
+
 def _operation(name: str) -> Any:
     packet, _, overload = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
@@ -181,7 +210,7 @@ class Machine:
         if tensor.device.type != self.name:
             return tensor
         memory = self.memory(tensor.untyped_storage())
-        blank = torch.empty(0, dtype=tensor.dtype, device="cpu")
+        blank = _empty(0, dtype=tensor.dtype, device="cpu")
         return blank.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
 
     def memory(self, storage: Any) -> Any:
@@ -207,38 +236,20 @@ class Machine:
     def run(self, op: Any, *args: Any, **kwargs: Any) -> Any:
         """Run any operation on the memory of its tensors."""
         with torch._C.DisableTorchFunction(), torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
-            self.same_device(op, args, kwargs)
-            hosts: dict[int, tuple[Tensor, Tensor]] = {}  # by the CPU tensor: it, and the one on the device
-            memory: dict[int, Any] = {}
-
-            def lower(value: Any) -> Any:
-                if isinstance(value, Tensor) and value.device.type == self.name:
-                    host = self.host(value)
-                    hosts[id(host)] = (host, value)
-                    memory[host.untyped_storage()._cdata] = value.untyped_storage()
-                    return host
-                if isinstance(value, (list, tuple)):
-                    return type(value)(lower(each) for each in value)
-                return CPU if isinstance(value, torch.device) else value
-
-            def lift(value: Any) -> Any:
-                if isinstance(value, (list, tuple)):
-                    return type(value)(lift(each) for each in value)
-                if not isinstance(value, Tensor):
-                    return value
-                if id(value) in hosts:
-                    return hosts[id(value)][1]
-                return self.wrap(value, memory.get(value.untyped_storage()._cdata))
-
-            given = zip(args, op._schema.arguments, strict=False)
-            lowered = [lower(_number(each) if _wants_tensor(kind, each) else each) for each, kind in given]
-            named = {key: lower(each) for key, each in kwargs.items() if key != "pin_memory"}
-            with self.own_random(op):
+            known, call = _known(op), _Call(self)
+            lowered = [call.lower(each) for each in args]
+            for i in known.tensors:
+                if i < len(args) and isinstance(args[i], (bool, int, float, complex)):
+                    lowered[i] = torch.tensor(args[i], device="cpu")  # the dispatcher has made a number of it
+            named = {key: call.lower(each) for key, each in kwargs.items() if key != "pin_memory"}
+            if call.others or kwargs.get("generator") is not None:
+                self.same_device(op, args, kwargs)
+            with self.own_random() if known.random and self.random is not None else contextlib.nullcontext():
                 out = op(*lowered, **named)
-            if op._schema.is_mutable:
-                for host, tensor in hosts.values():
+            if known.mutable:
+                for host, tensor in call.hosts.values():
                     self.reshape(tensor, host)
-            return lift(out)
+            return call.lift(out)
 
     def reshape(self, tensor: Tensor, host: Tensor) -> None:
         """Give a tensor the shape that an operation gave to its memory."""
@@ -248,8 +259,8 @@ class Machine:
 
     def same_device(self, op: Any, args: Any, kwargs: Any) -> None:
         """Fail on tensors of two devices, other than numbers and indices on the CPU."""
-        name = op._schema.name.partition("::")[2]
-        written = [args[i] for i, each in enumerate(op._schema.arguments[: len(args)]) if each.is_write]
+        name = _known(op).name
+        written = [each for i, each in enumerate(args) if i in _known(op).written]
         found = list(_tensors((args[0], *args[2:]) if name in _INDEXING else (args, list(kwargs.values()))))
         if name in _INDEXING and found[0].device.type == "cpu":
             found += _tensors(args[1])
@@ -266,11 +277,8 @@ class Machine:
             raise RuntimeError(f"Expected a '{self.name}' device type for generator but found 'cpu'")
 
     @contextlib.contextmanager
-    def own_random(self, op: Any) -> Any:
-        """Draw from the device's own random state, if it has one."""
-        if self.random is None or torch.Tag.nondeterministic_seeded not in op.tags:
-            yield
-            return
+    def own_random(self) -> Any:
+        """Draw from the device's own random state."""
         before = self.default.get_state()
         self.default.set_state(self.random)
         try:
@@ -572,6 +580,39 @@ class Machine:
         distributed.Backend.register_backend("hccl", make, devices=[self.name])
 
 
+class _Call:
+    """The tensors of one call, on the device and on the CPU."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.others = machine, False
+        self.hosts: dict[int, tuple[Tensor, Tensor]] = {}  # by the CPU tensor: it, and the one on the device
+        self.memory: dict[int, Any] = {}  # storages of the device by those of the CPU
+
+    def lower(self, value: Any) -> Any:
+        """Return an argument for the CPU."""
+        if isinstance(value, Tensor):
+            if value.device.type != self.machine.name:
+                self.others = True
+                return value
+            host = self.machine.host(value)
+            self.hosts[id(host)] = (host, value)
+            self.memory[host.untyped_storage()._cdata] = value.untyped_storage()
+            return host
+        if isinstance(value, (list, tuple)):
+            return type(value)([self.lower(each) for each in value])
+        return CPU if isinstance(value, torch.device) else value
+
+    def lift(self, value: Any) -> Any:
+        """Return a result on the device: an argument, a view of one, or a new tensor."""
+        if isinstance(value, (list, tuple)):
+            return type(value)([self.lift(each) for each in value])
+        if not isinstance(value, Tensor):
+            return value
+        if id(value) in self.hosts:
+            return self.hosts[id(value)][1]
+        return self.machine.wrap(value, self.memory.get(value.untyped_storage()._cdata))
+
+
 def _unpinned(real: Any) -> Any:
     """Make a factory that takes pin_memory, of which the CPU build has none."""
 
@@ -582,15 +623,6 @@ def _unpinned(real: Any) -> Any:
         return made.pin_memory() if pinned else made
 
     return make
-
-
-def _wants_tensor(kind: Any, value: Any) -> bool:
-    """Return whether an operation wants a tensor where the dispatcher has made a number of it."""
-    return isinstance(value, (bool, int, float, complex)) and str(kind.type) == "Tensor"
-
-
-def _number(value: Any) -> Tensor:
-    return torch.tensor(value, device="cpu")
 
 
 class _Recurrent(torch.autograd.Function):
@@ -687,6 +719,7 @@ def main() -> None:
         path = options.record.resolve()
         atexit.register(lambda: path.write_text(json.dumps(machine.record.found(), indent=1) + "\n"))
         machine.record.start()
+    gc.freeze()  # what is there by now stays
     sys.argv = options.script
     sys.path[0] = str(Path(options.script[0]).parent)
     runpy.run_path(options.script[0], run_name="__main__")
