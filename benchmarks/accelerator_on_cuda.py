@@ -8,7 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
+import torch as typed
+
+torch: Any = typed  # which is replaced in parts
 
 ANSWERS = {
     "is_available": True,
@@ -34,7 +36,7 @@ def install(path: str) -> None:
         path: the file to write the record of the program to, as the accelerator of the tests does.
     """
     import accelerator_machine
-    import cuda_machine  # type: ignore[import-not-found]
+    import cuda_machine  # type: ignore[import-not-found]  # type: ignore[import-not-found]
 
     cuda_machine.install()
     record = accelerator_machine.Record()
@@ -44,9 +46,9 @@ def install(path: str) -> None:
     for name, answer in ANSWERS.items():
         setattr(accelerator, name, _always(answer))
     accelerator.current_accelerator = _always(torch.device("cuda"))
-    accelerator.current_stream = torch.cuda.current_stream  # type: ignore[assignment]
-    accelerator.device_index = _always(contextlib.nullcontext())  # type: ignore[misc]
-    torch.Stream, torch.Event = torch.cuda.Stream, torch.cuda.Event  # type: ignore[assignment, misc]
+    accelerator.current_stream = torch.cuda.current_stream
+    accelerator.device_index = _always(contextlib.nullcontext())
+    torch.Stream, torch.Event = torch.cuda.Stream, torch.cuda.Event
     module = torch.get_device_module
     torch.get_device_module = lambda device=None: module("cuda" if device is None else device)
     if torch.distributed.is_available():

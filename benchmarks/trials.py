@@ -59,15 +59,15 @@ def main() -> int:
             print(f"recorded on this machine, and run once more: {', '.join(sorted(differing))}", flush=True)
             _run(arguments, folder, differing, "--record", "--tool", "none")
             found |= {outcome["trial"]: outcome for outcome in _run(arguments, folder, differing)}
-    if arguments.accelerator:
-        for name, outcome in sorted(found.items()):
-            for machine in [each for each in STARTS if each in machines]:
-                outcome[machine] = _on_accelerator(arguments, folder / name, machine)
-                mark = "FAIL" if outcome[machine] else "pass"
-                print(f"{mark}  {name:24} {machine:12} {outcome[machine]}", flush=True)
-            outcome["passed"] = not any(outcome.get(part) for part in ("tool", *MACHINES))
-    failed = [outcome for outcome in found.values() if not outcome["passed"]]
-    known = {str(outcome["trial"]): _reason(folder, str(outcome["trial"])) for outcome in failed}
+        if arguments.accelerator:
+            for name, outcome in sorted(found.items()):
+                for machine in [each for each in STARTS if each in machines]:
+                    outcome[machine] = _on_accelerator(arguments, folder / str(name), machine)
+                    mark = "FAIL" if outcome[machine] else "pass"
+                    print(f"{mark}  {name:24} {machine:12} {outcome[machine]}", flush=True)
+                outcome["passed"] = not any(outcome.get(part) for part in ("tool", *MACHINES))
+        failed = [outcome for outcome in found.values() if not outcome["passed"]]
+        known = {str(outcome["trial"]): _reason(folder, str(outcome["trial"])) for outcome in failed}
     for outcome in failed:
         reason = known[str(outcome["trial"])]
         print(f"{'known' if reason else 'FAIL'}  {outcome['trial']:24} {reason or _cause(outcome)}")
@@ -129,7 +129,7 @@ def _tool(arguments: argparse.Namespace) -> str:
 def _on_accelerator(arguments: argparse.Namespace, folder: Path, machine: str) -> str:
     """Run a rewritten trial on one of STARTS, and return what is wrong, empty if nothing is."""
     sys.path.insert(0, str(SHARED))
-    import harness
+    import harness  # type: ignore[import-not-found]
 
     trial = json.loads((folder / "trial.json").read_text())
     if not (folder / "reference-cuda.json").exists():  # the untouched program needs its tensors on a CPU

@@ -35,14 +35,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-import torch
+import torch as typed
+from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-Tensor = torch.Tensor
+torch: Any = typed  # most of it is replaced below
 _empty = torch.empty  # which is replaced below
 CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
@@ -111,13 +112,13 @@ class Record:
             found = {"device": scaler._device, "enabled": scaler.is_enabled(), "scale": scaled}
             self.scalers[id(scaler)] = found
 
-        torch.autocast.__enter__ = entered  # type: ignore[method-assign]
-        torch.amp.GradScaler.update = update  # type: ignore[method-assign]
+        torch.autocast.__enter__ = entered
+        torch.amp.GradScaler.update = update
 
     def start(self) -> None:
         """Record from now on what this process prints, and its operations."""
         sys.stdout = _Tee(sys.stdout, self.printed)
-        _Watch(self).__enter__()
+        _Watch(self).__enter__()  # type: ignore[no-untyped-call]
 
     def found(self) -> dict[str, Any]:
         """Return the record as values of JSON."""
@@ -135,11 +136,11 @@ class Record:
         }
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Count the operations of each device, and the kinds of tensor that products are."""
 
     def __init__(self, record: Record) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.record = record
 
     def __torch_dispatch__(
@@ -401,16 +402,16 @@ class Machine:
         }  # fmt: skip
         for name, answer in answers.items():
             setattr(module, name, self.noted(f"{self.name}.{name}", answer))
-        module.manual_seed = module.manual_seed_all = self.manual_seed  # type: ignore[attr-defined]
-        module.get_rng_state = lambda device=0: (  # type: ignore[attr-defined]
+        module.manual_seed = module.manual_seed_all = self.manual_seed
+        module.get_rng_state = lambda device=0: (
             self.default.get_state() if self.random is None else self.random
         )
-        module.set_rng_state = self.set_rng_state  # type: ignore[attr-defined]
-        torch.Event = _Event  # type: ignore[misc]
-        module.Stream, module.Event = torch.Stream, _Event  # type: ignore[attr-defined]
-        module.device = lambda index: contextlib.nullcontext()  # type: ignore[attr-defined]
-        module.stream = lambda stream: stream or contextlib.nullcontext()  # type: ignore[attr-defined]
-        module.current_stream = lambda device=None: torch.accelerator.current_stream()  # type: ignore[attr-defined]
+        module.set_rng_state = self.set_rng_state
+        torch.Event = _Event
+        module.Stream, module.Event = torch.Stream, _Event
+        module.device = lambda index: contextlib.nullcontext()
+        module.stream = lambda stream: stream or contextlib.nullcontext()
+        module.current_stream = lambda device=None: torch.accelerator.current_stream()
         return module
 
     def manual_seed(self, seed: int) -> None:
@@ -473,21 +474,21 @@ class Machine:
         def clone(storage: Any) -> Any:
             return to(storage, device=storage.device) if storage.device.type == self.name else copied(storage)
 
-        torch.UntypedStorage.clone = clone  # type: ignore[method-assign]
-        torch.UntypedStorage.copy_, torch.UntypedStorage.to = copy, to  # type: ignore[method-assign]
+        torch.UntypedStorage.clone = clone
+        torch.UntypedStorage.copy_, torch.UntypedStorage.to = copy, to
         for kind in (Tensor, torch.UntypedStorage):
             real = kind.data_ptr
 
             def address(value: Any, real: Any = real) -> int:
                 return real(self.host(value) if isinstance(value, Tensor) else self.memory(value))
 
-            kind.data_ptr = address  # type: ignore[method-assign, assignment]
+            kind.data_ptr = address
 
     def generators(self) -> None:
         """Give the device generators: those of the CPU, that say where they are."""
         real, name, ours = torch.Generator, self.name, self.ours
 
-        class Generator(real):  # type: ignore[misc, valid-type]
+        class Generator(real):  # type: ignore[misc]
             def __new__(cls, device: Any = "cpu") -> Any:
                 where = torch.device(device)
                 made = super().__new__(cls, "cpu" if where.type == name else where)
@@ -498,7 +499,7 @@ class Machine:
 
             device = property(lambda self: self.where)
 
-        torch.Generator = Generator  # type: ignore[misc]
+        torch.Generator = Generator
 
     def pinned(self) -> None:
         """Pin memory: a copy that says that it is pinned."""
@@ -507,12 +508,12 @@ class Machine:
             if tensor.device.type != "cpu" or not self.pins:
                 raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
             copy = tensor.clone()
-            copy.pinned = True  # type: ignore[attr-defined]
+            copy.pinned = True
             self.record.calls["pin_memory"] += 1
             return copy
 
-        Tensor.pin_memory = pin  # type: ignore[method-assign, assignment]
-        Tensor.is_pinned = lambda self, device=None: hasattr(self, "pinned")  # type: ignore[method-assign]
+        Tensor.pin_memory = pin
+        Tensor.is_pinned = lambda self, device=None: hasattr(self, "pinned")
         _device_constructors()  # knows the factories by what they are now
         for name in ("empty", "zeros", "ones", "full", "rand", "randn", "tensor", "empty_like", "zeros_like"):
             setattr(torch, name, _unpinned(getattr(torch, name)))
@@ -545,7 +546,7 @@ class Machine:
             return forward
 
         for kind in (torch.nn.DataParallel, parallel):
-            kind.__init__, kind.forward = init, wrap(kind.forward)  # type: ignore[method-assign, assignment]
+            kind.__init__, kind.forward = init, wrap(kind.forward)
 
     def processes(self) -> None:
         """Register a backend of torch.distributed for one process."""
@@ -625,7 +626,7 @@ def _unpinned(real: Any) -> Any:
     return make
 
 
-class _Recurrent(torch.autograd.Function):
+class _Recurrent(typed.autograd.Function):
     """Run a recurrent network on the memory of its tensors, whose own graph gives the gradients."""
 
     @staticmethod
@@ -655,7 +656,8 @@ def _recurrent(machine: Machine, op: Any, *args: Any) -> Any:
         op, [each for i, each in enumerate(args) if op._overloadname == "input" or i != 1], {}
     )
     leaves, spec = tree_flatten(args)
-    return _Recurrent.apply(machine, op, spec, *leaves)
+    recurrent: Any = _Recurrent
+    return recurrent.apply(machine, op, spec, *leaves)
 
 
 class _Event:

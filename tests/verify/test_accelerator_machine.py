@@ -132,14 +132,14 @@ for number, each in enumerate(fails):
 @pytest.mark.parametrize("program", [COMPUTED, TWO_DEVICES], ids=["computed", "two devices"])
 def test_the_device_computes_as_a_cpu_and_fails_as_a_device(program: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(program)
-    machine = [sys.executable, TESTS / "accelerator_machine.py", "--record", "record.json", "program.py"]
+    machine = [sys.executable, str(TESTS / "accelerator_machine.py"), "--record", "record.json", "program.py"]
     done = subprocess.run(machine, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads((tmp_path / "record.json").read_text())["operations"]["npu"] > 10
 
 
 def test_the_device_finds_each_planted_fault() -> None:
-    faults = [sys.executable, TESTS / "accelerator_faults.py"]
+    faults = [sys.executable, str(TESTS / "accelerator_faults.py")]
     done = subprocess.run(faults, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     shown = json.loads(done.stdout)
