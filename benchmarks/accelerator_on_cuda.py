@@ -36,7 +36,7 @@ def install(path: str) -> None:
         path: the file to write the record of the program to, as the accelerator of the tests does.
     """
     import accelerator_machine
-    import cuda_machine  # type: ignore[import-not-found]  # type: ignore[import-not-found]
+    import cuda_machine  # type: ignore[import-not-found]
 
     cuda_machine.install()
     record = accelerator_machine.Record()
