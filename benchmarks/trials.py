@@ -1,6 +1,7 @@
 """Run public programs that are tied to CUDA, rewritten by devicefix, on both machines of the trials.
 
     python benchmarks/trials.py CLONES [--python PYTHON] [--tool COMMAND] [--only NAMES] [--references DIR]
+                                       [--accelerator] [--logs DIR]
 
 The trials are those in `trials/` and those of `shared/trials/dev`, beside this repository, whose harness
 exports, rewrites and runs each program. CLONES has a clone of each repository, named `owner+name`. Each trial
@@ -9,21 +10,35 @@ whose `trial.json` says why by `"fails"`.
 
 Processors round differently. A trial whose numbers differ is therefore recorded anew from the untouched
 program on this machine, and runs once more. `--references DIR` keeps the recorded numbers for the next run.
+
+`--accelerator` rewrites with `--target accelerator`, and runs the program on a made-up accelerator too
+(`tests/accelerator_machine.py`): numbers are compared, parameters and most products have to be there, and
+the states of autocast and scalers as on CUDA. `--logs DIR` keeps what programs print, and what ran where.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "trials"
-MACHINES = ("cpu", "cuda")
+MACHINES = ("cpu", "cuda", "accelerator")
+ORACLE = ROOT / "tests" / "accelerator_machine.py"
+STARTS = {  # what runs a program on a machine that the harness does not have
+    "cuda": """import accelerator_on_cuda; accelerator_on_cuda.install({record!r})
+sys.path[0] = "."; sys.argv = ["_drive.py"]
+runpy.run_path("_drive.py", run_name="__main__")""",
+    "accelerator": """sys.argv = [{oracle!r}, "--exact", "--record", {record!r}, "_drive.py"]
+runpy.run_path({oracle!r}, run_name="__main__")""",
+}
 Outcome = dict[str, str | bool]
 
 
@@ -31,17 +46,28 @@ def main() -> int:
     """Run the trials, and return the exit status."""
     arguments = _parser().parse_args()
     names = {each for each in arguments.only.split(",") if each}
+    machines = set(arguments.machines.split(","))
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.references or Path(scratch, "trials")
         _copy(folder, names)
-        found = {outcome["trial"]: outcome for outcome in _run(arguments, folder, names)}
+        if "cpu" in machines or not arguments.accelerator:
+            found = {outcome["trial"]: outcome for outcome in _run(arguments, folder, names)}
+        else:
+            found = {name: {"trial": name} for name in sorted(names or os.listdir(folder))}
         differing = {str(name) for name, outcome in found.items() if _differs(outcome)}
         if differing:
             print(f"recorded on this machine, and run once more: {', '.join(sorted(differing))}", flush=True)
             _run(arguments, folder, differing, "--record", "--tool", "none")
             found |= {outcome["trial"]: outcome for outcome in _run(arguments, folder, differing)}
-    failed = [outcome for outcome in found.values() if not outcome["passed"]]
-    known = {str(outcome["trial"]): _reason(folder, str(outcome["trial"])) for outcome in failed}
+        if arguments.accelerator:
+            for name, outcome in sorted(found.items()):
+                for machine in [each for each in STARTS if each in machines]:
+                    outcome[machine] = _on_accelerator(arguments, folder / str(name), machine)
+                    mark = "FAIL" if outcome[machine] else "pass"
+                    print(f"{mark}  {name:24} {machine:12} {outcome[machine]}", flush=True)
+                outcome["passed"] = not any(outcome.get(part) for part in ("tool", *MACHINES))
+        failed = [outcome for outcome in found.values() if not outcome["passed"]]
+        known = {str(outcome["trial"]): _reason(folder, str(outcome["trial"])) for outcome in failed}
     for outcome in failed:
         reason = known[str(outcome["trial"])]
         print(f"{'known' if reason else 'FAIL'}  {outcome['trial']:24} {reason or _cause(outcome)}")
@@ -61,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tool", help="a command with {tree} in it; default: devicefix of this Python")
     parser.add_argument("--only", default="", help="names of trials, separated by commas")
     parser.add_argument("--references", type=Path, help="the folder that keeps the recorded numbers")
+    parser.add_argument("--accelerator", action="store_true", help="rewrite for every accelerator")
+    parser.add_argument("--machines", default="cpu,cuda,accelerator", help="those to run with --accelerator")
+    parser.add_argument("--logs", type=Path, help="the folder for logs and records of the accelerator")
     parser.add_argument("--jobs", type=int, default=2, help="how many trials run at a time")
     return parser
 
@@ -81,13 +110,85 @@ def _run(arguments: argparse.Namespace, folder: Path, names: set[str], *options:
     """Run the harness on some of the trials, all if no name is given, and return its outcomes."""
     with tempfile.TemporaryDirectory() as scratch:
         outcomes = Path(scratch, "outcomes.json")
-        tool = arguments.tool or f"{sys.executable} -m devicefix rewrite --in-place {{tree}}"
+        tool = _tool(arguments)
         command = [sys.executable, SHARED / "harness.py", "--corpus", arguments.clones, "--trials", folder]
         command += ["--python", arguments.python, "--jobs", str(arguments.jobs), "--json", outcomes]
         command += ["--only", ",".join(sorted(names)), *(options or ("--tool", tool))]
+        if arguments.accelerator and not options:  # the other machines are those of STARTS
+            command += ["--machines", "cpu"]
         subprocess.run(command, check=False)
         found: list[Outcome] = json.loads(outcomes.read_text())
         return found
+
+
+def _tool(arguments: argparse.Namespace) -> str:
+    target = " --target accelerator" if arguments.accelerator else ""
+    return arguments.tool or f"{sys.executable} -m devicefix rewrite --in-place{target} {{tree}}"
+
+
+def _on_accelerator(arguments: argparse.Namespace, folder: Path, machine: str) -> str:
+    """Run a rewritten trial on one of STARTS, and return what is wrong, empty if nothing is."""
+    sys.path.insert(0, str(SHARED))
+    import harness  # type: ignore[import-not-found]
+
+    trial = json.loads((folder / "trial.json").read_text())
+    if not (folder / "reference-cuda.json").exists():  # the untouched program needs its tensors on a CPU
+        return ""
+    reference = folder / ("reference-cuda.json" if machine == "cuda" else "reference.json")
+    with tempfile.TemporaryDirectory(prefix="trial-") as scratch:
+        logs = (arguments.logs or Path(scratch)).resolve()
+        logs.mkdir(parents=True, exist_ok=True)
+        record, output = logs / f"{folder.name}-{machine}.json", logs / f"{folder.name}-{machine}.log"
+        record.unlink(missing_ok=True)
+        path = [str(SHARED), str(ORACLE.parent), str(ROOT / "benchmarks")]
+        code = f"import runpy, sys; sys.path[:0] = {path}\n"
+        if machine == "accelerator" and trial.get("checkpoints") == "cuda":
+            code += "import saved_on_cuda; saved_on_cuda.install()\n"
+        code += STARTS[machine].format(oracle=str(ORACLE), record=str(record))
+        where = argparse.Namespace(corpus=arguments.clones.resolve())
+        tree = harness.fresh(folder, trial, where, harness.command(_tool(arguments)), scratch, machine)
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        with output.open("w") as log:
+            command = ["timeout", "900", arguments.python, "-c", code]
+            done = subprocess.run(
+                command,
+                cwd=tree,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
+        printed = output.read_text(errors="replace")
+        if done.returncode:
+            last = next((line for line in reversed(printed.splitlines()) if line.strip()), "no output")
+            return f"exit {done.returncode}: {last[:200]}"
+        wrong: str = harness.compare(harness.result_of(printed), "no RESULT line", reference)
+        if wrong or machine == "cuda":
+            return wrong
+        found, on_cuda = json.loads(record.read_text()), logs / f"{folder.name}-cuda.json"
+        return _unused(found) or _not_as(
+            found, json.loads(on_cuda.read_text()) if on_cuda.exists() else found
+        )
+
+
+def _unused(record: dict[str, dict[str, int]]) -> str:
+    """Return what shows that a program left the accelerator unused."""
+    for kind in ("parameters", "products"):
+        here = sum(count for name, count in record[kind].items() if name.split()[0] != "cpu")
+        if here < 0.5 * sum(record[kind].values()):
+            return f"not used: {kind} {record[kind]}"
+    return ""
+
+
+def _not_as(record: dict[str, Any], on_cuda: dict[str, Any]) -> str:
+    """Return what is not as on CUDA: the states of autocast and of scalers."""
+    for kind in ("autocast entered", "scalers"):
+        here, there = (json.dumps(each[kind], sort_keys=True) for each in (record, on_cuda))
+        if here.replace("npu", "cuda") != there:
+            return f"not as on CUDA: {kind} {here}, not {there}"
+    return ""
 
 
 def _differs(outcome: Outcome) -> bool:
