@@ -3,12 +3,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from devicefix.devices.accelerator import QUESTIONS
 from devicefix.devices.context import Context
 from devicefix.devices.counterparts import COUNTERPARTS, Counterpart, written
 from devicefix.devices.device_types import OF_CUDA
+from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
+from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.cuda_function import CudaFunction
 from devicefix.rules.shared.functions import Functions
@@ -200,7 +203,9 @@ class CudaApi(Rule):
 
                 def seed(number):
                     torch.manual_seed(number)
-                    torch.cuda.manual_seed_all(number)
+                    if torch.cuda.is_available():
+                        torch.cuda.manual_seed_all(number)
+                    return number
             """,
             after="""
                 import torch
@@ -213,7 +218,7 @@ class CudaApi(Rule):
 
                 def seed(number):
                     torch.manual_seed(number)
-                    torch.cuda.manual_seed_all(number)
+                    return number
             """,
         ),
         Example(
@@ -321,9 +326,13 @@ class CudaApi(Rule):
         short = self.accelerator.reference(node)
         if short is None or node in self.translation.planned:
             return
-        if self._is_found(node, short) or self._is_seeded(node, short):
+        if self._is_found(node, short):
             return
         name = f"torch.cuda.{short}" if short else "torch.cuda"
+        if short.startswith("manual_seed") and (fix := self._without_seed(node)) is not None:
+            message = f"`{name}` repeats `torch.manual_seed`, which seeds every device; remove it"
+            yield self.finding(node, message, fix)
+            return
         counterpart = self.accelerator.counterpart(node)
         if counterpart is None:
             yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(short)}")
@@ -345,20 +354,27 @@ class CudaApi(Rule):
         raises = CudaFunction.code in enabled and self._functions.raises(short)
         return raises or (CudaStream.code in enabled and self._streams.is_maker(call))
 
-    def _is_seeded(self, node: ast.expr, short: str) -> bool:
-        """Return whether a function seeds what `torch.manual_seed` seeds beside it, as it does every device."""
-        call = self.facts.tree.call_of(node)
-        if call is None or not short.startswith("manual_seed"):
-            return False
-        beside = self.facts.tree.nodes_with("manual_seed")
-        scope = self.facts.tree.scope(node)
-        given = [ast.dump(each) for each in call.args]
-        return any(
-            self.facts.call(each, "torch.manual_seed", "torch.random.manual_seed")
-            and self.facts.tree.scope(each) is scope
-            and [ast.dump(argument) for argument in each.args] == given
-            for each in beside
-        )
+    def _without_seed(self, node: ast.expr) -> Fix | None:
+        """Return the fix that removes a seed beside the same one of all devices, None if there is none."""
+        tree, call = self.facts.tree, self.facts.tree.call_of(node)
+        statement = tree.statement(node)
+        if call is None or not isinstance(statement, ast.Expr) or statement.value is not call:
+            return None
+        parent = tree.parents[statement]
+        is_guarded = isinstance(parent, ast.If) and not parent.orelse and all(map(_seeds, parent.body))
+        outer = parent if is_guarded and isinstance(parent, ast.If) else statement
+        block, at = tree.block(outer), tree.position(outer)
+        beside = [*takewhile(_seeds, reversed(block[:at])), *takewhile(_seeds, block[at + 1 :])]
+        given = [*map(ast.dump, call.args)]
+        for each in beside:
+            other = getattr(each, "value", None)
+            if self.facts.call(other, "torch.manual_seed", "torch.random.manual_seed"):
+                if [*map(ast.dump, other.args)] == given:
+                    alone = (
+                        outer is parent and len(parent.body) == 1 and self.facts.guards.implies(parent.test)
+                    )
+                    return Fix((blocks.remove(self.facts, outer if alone else statement),))
+        return None
 
     def _advice(self, short: str) -> str:
         known = COUNTERPARTS.get(short, ())
@@ -425,3 +441,13 @@ class CudaApi(Rule):
                 f"`{name}` checks only for CUDA; first change the CUDA-specific code that it guards{where}"
             )
             yield self.finding(node, message)
+
+
+def _seeds(statement: ast.stmt) -> bool:
+    """Return whether a statement seeds a generator, or sets an option of torch: it draws no numbers."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=function)):
+            return "seed" in last_name(function)
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as target]):
+            return "backends" in ast.dump(target) or "environ" in ast.dump(target)
+    return False
