@@ -535,6 +535,6 @@ class CheckpointLoad(Rule):
         cuda = cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
         cuda = cuda or maps_to_cuda(self.facts, given)
         if isinstance(given, ast.Lambda):
-            methods = (each for each in ast.walk(given.body) if getattr(each, "attr", "") == "cuda")
-            cuda = any(self.facts.resolve(each) is None for each in methods)
+            parts = (each for each in ast.walk(given.body) if isinstance(each, ast.Attribute))
+            cuda = any(each.attr == "cuda" and self.facts.resolve(each) is None for each in parts)
         return "" if cuda else gpu_number(self.context, given)

@@ -360,9 +360,13 @@ class CudaApi(Rule):
         statement = tree.statement(node)
         if call is None or not isinstance(statement, ast.Expr) or statement.value is not call:
             return None
+        gone: ast.stmt = statement
+        outer: ast.stmt = statement
         parent = tree.parents[statement]
-        is_guarded = isinstance(parent, ast.If) and not parent.orelse and all(map(_seeds, parent.body))
-        outer = parent if is_guarded and isinstance(parent, ast.If) else statement
+        if isinstance(parent, ast.If) and not parent.orelse and all(map(_seeds, parent.body)):
+            outer = parent
+            is_alone = len(parent.body) == 1 and self.facts.guards.implies(parent.test)
+            gone = parent if is_alone else statement
         block, at = tree.block(outer), tree.position(outer)
         beside = [*takewhile(_seeds, reversed(block[:at])), *takewhile(_seeds, block[at + 1 :])]
         given = [*map(ast.dump, call.args)]
@@ -370,10 +374,7 @@ class CudaApi(Rule):
             other = getattr(each, "value", None)
             if self.facts.call(other, "torch.manual_seed", "torch.random.manual_seed"):
                 if [*map(ast.dump, other.args)] == given:
-                    alone = (
-                        outer is parent and len(parent.body) == 1 and self.facts.guards.implies(parent.test)
-                    )
-                    return Fix((blocks.remove(self.facts, outer if alone else statement),))
+                    return Fix((blocks.remove(self.facts, gone),))
         return None
 
     def _advice(self, short: str) -> str:
