@@ -11,6 +11,7 @@ from devicefix.cli.errors import CommandError, os_error, print_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import resolver_for, rule_options, unsafe_option
 from devicefix.cli.program import Program, program_options
+from devicefix.config.printable import printable
 from devicefix.verify.runtime.profiles import PROFILES
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def run(
     if ending.trouble:
         raise CommandError(f"the device cannot be simulated: {ending.trouble}")
     if ending.lacking:
-        click.echo(f"devicefix: the simulation lacks {_listed(ending.lacking)}", err=True)
+        click.echo(printable(f"devicefix: the simulation lacks {_listed(ending.lacking)}"), err=True)
     ctx.exit(ending.status if ending.status >= 0 else SIGNALLED - ending.status)
 
 

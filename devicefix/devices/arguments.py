@@ -91,7 +91,7 @@ def runtime_device(context: Context, node: ast.Call, target: ast.expr) -> Device
         device = context.devices.current(node)
         available = context.devices.available(target)
         needs = device.needs | available.needs
-        return DeviceExpr(f"{device.text} if {code} is None or not {available.text} else {code}", needs)
+        return DeviceExpr(f"{code} if {code} is not None and {available.text} else {device.text}", needs)
     device_type = context.devices.device_type(node)
     return context.devices.either(target, f"({device_type} if {code} is None else {code})")
 

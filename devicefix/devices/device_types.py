@@ -95,31 +95,34 @@ class DeviceTypes:
     def with_type(self, call: ast.Call, finding: Finding) -> Finding:
         """Return the finding of a call whose fix also passes the accelerator's type."""
         assert finding.fix is not None
-        code, needs = self.of(call)
+        code, needs = self.of(call, otherwise='"cpu"')
         edit = Edit(*self._source.span(call), AddKeyword("device_type", code))
         fix = replace(finding.fix, edits=(*finding.fix.edits, edit), needs=finding.fix.needs | needs)
         return replace(finding, fix=fix)
 
     def kept(self, call: ast.Call) -> Fix:
         """Return the fix of `fork_rng()`; torch.cpu has no random states, and those of MPS have no number."""
-        code, needs = self.of(call)
+        code, needs = self.of(call, otherwise='"cpu"')
         question = self._devices.beyond_mps(call)
         devices = self._source.quoted(f"None if {question.text} else []")
         added = (AddKeyword("devices", devices), AddKeyword("device_type", code))
         return Fix((Edit(*self._source.span(call), Chain(added)),), needs=needs | question.needs)
 
-    def of(self, site: ast.expr, *, is_exact: bool = False) -> tuple[str, frozenset[Need]]:
+    def of(
+        self, site: ast.expr, *, is_exact: bool = False, otherwise: str = '"cuda"'
+    ) -> tuple[str, frozenset[Need]]:
         """Return the code of the accelerator's type, and what it needs.
 
         Args:
             site: The node that it is for.
             is_exact: Whether it must be CUDA's without an accelerator; else it is the CPU's there, if the
                 module has a device or a fix can define one.
+            otherwise: The code of the type without an accelerator where there is no such device.
         """
         known = None if is_exact else self._devices.text(site)
         if known is not None:
             return known[0](), known[1].needs
-        use = self._devices.either(site, self._devices.device_type(site), '"cuda"')
+        use = self._devices.either(site, self._devices.device_type(site), otherwise)
         return use.text, use.needs
 
     def _new(self, call: ast.Call, typed: Typed) -> tuple[str, str, frozenset[Need]]:

@@ -191,7 +191,6 @@ class CudaApi(Rule):
 
                 args.cuda = torch.accelerator.is_available()
             """,
-            unsafe=True,
         ),
         Example(
             "seeds of GPUs alone, and beside that of all devices",
@@ -423,6 +422,8 @@ class CudaApi(Rule):
         fix, obstacle = Fix((rename,), needs=torch.needs), None
         call = self.facts.tree.call_of(node)
         if call is not None and self._questions.is_one_of_many(call):
+            message = f"`{name}` checks for one of several accelerators; add those that are missing"
+            yield self.finding(node, message)
             return
         counts = counterpart.name.endswith("count")
         if call is not None and not counts and self._questions.excludes_mps(call):

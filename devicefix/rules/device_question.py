@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -249,11 +250,7 @@ class DeviceQuestion(Rule):
             is_on: whether the question is true for a CUDA device.
         """
         parent = self.facts.tree.parents.get(node)
-        if (
-            not isinstance(parent, _TESTS)
-            or self._ends_program(parent)
-            or self._questions.is_one_of_many(node)
-        ):
+        if not isinstance(parent, _TESTS) or self._ends_program(node) or self._questions.is_one_of_many(node):
             return
         if isinstance(parent, ast.IfExp) and is_constant(parent.body, "cuda"):
             return  # it has a finding as a whole
@@ -270,9 +267,11 @@ class DeviceQuestion(Rule):
         code = self.context.source.code(node)
         yield self.finding(node, f"`{code}` checks only for CUDA; check for any device but the CPU", fix)
 
-    def _ends_program(self, parent: ast.AST) -> bool:
-        """Return whether a test ends the program."""
-        return isinstance(parent, ast.If) and self.facts.guards.refusal(parent) is not None
+    def _ends_program(self, node: ast.expr) -> bool:
+        """Return whether a question decides whether the program ends."""
+        statement = self.facts.tree.statement(node)
+        blocks = (*statement.body, *statement.orelse) if isinstance(statement, ast.If) else ()
+        return isinstance(statement, ast.Assert) or any(isinstance(each, ast.Raise) for each in blocks)
 
     def _is_general(self, site: ast.AST) -> bool:
         """Return whether code calls only functions of torch, and methods of objects."""
@@ -283,7 +282,8 @@ class DeviceQuestion(Rule):
         """Return whether a function is one of torch, or is built in."""
         name = self.facts.resolve(function)
         if name is None:
-            return isinstance(function, ast.Name) and self.context.has_builtin(function, function.id)
+            name = function.id if isinstance(function, ast.Name) else ""
+            return hasattr(builtins, name) and self.context.has_builtin(function, name)
         return name.partition(".")[0] == "torch"
 
 

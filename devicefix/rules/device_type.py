@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.accelerator import FORKS
 from devicefix.devices.context import Context
 from devicefix.devices.device_types import TYPED
+from devicefix.facts.texts import text_of
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
@@ -200,7 +201,9 @@ class DeviceType(Rule):
         call = self.facts.tree.call_of(node)
         if name.startswith(_ACTIVITY):
             yield self._activity(node)
-        elif call is None or call in self.context.handled:
+        elif call is None:
+            yield from self._partial(node, name)
+        elif call in self.context.handled:
             return
         elif name in FORKS:
             if not call.args and {each.arg for each in call.keywords}.isdisjoint(
@@ -214,6 +217,14 @@ class DeviceType(Rule):
         elif self._types.is_cuda(call, TYPED[name]):
             fix = self._types.fix(call, TYPED[name])
             yield self.finding(call, f"the device type of `{name}` is CUDA; use that of the accelerator", fix)
+
+    def _partial(self, node: ast.expr, name: str) -> Iterator[Finding]:
+        """Check a function that gets its type before it is called: `partial(torch.autocast, device_type="cuda")`."""
+        parent = self.facts.tree.parents.get(node)
+        given = parent.keywords if isinstance(parent, ast.Call) else ()
+        if any(each.arg == "device_type" and text_of(each.value) == "cuda" for each in given):
+            message = f"the device type of `{name}` is CUDA; use that of the accelerator"
+            yield self.finding(node, message, unless="because it is called elsewhere")
 
     def _dtype(self, call: ast.Call) -> Fix:
         """Return the fix of the dtype of autocast, which is still CUDA's on a CPU."""

@@ -81,6 +81,6 @@ def words_by_companions(settings: Settings) -> dict[tuple[bytes, ...], tuple[byt
     """Return the words that files are parsed for with these settings, sorted, by the companions they need."""
     found: dict[tuple[bytes, ...], set[bytes]] = {}
     for code, rule in RULES.items():
-        if settings.enabled(code, rule.default):
+        if settings.enabled(code, rule.default) and settings.target in rule.targets:
             found.setdefault(rule.companions, set()).update(words_of(rule))
     return {companions: tuple(sorted(each)) for companions, each in found.items()}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, device_fix
 from devicefix.facts.scopes import dotted
-from devicefix.facts.values import cuda_string
+from devicefix.facts.values import cuda_string, current_device
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
@@ -362,7 +362,7 @@ class ToCuda(Rule):
             return  # it has a rule of its own
         if target is None or self.facts.is_guarded(node):
             return
-        if is_fixed_where_bound(self.context, target):
+        if is_fixed_where_bound(self.context, target) or self._is_chosen(target):
             return
         fix = device_fix(self.context, target)
         if fix is not None:
@@ -374,6 +374,13 @@ class ToCuda(Rule):
                 message += "; use `.to(device)`"
                 fix = self._with_test(node, target, fix)
             yield self.finding(node, message, fix)
+
+    def _is_chosen(self, target: ast.expr) -> bool:
+        """Return whether a device is chosen by a test for CUDA, and is the module's own without it."""
+        match target:
+            case ast.IfExp(test=test, orelse=ast.Name() as other):
+                return self.facts.guards.implies(test) and current_device(self.facts, other)
+        return False
 
     def _with_test(self, node: ast.Call, target: ast.expr, fix: Fix) -> Fix:
         """Return the fix of a move, with that of a test whether something is on the same device already."""

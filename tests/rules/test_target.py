@@ -139,7 +139,7 @@ def test_a_guard_is_replaced_with_all_that_depends_on_it() -> None:
     assert messages(before) == []
 
 
-@pytest.mark.parametrize("own", ["x = torch.cuda.FloatTensor(2)", "x = torch.load(path)", "f(x.cuda(i))"])
+@pytest.mark.parametrize("own", ["x = torch.cuda.FloatTensor(2)", "x = torch.load(path)", "f(x.cuda(i()))"])
 def test_a_guard_around_what_is_cudas_own_stays(own: str) -> None:
     text = f"import torch\n\nif torch.cuda.is_available():\n    {own}\n"
     for unsafe in (False, True):

@@ -399,7 +399,7 @@ class DeviceValue(Rule):
             return
         if literals.is_of_another_rule(self.facts, value) or literals.is_path(self.facts, value):
             return
-        if is_replaced(self.facts, value):
+        if is_replaced(self.facts, value) or self._is_fallback(value):
             return
         use = self.context.forwards.use_of(value)
         why = safety.why_unsafe(self.context, value, use)
@@ -408,6 +408,13 @@ class DeviceValue(Rule):
         elif Use.UNKNOWN in use and (type(cuda_literal(value)) is int or self._uses_torch):
             message = self._message(value, "may be used as a device")
             yield self.finding(value, message, unless="because its uses are not known")
+
+    def _is_fallback(self, value: ast.expr) -> bool:
+        """Return whether a type is CUDA's only without an accelerator, where it turns autocast off."""
+        parent = self.facts.tree.parents.get(value)
+        if not isinstance(parent, ast.IfExp) or value is not parent.orelse:
+            return False
+        return self.facts.call(parent.test, "torch.accelerator.is_available")
 
     @cached_property
     def _uses_torch(self) -> bool:

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import Context
+from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
+from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.flow.sinks import LOADS
@@ -166,6 +168,8 @@ class Questions:
         if custom_cuda(self.context, receiver) is not CustomCuda.NEVER:
             return None
         use = target_device(self.context, node, target)
+        if target is not None and self.facts.kinds.of(target).are(NUMBERS):
+            use = DeviceExpr(self.context.source.code(target))  # of an accelerator, which is there
         if use is None and target is not None:
             use = runtime_device(self.context, node, target)
         return self.context.edit(node, Move(use.text), use) if use is not None else None
