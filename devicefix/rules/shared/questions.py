@@ -114,9 +114,10 @@ class Questions:
                 break
             choice = outer
         tests: list[ast.expr] = []
-        while isinstance(choice, ast.If):
-            tests.append(choice.test)
-            choice = choice.orelse[0] if len(choice.orelse) == 1 else self.facts.tree.module.body[0]
+        branches: list[ast.stmt] = [choice]
+        while len(branches) == 1 and isinstance(branch := branches[0], ast.If):
+            tests.append(branch.test)
+            branches = branch.orelse
         is_test = any(node is part for test in tests for part in ast.walk(test))
         return is_test and any(_OTHERS.search(ast.unparse(test)) for test in tests)
 
