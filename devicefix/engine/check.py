@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
@@ -166,7 +167,8 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     patched = patching(context.facts, "is_available")
     replaced = context.project.replaces_question(context.devices.path)
     guarded = GuardedUses(context, context.facts.is_guarded)
-    context.is_held = lambda node: idle.hold(node) or guarded.hold(node)
+    uses = proxy(guarded)  # it holds the context: a circle would keep the tree until it is collected
+    context.is_held = lambda node: idle.hold(node) or uses.hold(node)
     seen = {each.line for each in context.options.seen}
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines, *seen}))  # 0: the module
     attributes = attributes_of(tuple(map(type, rules)))
