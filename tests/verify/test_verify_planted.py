@@ -448,25 +448,47 @@ FAULTS = {
         Cause.FIX,
     ),
     "an autocast block is lost": Fault(
-        "amp", 'with torch.autocast("cuda", dtype=torch.float16):', "if True:", CUDA, 16, "`.item()` returned"
+        "amp",
+        'with torch.autocast("cuda", dtype=torch.float16):',
+        "if True:",
+        CUDA,
+        11,
+        "and none in the rewritten",
     ),
     "autocast in another dtype": Fault(
-        "amp", "dtype=torch.float16", "dtype=torch.bfloat16", CUDA, 16, "`.item()` returned"
+        "amp",
+        "dtype=torch.float16",
+        "dtype=torch.bfloat16",
+        CUDA,
+        11,
+        "autocast in bfloat16 for cuda in the rewritten",
     ),
     "autocast is disabled": Fault(
-        "amp", "dtype=torch.float16", "dtype=torch.float16, enabled=False", CUDA, 16, "`.item()` returned"
+        "amp",
+        "dtype=torch.float16",
+        "dtype=torch.float16, enabled=False",
+        CUDA,
+        11,
+        "autocast off for cuda in the rew",
     ),
-    "autocast is no longer disabled": Fault("amp", ", enabled=False", "", CUDA, 20, "`.item()` returned"),
+    "autocast is no longer disabled": Fault(
+        "amp", ", enabled=False", "", CUDA, 19, "autocast off for cuda in the orig"
+    ),
     "autocast on the CPU only": Fault(
         "amp",
         '"cuda", dtype=torch.bfloat16',
         '"cpu", dtype=torch.bfloat16',
         CUDA,
-        18,
-        "of bfloat16 in the rewritten",
+        17,
+        "autocast in bfloat16 for cpu in the rewritten",
     ),
     "the loss is not scaled": Fault(
-        "amp", "GradScaler()", "GradScaler(enabled=False)", CUDA, 16, "`.item()` returned"
+        "amp",
+        "GradScaler()",
+        "GradScaler(enabled=False)",
+        CUDA,
+        7,
+        "a gradient scaler on for cuda in the original",
     ),
     "`non_blocking` is lost": Fault(
         "moves",
