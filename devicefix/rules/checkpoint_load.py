@@ -498,15 +498,24 @@ class CheckpointLoad(Rule):
         # A random state must be on the CPU.
         is_free = self.devices.accelerator is not None and not self.context.source.holds("rng_state")
         device = self.devices.shared(node, define=True, may_be_text=True) if is_free else None
-        if self.devices.accelerator is None and self.facts.serves_others:
-            torch = self.devices.torch(node)  # what another accelerator has saved goes to where it was
-            asked = f"{torch.text}.cuda.is_available()"
-            new = f'lambda data, tag: None if {asked} or "cuda" not in tag else data'
-            return DeviceExpr(self.context.source.quoted(new), torch.needs)
+        if self._keeps_others:
+            return self._as_saved(node)
         if device is None:
             return self.devices.either(node, "None", of_cuda=True)
         question = self.devices.available(node, of_cuda=True)
         return DeviceExpr(f"None if {question.text} else {device.text}", question.needs | device.needs)
+
+    @property
+    def _keeps_others(self) -> bool:
+        """Return whether checkpoints may be those of another accelerator, which stays as it is."""
+        return self.devices.accelerator is None and self.facts.serves_others
+
+    def _as_saved(self, node: ast.AST) -> DeviceExpr:
+        """Return the location that puts on the CPU only what CUDA has saved, where that is not available."""
+        torch = self.devices.torch(node)
+        asked = f"{torch.text}.cuda.is_available()"
+        new = f'lambda data, tag: None if {asked} or "cuda" not in tag else data'
+        return DeviceExpr(self.context.source.quoted(new), torch.needs)
 
     @cached_property
     def _calls_once(self) -> bool:
@@ -525,8 +534,11 @@ class CheckpointLoad(Rule):
 
     def _unless_given(self, given: ast.expr) -> Fix:
         """Return the fix that loads to the CPU without CUDA, where no location is passed."""
-        question = self.devices.available(given, of_cuda=True)
         code = self.context.source.code(given)
+        if self._keeps_others:
+            location = self._as_saved(given)
+            return self.context.edit(given, f"{code} or ({location.text})", location)
+        question = self.devices.available(given, of_cuda=True)
         text = self.context.source.quoted(f'{code} if {code} or {question.text} else "cpu"')
         return self.context.edit(given, text, question)
 

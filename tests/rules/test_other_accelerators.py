@@ -144,6 +144,11 @@ def test_what_may_run_without_code_that_needs_cuda_may_not_need_it(line: str) ->
 def test_a_checkpoint_of_another_accelerator_is_loaded_to_where_it_was() -> None:
     new = output("x = torch.load('x.pt')", SERVES[0]) or ""
     assert "lambda data, tag: None if torch.cuda.is_available() or" in new
+    new = (
+        output("def load(path, where=None):\n    return torch.load(path, map_location=where)", SERVES[0])
+        or ""
+    )
+    assert "where or (" in new
 
 
 @pytest.mark.parametrize("line", CUDA)
