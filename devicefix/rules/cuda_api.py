@@ -55,8 +55,8 @@ class CudaApi(Rule):
     ## Fix safety
     The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
     error without an accelerator, even where the corresponding `torch.cuda` function does nothing, so the fix puts these
-    calls under a guard. Autocast and gradient scalers stay off on a CPU. The fix replaces either all streams and events in a file or none of
-    them, because a function that receives one may accept only CUDA streams and events.
+    calls under a guard. Autocast and gradient scalers stay off on a CPU. The fix replaces either all streams and events
+    in a file or none of them, because a function that receives one may accept only CUDA streams and events.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
     this code works with any accelerator. Devices and moves in this code then use the accelerator too. A statement that

@@ -492,7 +492,7 @@ class CudaAutocast(Rule):
         if call is None or not is_named or self.facts.is_guarded(node):
             return
         if call.is_off:
-            if call.names_cuda and self._is_within_another:
+            if call.names_cuda and self._is_within_another and self.context.translation is None:
                 yield self.finding(node, _STILL_ON, self._fix(call))
         elif (enabled := call.arguments.get("enabled")) is not None and self.facts.guards.implies(enabled):
             return  # the program means it to be off on a CPU
@@ -503,9 +503,22 @@ class CudaAutocast(Rule):
             fix = self._fix(call)
             if fix is not None and not self._fails_without(call):
                 fix = replace(fix, why=_FLOAT32_ON_CPU)
-            yield self.finding(node, _OFF, fix, self._obstacle(call))
+            yield from self._off(call, fix)
         elif not (call.names_cuda or "dtype" in call.arguments or self._obstacle(call)):
             yield from self._by_default(call)
+
+    def _off(self, call: _Autocast, fix: Fix | None) -> Iterator[Finding]:
+        """Yield the finding of an autocast that is off on a CPU, whose operations may need it there.
+
+        If any accelerator is the target, DF408 finds the call as well, and keeps autocast off on a CPU. So this
+        is the finding only where the fix is safe.
+        """
+        if (translation := self.context.translation) is not None:
+            if fix is None or fix.why:
+                return
+            translation.planned.update(ast.walk(call.function))
+            self.context.handled.add(call.node)
+        yield self.finding(call.node, _OFF, fix, self._obstacle(call))
 
     @cached_property
     def _has_low_precision(self) -> bool:
@@ -622,7 +635,7 @@ class CudaAutocast(Rule):
         """Return the fix that makes an autocast that of the device, with the dtype and all other arguments."""
         around = {parent for _, parent in self.facts.tree.ancestors(call.node)}
         in_script = not around.isdisjoint(self.context.compiled.functions)
-        if in_script or self.context.accelerator or self._obstacle(call):
+        if in_script or self._obstacle(call):
             return None
         kind, needs = self._device_type(call.node)
         torch = self.devices.torch(call.node)

@@ -318,3 +318,20 @@ def test_a_program_runs_on_the_cpu() -> None:
     assert names["where"] == torch.device("cpu")
     assert names["state"] == {"device": "cpu"}
     assert torch.isfinite(names["loss"])
+
+
+def test_autocast_that_a_cpu_needs_is_on_there_as_well() -> None:
+    torch = pytest.importorskip("torch")
+    text = """\
+        import torch
+
+        net = torch.nn.Linear(2, 2).cuda()
+        cache = torch.ones(1, 2, dtype=torch.bfloat16, device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            y = net(cache)
+    """
+    assert [each.code for each in rewrite(text).findings if each.line == 5] == ["DF407"]
+    names: dict[str, Any] = {}
+    exec(compile(ast.parse(after(text)), "program.py", "exec"), names)
+    if not torch.accelerator.is_available():
+        assert names["y"].dtype is torch.bfloat16

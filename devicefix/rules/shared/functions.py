@@ -253,7 +253,7 @@ class Functions:
         if "manual_seed" in short:
             between = self._saved(node) is not None and not self._keeps_cpu_state(node)
             scope = self.facts.tree.scope(node) if between else self.facts.tree.root
-            # Where any accelerator is the target, DF405 advises `torch.manual_seed`.
+            # Where any accelerator is the target, DF405 finds the seeds.
             alone = not (guarded or self.context.accelerator) and self.facts.once(_seeds_only_gpus, scope)
             return alone and (between or not self.facts.others.is_mentioned("manual_seed"))
         if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
