@@ -12,7 +12,7 @@ from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import Devices
 from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.translation import Translation
-from devicefix.facts import Facts
+from devicefix.facts import AVAILABLE, Facts, dotted
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Forwards
 from devicefix.facts.project import Project
@@ -33,6 +33,7 @@ _NO_PARENTHESES = (
     ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
 )  # fmt: skip
 
+_LONGEST_REPEATED = 60  # characters
 BY_A_RUN = "nothing but a run shows it"
 SKIPS = "without CUDA, the fix skips the calls inside, which may have side effects"
 
@@ -107,6 +108,11 @@ class Context:
         is_number = literal_index(node) is not None  # of whatever accelerator there is
         return replace(fix, needs=fix.needs | self.devices.of_others) if is_number else fix
 
+    def may_repeat(self, node: ast.expr) -> bool:
+        """Return whether a fix may write an expression twice, because it is short."""
+        code = self.source.code(node)
+        return len(code) <= _LONGEST_REPEATED and not {"\n", "\r"} & {*code}
+
     def when_cuda(self, node: ast.expr, otherwise: New, why: str = "", *, of_cuda: bool = False) -> Fix:
         """Return a fix that makes an expression `expression if torch.cuda.is_available() else otherwise`.
 
@@ -144,6 +150,39 @@ class Context:
         if isinstance(otherwise, str) and not why and has_effects(self.facts, node):
             fix = replace(fix, why=SKIPS)
         return fix
+
+    def keep_for_cuda(self, node: ast.expr, otherwise: New, device: DeviceExpr) -> Fix:
+        """Return the fix that keeps an expression for CUDA; other accelerators, and the CPU, get another one.
+
+        Args:
+            node: The expression.
+            otherwise: What makes the other expression from it.
+            device: The device that the other expression uses.
+        """
+        if self.translation is not None:
+            self.translation.planned.update(ast.walk(node))
+        return self.when_cuda(node, otherwise, of_cuda=True).joined(Fix((), needs=device.needs))
+
+    def serves_others(self, node: ast.AST) -> bool:
+        """Return whether code is that of CUDA in a choice whose other arm uses the device of the accelerator.
+
+        Args:
+            node: The question, or a part of the arm for CUDA.
+        """
+        for child, choice in self.facts.tree.ancestors(node):
+            if not isinstance(choice, (ast.IfExp, ast.If)) or not self.facts.call(choice.test, AVAILABLE):
+                continue
+            arms = choice.orelse if isinstance(choice.orelse, list) else [choice.orelse]
+            device = self.devices.shared(choice, may_be_text=True)
+            names = [device.text] if device is not None else []
+            parts = (part for arm in arms if arm is not child for part in ast.walk(arm))
+            if any(isinstance(part, ast.expr) and self._is_accelerator(part, names) for part in parts):
+                return child not in arms
+        return False
+
+    def _is_accelerator(self, node: ast.expr, names: list[str]) -> bool:
+        """Return whether an expression is the device of the accelerator, by one of its names or itself."""
+        return dotted(node) in names or (self.facts.resolve(node) or "").startswith("torch.accelerator.")
 
     def _shared_condition(self, node: ast.expr, choice: Conditional) -> Removal | None:
         """Return how the arms of a conditional expression share a condition that they all get."""

@@ -94,36 +94,38 @@ def operand(code: str) -> str:
     return f"({code})" if weaker else code
 
 
-def choose(facts: Facts, statement: ast.stmt, test: str, otherwise: str) -> tuple[Edit, ...]:
-    """Return the edits that put a statement under `if test:`, and another expression under its `else:`.
+def choose(facts: Facts, statement: ast.stmt, test: str, *otherwise: str) -> tuple[Edit, ...]:
+    """Return the edits that put a statement under `if test:`, and other expressions under its `else:`.
 
     Args:
         facts: The facts of the module.
         statement: An expression, or the assignment of one to what is the other expression.
         test: The code of the test.
-        otherwise: The code of the other expression.
+        otherwise: The code of the other expressions.
     """
     guard = put_under_guard(facts, statement, test)
     if isinstance(guard.new, Conditional):
-        return (replace(guard, new=Conditional(test, otherwise), removal=None),)
+        both = otherwise[0] if len(otherwise) == 1 else f"({', '.join(otherwise)})"
+        return (replace(guard, new=Conditional(test, both), removal=None),)
     if isinstance(statement, ast.Assign):
         return (guard,)
     return replace(guard, removal=None), guarded_below(facts, statement, "else:", otherwise)
 
 
-def guarded_below(facts: Facts, statement: ast.stmt, header: str, code: str, *added: str) -> Edit:
-    """Return the edit that adds a statement under a header, such as `else:`, below another one.
+def guarded_below(facts: Facts, statement: ast.stmt, header: str, code: Sequence[str], *added: str) -> Edit:
+    """Return the edit that adds statements under a header, such as `else:`, below another one.
 
     Args:
         facts: The facts of the module.
         statement: The statement above, which has its lines for itself.
         header: The code of the header.
-        code: The new statement on one line.
+        code: The new statements, each on one line.
         added: The kind of the statement that the header begins, if it begins one.
     """
     outer, end = facts.source.indentation(facts.source.span(statement)[0]), end_of(facts.source, statement)
-    lines = ("", f"{outer}{header}", f"{outer}{indent_of(facts, statement)}{code}")
-    kinds = (*added, type(parse(code).body[0]).__name__)
+    indent = outer + indent_of(facts, statement)
+    lines = ("", f"{outer}{header}", *(f"{indent}{each}" for each in code))
+    kinds = (*added, *(type(parse(each).body[0]).__name__ for each in code))
     return Edit(end, end, facts.source.newline.join(lines), effect=Effect(added=kinds))
 
 

@@ -323,7 +323,7 @@ class CudaApi(Rule):
 
     def visit_Attribute(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
         short = self.accelerator.reference(node)
-        if short is None or node in self.translation.planned:
+        if short is None or node in self.translation.planned or self.context.serves_others(node):
             return
         if self._is_found(node, short):
             return

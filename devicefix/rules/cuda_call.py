@@ -22,7 +22,6 @@ from devicefix.rules.shared.called_below import called_below
 _SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "the graph that this class runs may change in place a tensor that is copied only on a GPU"
-_LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
 
 class CudaCall(Rule):
@@ -736,8 +735,7 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
         return context.when_cuda(node, instance) if instance is not None else None
     if (below := called_below(context, node)) is not None:
         return below
-    code = context.source.code(receiver)
-    if len(code) > _LONGEST_RECEIVER or "\n" in code or "\r" in code:
+    if not context.may_repeat(receiver):
         return None
     return context.when_cuda(node, KeepReceiver(), of_cuda=True)
 

@@ -11,7 +11,7 @@ from devicefix.facts.copies.moves import is_moved
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.blocks import choose
-from devicefix.rewrite.operations import AddKeyword, Chain, ReplaceFunction
+from devicefix.rewrite.operations import AddKeyword, Chain, KeepReceiver, ReplaceFunction
 from devicefix.rules.base import Example, Rule
 
 # The dtypes of the legacy types: https://docs.pytorch.org/docs/stable/tensors.html.
@@ -279,10 +279,13 @@ class TypedTensor(Rule):
         if call is not None and call.keywords:
             yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; use `torch.empty` or `torch.tensor`")
             return
-        fix = self._constructed(call, kind) if call is not None else None
         torch = self.devices.torch(node)
-        fix = fix or default_type(self.context, node, kind)
-        fix = fix or self.context.when_cuda(node, f"{torch.text}.{kind}")
+        fix = (
+            (self._constructed(call, kind) if call is not None else None)
+            or default_type(self.context, node, kind)
+            or self._moved(node, kind)
+            or self.context.when_cuda(node, f"{torch.text}.{kind}")
+        )
         fix = replace(fix, needs=fix.needs | torch.needs)
         yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; specify a dtype and a device instead", fix)
 
@@ -304,9 +307,31 @@ class TypedTensor(Rule):
             maker = "tensor"
         else:
             return None
+        if self.context.translation is not None:
+            self.context.translation.planned.add(call.func)
         device, torch = self.devices.current(call), self.devices.torch(call)
         new = _maker(f"{torch.text}.{maker}", f"{torch.text}.{dtype}", device.text)
         return self.context.edit(call, new, DeviceExpr("", device.needs | torch.needs))
+
+    def _moved(self, node: ast.expr, kind: str) -> Fix | None:
+        """Return the fix of a call or conversion, whose tensor goes to another accelerator than CUDA."""
+        dtype, tree = DTYPES.get(kind.removesuffix("Tensor")), self.facts.tree
+        torch, call = self.devices.torch(node).text, tree.call_of(node)
+        if self.context.accelerator is None or dtype is None:
+            return None
+        device = self.devices.current(node)
+        if call is not None:
+            if not self.context.may_repeat(call):
+                return None
+            change = Chain((ReplaceFunction(f"{torch}.{kind}"), lambda code: f"{code}.to({device.text})"))
+            return self.context.keep_for_cuda(call, change, device)
+        match tree.parents.get(node):
+            case ast.Call(func=ast.Attribute(value=receiver, attr="type"), args=[_], keywords=[]) as call:
+                if not self.context.may_repeat(receiver):
+                    return None
+                change = Chain((KeepReceiver(), lambda code: f"{code}.to({device.text}, {torch}.{dtype})"))
+                return self.context.keep_for_cuda(call, change, device)
+        return None
 
     def _data(self, node: ast.expr) -> bool:
         """Return whether a single argument is data: a list, or an array of NumPy."""
@@ -331,15 +356,19 @@ def default_type(context: Context, node: ast.expr, kind: str) -> Fix | None:
     """
     call = context.facts.tree.parents.get(node)
     statement = context.facts.tree.parents.get(call)
-    is_call = kind == "FloatTensor" and context.facts.call(call, "torch.set_default_tensor_type")
+    dtype = DTYPES.get(kind.removesuffix("Tensor"))
+    is_call = dtype is not None and context.facts.call(call, "torch.set_default_tensor_type")
     if context.accelerator is None or not is_call or not isinstance(statement, ast.Expr):
         return None
     device = context.devices.shared(statement, define=True, may_be_text=True)
     if device is None:
         return None
     torch, question = context.devices.torch(node), context.devices.available(node, of_cuda=True)
-    new = f"{torch.text}.set_default_device({device.text})"
-    edits = choose(context.facts, statement, question.text, new)
+    if context.translation is not None:
+        context.translation.planned.update(ast.walk(statement))
+    new = [f"{torch.text}.set_default_device({device.text})"]
+    new += [f"{torch.text}.set_default_dtype({torch.text}.{dtype})"] if dtype != "float32" else []
+    edits = choose(context.facts, statement, question.text, *new)
     return Fix(edits, needs=torch.needs | question.needs | device.needs)
 
 
@@ -352,7 +381,7 @@ def _size(node: ast.expr) -> bool:
     match node:
         case ast.Constant(value=value):
             return type(value) is int
-        case ast.Call(func=ast.Attribute(attr="size") | ast.Name(id="len")):
+        case ast.Call(func=ast.Attribute(attr="size" | "Size") | ast.Name(id="len")):
             return True
         case ast.Attribute(attr="shape") | ast.Subscript(value=ast.Attribute(attr="shape")):
             return True

@@ -43,6 +43,6 @@ def called_below(context: Context, node: ast.Call) -> Fix | None:
         return None
     question = context.devices.available(node)
     header, code = f"if {question.text}:", f"{name} = {name}.{method}({arguments})"
-    below = guarded_below(context.facts, statement, header, code, "If")
+    below = guarded_below(context.facts, statement, header, [code], "If")
     shortened = context.edit(node, KeepReceiver(), question)
     return replace(shortened, edits=(*shortened.edits, below))
