@@ -84,9 +84,12 @@ def runtime_device(context: Context, node: ast.Call, target: ast.expr) -> Device
     Returns:
         An expression that finds it out at run time, None where the target can't be evaluated twice.
     """
-    if dotted(target) is None:
+    code, read = context.source.code(target), target
+    match target:
+        case ast.Subscript(slice=ast.Constant() | ast.Name()) if context.accelerator is not None:
+            read = target.value  # of `gpu_ids[0]`
+    if dotted(read) is None:
         return None
-    code = context.source.code(target)
     if context.accelerator is not None:
         device = context.devices.current(node)
         available = context.devices.available(target)

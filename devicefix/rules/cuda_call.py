@@ -19,6 +19,7 @@ from devicefix.rewrite.operations import KeepReceiver, Move
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.called_below import called_below
 
+_MOVES = "`.cuda()` needs CUDA; use `.to(device)`"
 _SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "the graph that this class runs may change in place a tensor that is copied only on a GPU"
@@ -644,11 +645,14 @@ class CudaCall(Rule):
         if self._may_be_super(node):
             message = "`.cuda()` needs CUDA and may be called on `super()`; call it only if CUDA is available"
             return self.finding(node, message, unless="because `super()` is also used as a value")
+        fix = self._of_super(node)
+        if fix is not None:
+            return self.finding(node, _MOVES, fix)
         message = (
             "`.cuda()` needs CUDA, and the object's class may define its own `cuda` or `to`, so `.to(device)` may do"
             " something else; call `.cuda()` only if CUDA is available"
         )
-        fix = _kept(self.context, node)
+        fix = _for_accelerators(self.context, node) or _kept(self.context, node)
         parent, receiver = self.facts.tree.parents.get(node), getattr(node.func, "value", node)
         called = (self.facts.resolve(parent.func) or "") if isinstance(parent, ast.Call) else ""
         library = called and not self.context.project.has_module(self.devices.path, called.partition(".")[0])
@@ -656,6 +660,18 @@ class CudaCall(Rule):
         if fix and self.context.project.has_cuda_effects(used) and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
         return self.finding(node, message, fix, unless="because the object is `super()`, or long code")
+
+    def _of_super(self, node: ast.Call) -> Fix | None:
+        """Return the fix that makes `super().cuda()` of a module `super().to(device)`, or None."""
+        assert isinstance(node.func, ast.Attribute)
+        name = _instance(self.context, node, node.func.value) if _super(node.func.value) else None
+        if name is None or device_argument(node) is not None or self.context.project.has_own_to():
+            return None
+        owner = next(self.facts.tree.around(node, ast.ClassDef), None)
+        if owner is None or not self._is_of_torch(node) or not self.context.project.is_foreign(owner.name):
+            return None
+        use = self.devices.current(node)
+        return self.context.edit(node, Move(use.text), use)
 
     def _is_of_torch(self, node: ast.Call) -> bool:
         """Return whether a call is `super().cuda()` in a class that has no other class's own `cuda`."""
@@ -691,7 +707,7 @@ class CudaCall(Rule):
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
             return self.finding(node, f"{message}; make the argument a `torch.device`, and use `.to(device)`")
-        return self.finding(node, "`.cuda()` needs CUDA; use `.to(device)`", fix)
+        return self.finding(node, _MOVES, fix)
 
 
 def _interprets(facts: Facts, node: ast.AST) -> bool:
@@ -720,6 +736,23 @@ def move(context: Context, node: ast.Call) -> Fix | None:
             return fix
         use = runtime_device(context, node, target)
     return None if use is None else context.edit(node, Move(use.text), use)
+
+
+def _for_accelerators(context: Context, node: ast.Call) -> Fix | None:
+    """Return the fix that keeps `x.cuda()` for CUDA, and uses `x.to(device)` for other accelerators, or None."""
+    assert isinstance(node.func, ast.Attribute)
+    receiver, target = node.func.value, device_argument(node)
+    if context.accelerator is None or not context.project.always_has_to():
+        return None
+    if _super(receiver) or not context.may_repeat(receiver) or may_be_storage(context, receiver):
+        return None
+    use = context.devices.current(node) if target is None else runtime_device(context, node, target)
+    if use is None:
+        return None
+    is_statement = isinstance(context.facts.tree.parents.get(node), ast.Expr)
+    plain = is_statement and not node.args and not node.keywords
+    new = f"{context.source.code(receiver)}.to({use.text})" if plain else Move(use.text)
+    return context.keep_for_cuda(node, new, use)
 
 
 def _kept(context: Context, node: ast.Call) -> Fix | None:

@@ -59,6 +59,11 @@ class Classes(Files):
         return bool(self.to_classes)
 
     @remembered
+    def always_has_to(self) -> bool:
+        """Return whether all classes with their own `cuda` inherit a `to` from another project, such as torch."""
+        return not self.adds_cuda() and not self.to_classes and all(map(self.is_foreign, self.cuda_classes))
+
+    @remembered
     def has_own_loading(self) -> bool:
         """Return whether a module of the project may load its state in its own way."""
         return any(_LOADS.search(file.data) for file in self.holding(b"_state_dict", b"set_extra_state"))
@@ -89,7 +94,7 @@ class Classes(Files):
         reached = closure(self._own_classes, self._bases)
         files = (file for file in self.files.values() if not reached.isdisjoint(file.classes))
         found = re.compile(rf"def[ \t]+{method}\b|\b{method}\b[ \t]*[:=]|__getattr|setattr\(".encode())
-        return not any(map(self._is_foreign, reached)) and not any(file.holds(found) for file in files)
+        return not any(map(self.is_foreign, reached)) and not any(file.holds(found) for file in files)
 
     @remembered
     def is_constant(self, path: str, owner: str, name: str) -> bool:
@@ -110,13 +115,14 @@ class Classes(Files):
     @cached_property
     def _own_classes(self) -> frozenset[str]:
         """The classes whose `cuda` is their own, or the one of torch beside a `to` of their own."""
-        return self.cuda_classes | self._with_subclasses(set(filter(self._is_foreign, self.to_classes)))
+        return self.cuda_classes | self._with_subclasses(set(filter(self.is_foreign, self.to_classes)))
 
     @cached_property
     def _above_own_classes(self) -> frozenset[str]:
         return closure(self._own_classes, self._bases) if self._own_classes else frozenset()
 
-    def _is_foreign(self, name: str) -> bool:
+    @remembered
+    def is_foreign(self, name: str) -> bool:
         """Return whether a class inherits from one of another project: only that can bring torch's `cuda`."""
         reached = closure({name}, self._bases)
         return any(base not in self._bases and not hasattr(builtins, base) for base in reached)
