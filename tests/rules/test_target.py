@@ -100,24 +100,72 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
             f"device = {DEVICE}\n\n"
             "dist.init_process_group(torch.distributed.get_default_backend_for_device(device))\n",
         ),
+        (
+            "y = x.type(torch.cuda.FloatTensor)\n",
+            f"device = {DEVICE}\n\n"
+            "y = x.type(torch.cuda.FloatTensor) if torch.cuda.is_available() else x.to(device, torch.float32)\n",
+        ),
+        (
+            "y = torch.cuda.LongTensor(x)\n",
+            f"device = {DEVICE}\n\n"
+            "y = torch.cuda.LongTensor(x) if torch.cuda.is_available() else torch.LongTensor(x).to(device)\n",
+        ),
+        (
+            "torch.set_default_tensor_type(torch.cuda.HalfTensor)\n",
+            f"device = {DEVICE}\n\n"
+            "if torch.cuda.is_available():\n    torch.set_default_tensor_type(torch.cuda.HalfTensor)\n"
+            "else:\n    torch.set_default_device(device)\n    torch.set_default_dtype(torch.float16)\n",
+        ),
+        (
+            "def run(net, gpu_ids):\n    assert torch.cuda.is_available()\n    net.cuda(gpu_ids[0])\n",
+            f"device = {DEVICE}\n\ndef run(net, gpu_ids):\n    net.to(gpu_ids[0] if gpu_ids[0] is not None "
+            "and torch.accelerator.is_available() else device)\n",
+        ),
+        (
+            'device = f"cuda:{rank}"\ntorch.cuda.set_device(device)\n',
+            'device = f"{torch.accelerator.current_accelerator().type}:{rank}" '
+            'if torch.accelerator.is_available() else "cpu"\n'
+            "if torch.accelerator.is_available():\n    torch.accelerator.set_device_index(device)\n",
+        ),
     ],
 )
 def test_devices_are_the_accelerators(before: str, expected: str) -> None:
     assert body(before) == expected
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "y = x.type(torch.cuda.FloatTensor)\n",
-        'same = x.type() == "torch.cuda.HalfTensor"\n',
-    ],
-)
-def test_what_is_cudas_own_asks_for_cuda(line: str) -> None:
+def test_what_is_cudas_own_asks_for_cuda() -> None:
     for unsafe in (False, True):
-        new = body(line, unsafe=unsafe)
+        new = body('same = x.type() == "torch.cuda.HalfTensor"\n', unsafe=unsafe)
         assert "torch.cuda.is_available()" in new
         assert "accelerator" not in new
+
+
+OWN = """\
+class Cell(torch.nn.Module):
+    def cuda(self):
+        super().cuda()
+        return self
+
+
+def move(net, x):
+    net.cuda()
+    return x.cuda()
+"""
+
+
+def test_an_own_cuda_method_is_called_only_with_cuda_and_other_accelerators_get_to() -> None:
+    new = body(OWN).partition("class")[2]
+    assert "        super().to(device)\n        return self\n" in new
+    assert new.endswith("""\
+    if torch.cuda.is_available():
+        net.cuda()
+    else:
+        net.to(device)
+    return x.cuda() if torch.cuda.is_available() else x.to(device)
+""")
+    assert "super().cuda()" not in new
+    plain = body(OWN.replace("(torch.nn.Module)", ""))  # an object of this class has no `to`
+    assert "else x.to(device)" not in plain
 
 
 def test_a_guard_is_replaced_with_all_that_depends_on_it() -> None:

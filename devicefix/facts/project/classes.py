@@ -60,7 +60,7 @@ class Classes(Files):
 
     @remembered
     def always_has_to(self) -> bool:
-        """Return whether all classes with their own `cuda` inherit a `to` from another project, such as torch."""
+        """Return whether all classes with their own `cuda` inherit a `to`, such as that of torch."""
         return not self.adds_cuda() and not self.to_classes and all(map(self.is_foreign, self.cuda_classes))
 
     @remembered
