@@ -103,7 +103,8 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
         (
             "y = x.type(torch.cuda.FloatTensor)\n",
             f"device = {DEVICE}\n\n"
-            "y = x.type(torch.cuda.FloatTensor) if torch.cuda.is_available() else x.to(device, torch.float32)\n",
+            "y = x.type(torch.cuda.FloatTensor) if torch.cuda.is_available() "
+            "else x.to(device, torch.float32)\n",
         ),
         (
             "y = torch.cuda.LongTensor(x)\n",
@@ -123,8 +124,8 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
         ),
         (
             'device = f"cuda:{rank}"\ntorch.cuda.set_device(device)\n',
-            'device = f"{torch.accelerator.current_accelerator().type}:{rank}" '
-            'if torch.accelerator.is_available() else "cpu"\n'
+            'device = (\n    f"{torch.accelerator.current_accelerator().type}:{rank}" '
+            'if torch.accelerator.is_available() else "cpu"\n)\n'
             "if torch.accelerator.is_available():\n    torch.accelerator.set_device_index(device)\n",
         ),
     ],
