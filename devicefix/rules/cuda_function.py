@@ -983,11 +983,6 @@ class CudaFunction(Rule):
         """
         if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.IfExp):
             self.context.mark_handled(node.args[0])
-            accelerator, translation = self.context.accelerator, self.context.translation
-            if (outer := self._functions.outer(node)) is not None:
-                fix = self._functions.of_outer(outer)
-            elif accelerator and translation and accelerator.counterpart(node.func) is not None:
-                fix = self.context.when_cuda(node.args[0], "None").joined(translation.call(node.func))
-            else:
-                fix = self._functions.entered(node)
+            outer = self._functions.outer(node)
+            fix = self._functions.of_outer(outer) if outer is not None else self._functions.entered(node)
             yield self.finding(node, "`torch.cuda.device` needs CUDA; use it only if CUDA is available", fix)

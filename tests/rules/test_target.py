@@ -384,3 +384,64 @@ def test_autocast_that_a_cpu_needs_is_on_there_as_well() -> None:
     exec(compile(ast.parse(after(text)), "program.py", "exec"), names)
     if not torch.accelerator.is_available():
         assert names["y"].dtype is torch.bfloat16
+
+
+COMPILED = """\
+def synced(x):
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.nvtx.range_push("part")
+    return x + 1
+
+
+def peak(x):
+    torch.cuda.reset_peak_memory_stats()
+    return x + torch.cuda.max_memory_allocated()
+
+
+def moved(x):
+    return x.cuda().type(torch.cuda.FloatTensor) * x.pin_memory()
+
+
+def cast(x):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        return x @ x
+
+
+def asked(x):
+    if x.is_cuda and torch.cuda.get_device_name(0):
+        torch.cuda.synchronize()
+    return x.bfloat16() if torch.cuda.is_bf16_supported() else x
+
+
+def streamed(x):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        y = x + 1
+    torch.cuda.current_stream().wait_stream(stream)
+    return y
+
+
+def switched(x):
+    with torch.cuda.device(0):
+        return x + torch.ones(3, device="cuda")
+
+
+def timed(x):
+    start = torch.cuda.Event(enable_timing=True)
+    start.record()
+    end = torch.cuda.Event(enable_timing=True)
+    end.record()
+    torch.cuda.synchronize()
+    return x, start.elapsed_time(end)
+"""
+
+
+def test_guarded_calls_compile_without_a_graph_break() -> None:
+    torch = pytest.importorskip("torch")
+    scope: dict[str, Any] = {}
+    exec(after(f"import torch\n\n\n{COMPILED}"), scope)
+    for name in ("synced", "peak", "moved", "cast", "asked", "streamed", "switched", "timed"):
+        x = torch.ones(3, 3)
+        compiled = torch.compile(scope[name], backend="eager", fullgraph=True)
+        assert str(compiled(x)) == str(scope[name](x)), name
