@@ -19,6 +19,7 @@ from devicefix.rules.shared.questions import UNKNOWN, Questions
 from devicefix.rules.shared.streams import Streams
 from devicefix.rules.stream import CudaStream
 
+_SKIPPED = "other accelerators skip this code"
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 _UNGUARDED = ("stream", "device")  # the fix of the call has what a CPU needs
 _MAKERS = ("Stream", "Event", "current_stream")
@@ -334,7 +335,7 @@ class CudaApi(Rule):
             return
         counterpart = self.accelerator.counterpart(node)
         if counterpart is None:
-            yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(short)}")
+            yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(node, short)}")
         elif short in QUESTIONS:
             yield from self._question(node, name, counterpart)
         else:
@@ -376,7 +377,7 @@ class CudaApi(Rule):
                     return Fix((blocks.remove(self.facts, gone),))
         return None
 
-    def _advice(self, short: str) -> str:
+    def _advice(self, node: ast.expr, short: str) -> str:
         known = COUNTERPARTS.get(short, ())
         if known and known[0].since > self.accelerator.version:
             return f"use `torch.{known[0].name}`, which needs torch {written(known[0].since)}"
@@ -384,7 +385,7 @@ class CudaApi(Rule):
             return "specify a dtype and a device instead"
         if known:
             return f"adapt this code so that it can use `torch.{known[0].name}`"
-        return _ELSE
+        return _SKIPPED if self._is_guarded(node) else _ELSE
 
     # -- calls ---------------------------------------------------------------------------------------
 
