@@ -4,9 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.model import Finding
+from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.typed_tensor import asks_about_moved, asks_where, default_type, only_named
+from devicefix.rules.typed_tensor import asks_about_moved, asks_where, converted, default_type, only_named
 
 _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
 
@@ -135,7 +135,24 @@ class TypeName(Rule):
             if asks_about_moved(self.facts, node):
                 yield self.finding(node, f"a CPU tensor is never a `{node.value}`; compare the dtype")
             return
-        quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
-        fix = default_type(self.context, node, match[1])
-        fix = fix or self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")
+        fix = (
+            default_type(self.context, node, match[1])
+            or converted(self.context, node, match[1])
+            or self._of_accelerator(node, parent, match[1])
+            or self.context.when_cuda(node, f'"torch.{match[1]}"')
+        )
         yield self.finding(node, f"the type `{node.value}` needs CUDA; use it only if CUDA is available", fix)
+
+    def _of_accelerator(self, node: ast.expr, parent: ast.AST | None, kind: str) -> Fix | None:
+        """Return the fix of a name that is compared: on an accelerator, it has the type of the device."""
+        device = self.devices.text(node) if self.context.accelerator is not None else None
+        if device is None or not isinstance(parent, ast.Compare):
+            return None
+        code, use = device
+        source = self.context.source
+
+        def new(old: str) -> str:
+            of_cpu, of_device = f'"torch.{kind}"', f'f"torch.{{{code()}}}.{kind}"'
+            return source.quoted(f'({of_device} if {code()} != "cpu" else {of_cpu})', old)
+
+        return Fix((Edit(*source.span(node), new),), needs=use.needs)

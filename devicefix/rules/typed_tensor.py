@@ -315,23 +315,14 @@ class TypedTensor(Rule):
 
     def _moved(self, node: ast.expr, kind: str) -> Fix | None:
         """Return the fix of a call or conversion, whose tensor goes to another accelerator than CUDA."""
-        dtype, tree = DTYPES.get(kind.removesuffix("Tensor")), self.facts.tree
-        torch, call = self.devices.torch(node).text, tree.call_of(node)
-        if self.context.accelerator is None or dtype is None:
+        call = self.facts.tree.call_of(node)
+        if self.context.accelerator is None or call is None:
+            return converted(self.context, node, kind)
+        if not self.context.may_repeat(call):
             return None
-        device = self.devices.current(node)
-        if call is not None:
-            if not self.context.may_repeat(call):
-                return None
-            change = Chain((ReplaceFunction(f"{torch}.{kind}"), lambda code: f"{code}.to({device.text})"))
-            return self.context.keep_for_cuda(call, change, device)
-        match tree.parents.get(node):
-            case ast.Call(func=ast.Attribute(value=receiver, attr="type"), args=[_], keywords=[]) as call:
-                if not self.context.may_repeat(receiver):
-                    return None
-                change = Chain((KeepReceiver(), lambda code: f"{code}.to({device.text}, {torch}.{dtype})"))
-                return self.context.keep_for_cuda(call, change, device)
-        return None
+        torch, device = self.devices.torch(node), self.devices.current(node)
+        change = Chain((ReplaceFunction(f"{torch.text}.{kind}"), lambda code: f"{code}.to({device.text})"))
+        return self.context.keep_for_cuda(call, change, device)
 
     def _data(self, node: ast.expr) -> bool:
         """Return whether a single argument is data: a list, or an array of NumPy."""
@@ -341,6 +332,28 @@ class TypedTensor(Rule):
         if isinstance(node, ast.Call):
             return (self.facts.resolve(node.func) or "").startswith("numpy.")
         return isinstance(node, (ast.List, ast.ListComp))
+
+
+def converted(context: Context, node: ast.expr, kind: str) -> Fix | None:
+    """Return the fix of `x.type(…)`, which moves to another accelerator than CUDA, too.
+
+    Args:
+        context: the context of the module.
+        node: the type, or its name.
+        kind: the last part of its name, such as `FloatTensor`.
+
+    Returns:
+        None where CUDA is the target, and for other uses of the type.
+    """
+    dtype = DTYPES.get(kind.removesuffix("Tensor"))
+    match context.facts.tree.parents.get(node):
+        case ast.Call(func=ast.Attribute(value=receiver, attr="type"), args=[_], keywords=[]) as call:
+            if context.accelerator is None or dtype is None or not context.may_repeat(receiver):
+                return None
+            torch, device = context.devices.torch(node), context.devices.current(node)
+            new = f".to({device.text}, {torch.text}.{dtype})"
+            return context.keep_for_cuda(call, Chain((KeepReceiver(), lambda code: code + new)), device)
+    return None
 
 
 def default_type(context: Context, node: ast.expr, kind: str) -> Fix | None:
