@@ -106,6 +106,12 @@ class Questions:
         """Return whether the code that depends on a question uses tensors in a way that fails on MPS."""
         return any(map(self.accelerator.excludes_mps, self.guarded(node)))
 
+    def failing_on_mps(self, node: ast.expr) -> list[ast.expr]:
+        """Return the calls that fail on MPS in the expressions that depend on a question."""
+        regions = (region for region in self.guarded(node) if isinstance(region, ast.expr))
+        parts = (part for region in regions for part in self.accelerator.references(region))
+        return [part for part in parts if self.accelerator.fails_on_mps(part)]
+
     def is_one_of_many(self, node: ast.expr) -> bool:
         """Return whether a question is the test of a branch beside one for another accelerator."""
         choice = self.facts.tree.statement(node)
