@@ -6,14 +6,15 @@
 The trials are those in `trials/` and those of `shared/trials/dev`, beside this repository, whose harness
 exports, rewrites and runs each program. CLONES has a clone of each repository, named `owner+name`. Each trial
 prints one line, and the last line counts those that pass. The exit status is 1 if any fails, other than one
-whose `trial.json` says why by `"fails"`.
+whose `trial.json` says why by `"fails"`, or that needs what the simulated device lacks (`GAPS`).
 
 Processors round differently. A trial whose numbers differ is therefore recorded anew from the untouched
 program on this machine, and runs once more. `--references DIR` keeps the recorded numbers for the next run.
 
 `--accelerator` rewrites with `--target accelerator`, and runs the program on a made-up accelerator too
-(`tests/accelerator_machine.py`): numbers are compared, parameters and most products have to be there, and
-the states of autocast and scalers as on CUDA. `--logs DIR` keeps what programs print, and what ran where.
+(`tests/accelerator_machine.py`), with `--machines xpu,mps` on those that devicefix simulates: numbers are
+compared, parameters and most products have to be there, and the states of autocast and scalers as on CUDA.
+`--logs DIR` keeps what programs print, and what ran where.
 """
 
 from __future__ import annotations
@@ -30,14 +31,23 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "trials"
-MACHINES = ("cpu", "cuda", "accelerator")
+SIMULATED = ("xpu", "mps")
+MACHINES = ("cpu", "cuda", "accelerator", *SIMULATED)
 ORACLE = ROOT / "tests" / "accelerator_machine.py"
-STARTS = {  # what runs a program on a machine that the harness does not have
-    "cuda": """import accelerator_on_cuda; accelerator_on_cuda.install({record!r})
+DRIVE = """
 sys.path[0] = "."; sys.argv = ["_drive.py"]
-runpy.run_path("_drive.py", run_name="__main__")""",
+runpy.run_path("_drive.py", run_name="__main__")"""
+STARTS = {  # what runs a program on a machine that the harness does not have
+    "cuda": "import accelerator_on_cuda; accelerator_on_cuda.install({record!r})" + DRIVE,
     "accelerator": """sys.argv = [{oracle!r}, "--exact", "--record", {record!r}, "_drive.py"]
 runpy.run_path({oracle!r}, run_name="__main__")""",
+    **dict.fromkeys(
+        SIMULATED, "import accelerator_simulated; accelerator_simulated.install({record!r})" + DRIVE
+    ),
+}
+GAPS = {  # what a program cannot do on a real device either, by the end of its error
+    "xpu": ("has no attribute '_scatter'", "DataParallel does not work on XPU (pytorch/issues/143239)"),
+    "mps": ("framework doesn't support float64.", "MPS has no float64"),
 }
 Outcome = dict[str, str | bool]
 
@@ -67,7 +77,10 @@ def main() -> int:
                     print(f"{mark}  {name:24} {machine:12} {outcome[machine]}", flush=True)
                 outcome["passed"] = not any(outcome.get(part) for part in ("tool", *MACHINES))
         failed = [outcome for outcome in found.values() if not outcome["passed"]]
-        known = {str(outcome["trial"]): _reason(folder, str(outcome["trial"])) for outcome in failed}
+        known = {
+            str(outcome["trial"]): _reason(folder, str(outcome["trial"])) or _gap(outcome)
+            for outcome in failed
+        }
     for outcome in failed:
         reason = known[str(outcome["trial"])]
         print(f"{'known' if reason else 'FAIL'}  {outcome['trial']:24} {reason or _cause(outcome)}")
@@ -142,17 +155,22 @@ def _on_accelerator(arguments: argparse.Namespace, folder: Path, machine: str) -
         record.unlink(missing_ok=True)
         path = [str(SHARED), str(ORACLE.parent), str(ROOT / "benchmarks")]
         code = f"import runpy, sys; sys.path[:0] = {path}\n"
-        if machine == "accelerator" and trial.get("checkpoints") == "cuda":
+        if machine != "cuda" and trial.get("checkpoints") == "cuda":
             code += "import saved_on_cuda; saved_on_cuda.install()\n"
         code += STARTS[machine].format(oracle=str(ORACLE), record=str(record))
         where = argparse.Namespace(corpus=arguments.clones.resolve())
         tree = harness.fresh(folder, trial, where, harness.command(_tool(arguments)), scratch, machine)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         environment |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [arguments.python, "-c", code]
+        if machine in SIMULATED:
+            Path(tree, "_start.py").write_text(code)
+            environment["PYTHONPATH"] = str(ROOT)
+            command = [sys.executable, "-m", "devicefix", "run", "--simulate", machine, "--no-rewrite"]
+            command += ["--python", arguments.python, "_start.py"]
         with output.open("w") as log:
-            command = ["timeout", "900", arguments.python, "-c", code]
             done = subprocess.run(
-                command,
+                ["timeout", "900", *command],
                 cwd=tree,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -162,15 +180,14 @@ def _on_accelerator(arguments: argparse.Namespace, folder: Path, machine: str) -
             )
         printed = output.read_text(errors="replace")
         if done.returncode:
-            last = next((line for line in reversed(printed.splitlines()) if line.strip()), "no output")
-            return f"exit {done.returncode}: {last[:200]}"
+            lines = [line for line in printed.splitlines() if line.strip() and line[:10] != "devicefix:"]
+            return f"exit {done.returncode}: {(lines or ['no output'])[-1][:200]}"
         wrong: str = harness.compare(harness.result_of(printed), "no RESULT line", reference)
         if wrong or machine == "cuda":
             return wrong
         found, on_cuda = json.loads(record.read_text()), logs / f"{folder.name}-cuda.json"
-        return _unused(found) or _not_as(
-            found, json.loads(on_cuda.read_text()) if on_cuda.exists() else found
-        )
+        there = json.loads(on_cuda.read_text()) if on_cuda.exists() else found
+        return _unused(found) or _not_as(found, there, "npu" if machine == "accelerator" else machine)
 
 
 def _unused(record: dict[str, dict[str, int]]) -> str:
@@ -182,11 +199,12 @@ def _unused(record: dict[str, dict[str, int]]) -> str:
     return ""
 
 
-def _not_as(record: dict[str, Any], on_cuda: dict[str, Any]) -> str:
+def _not_as(record: dict[str, Any], on_cuda: dict[str, Any], device: str) -> str:
     """Return what is not as on CUDA: the states of autocast and of scalers."""
     for kind in ("autocast entered", "scalers"):
         here, there = (json.dumps(each[kind], sort_keys=True) for each in (record, on_cuda))
-        if here.replace("npu", "cuda") != there:
+        here, there = (each.replace("float32 on", "float32 off") for each in (here, there))  # casts nothing
+        if here.replace(device, "cuda") != there:
             return f"not as on CUDA: {kind} {here}, not {there}"
     return ""
 
@@ -199,6 +217,13 @@ def _reason(folder: Path, name: str) -> str:
     """Return why a trial is known to fail, empty if it should pass."""
     reason: str = json.loads((folder / name / "trial.json").read_text()).get("fails", "")
     return reason
+
+
+def _gap(outcome: Outcome) -> str:
+    """Return why a trial fails only where the real device would fail too, empty if there is more."""
+    wrong = {part: str(outcome[part]) for part in ("tool", *MACHINES) if outcome.get(part)}
+    gaps = [GAPS[part][1] for part, text in wrong.items() if part in GAPS and text.endswith(GAPS[part][0])]
+    return "; ".join(gaps) if len(gaps) == len(wrong) else ""
 
 
 def _cause(outcome: Outcome) -> str:

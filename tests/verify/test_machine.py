@@ -257,6 +257,7 @@ FACTS = [
     "(gpu * 2 + gpu[0]).get_device() == 0 and gpu.t().is_cuda and gpu.view(4).is_cuda",
     "gpu.cuda() is gpu and gpu.to('cuda') is gpu and host.cpu() is host and host.to('cpu') is host",
     "host.to(gpu).is_cuda and gpu.type_as(host).device == cpu and gpu.to(torch.float64).is_cuda",
+    "gpu.to(bool).is_cuda and gpu.to(dtype=int).is_cuda and host.to('cuda', float).dtype == torch.float64",
     "host.to(torch.float64, device='cuda') if False else host.to('cuda', torch.float64).dtype"
     " == torch.float64",
     "torch.device(1) == one and isinstance(one, torch.device)"

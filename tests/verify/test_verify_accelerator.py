@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from accelerator_faults import FAULTS, Fault
 from running import ProgramFolder, verify_in_forks
 
 from devicefix.config.resolver import Everywhere
@@ -82,13 +83,13 @@ def _in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     verify_in_forks(monkeypatch)
 
 
-def compared(folder: Path, rewritten: str, kind: str) -> Report:
+def compared(folder: Path, rewritten: str, kind: str, original: str = ORIGINAL) -> Report:
     program = folder / "program.py"
-    program.write_text(ORIGINAL, encoding="utf-8")
+    program.write_text(original, encoding="utf-8")
     how = {"compare": True, "scratch": True, "copies": False, "explain": False, "accelerator": kind}
     task = Task([sys.executable, "program.py"], folder, folder, (folder,), **how)  # type: ignore[arg-type]
     lines = [*range(1, rewritten.count("\n") + 2)]
-    module = Rewritten(str(program), rewritten.encode(), [], lines, ORIGINAL.encode())
+    module = Rewritten(str(program), rewritten.encode(), [], lines, original.encode())
     return session.verify(task, Everywhere(Settings()), lambda *_: None, [module])
 
 
@@ -109,6 +110,25 @@ def test_a_fault_is_found(name: str, tmp_path: Path) -> None:
     assert report.verdict.value == "fail"
     shown = text(report)
     assert [word for word in words if word not in shown] == [], shown
+
+
+NOT_FOUND = {"memory of cuda"}  # no tensor has the number that is printed
+NOT_ON_MPS = {"nccl or gloo", "mesh of cuda"}  # its backend is gloo, and torch cannot make a mesh on it
+MACHINES = {"accelerator": ("xpu", "mps", "npu"), "unpinned": ("mps",), "cpu": ("",)}
+PLANTED = [
+    (fault, kind)
+    for fault in FAULTS
+    for kind in MACHINES[fault.machine]
+    if not (kind == "mps" and fault.name in NOT_ON_MPS)
+]
+
+
+@pytest.mark.parametrize(("fault", "kind"), PLANTED, ids=[f"{each.name}-{kind}" for each, kind in PLANTED])
+def test_the_faults_of_the_tests_accelerator_are_found(fault: Fault, kind: str, tmp_path: Path) -> None:
+    right = compared(tmp_path, fault.right, kind, fault.right)
+    assert right.verdict.value == "pass", text(right)
+    faulty = compared(tmp_path, fault.faulty, kind, fault.right)
+    assert (faulty.verdict.value == "fail") == (fault.name not in NOT_FOUND), text(faulty)
 
 
 def test_the_option_rewrites_for_accelerators(tmp_path: Path) -> None:

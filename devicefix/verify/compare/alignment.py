@@ -12,7 +12,7 @@ from devicefix.verify.compare.values import unlike
 
 Unsteady = frozenset[Place]  # the observations, and other places, at which runs of one program differ
 
-ON_CUDA = 0.9  # the share of the original's operations on CUDA that the rewritten program must reach
+ON_CUDA = 0.9  # the share of operations on CUDA, or in low precision there, that both programs must have
 
 
 def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
@@ -212,7 +212,7 @@ class _Pair:
                 yield self._difference("move", key, position, path=path, one=ones[0], other=added)
 
     def _uses(self) -> Iterator[Difference]:
-        """Yield the lines at which autocast, or a gradient scaler, is not what it is in the first run."""
+        """Yield the lines at which autocast, a scaler or a call is not what it is in the first run."""
         if not self._complete:
             return
         for (file, line), (position, ones) in self._one.uses.items():
@@ -231,11 +231,16 @@ class _Pair:
                 yield self._difference("scaler", key, position, one=one["state"], other=other["state"])
 
     def _operations(self) -> Iterator[Difference]:
-        """Yield a difference if the second run moved operations away from CUDA."""
+        """Yield differences if operations moved away from CUDA, or run in another precision there."""
         one, other = self._one.operations, self._other.operations
-        if one and other and self._complete and other["cuda"] < ON_CUDA * one["cuda"]:
+        if not (one and other and self._complete):
+            return
+        if other["cuda"] < ON_CUDA * one["cuda"]:
             about = {"one": one["cuda"], "other": other["cuda"], "path": other.get("ran_on", "CUDA")}
             yield self._difference("operations", ("", 0, ""), self._one.last, **about)
+        lowered = one.get("lowered", 0), other.get("lowered", 0)
+        if min(lowered) < ON_CUDA * max(lowered):
+            yield self._difference("lowered", ("", 0, ""), self._one.last, one=lowered[0], other=lowered[1])
 
     def _gpus(self) -> Iterator[Difference]:
         """Yield a difference if the second run sees other GPUs: it asked before they were chosen."""

@@ -26,7 +26,7 @@ class Difference:
 
     Attributes:
         kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "move", "autocast", "scaler",
-            "operations", "gpus", "end", "unreached", ONLY_CUDA or ONLY_CPU.
+            "operations", "lowered", "gpus", "end", "unreached", ONLY_CUDA or ONLY_CPU.
         file: the source file; empty if the difference belongs to no line.
         line: the line number, from 1.
         what: how the line read the tensor: "item", "print", ...

@@ -32,7 +32,7 @@ class Stream:
         kinds: the kinds of random draws, in the order in which they first occurred.
         drawn: the number of the kind of each random draw.
         moves: the ways in which a line moves tensors from a device to another one, and the first position.
-        uses: what autocast does at each line, and the first position.
+        uses: what autocast does at each line, or which function it calls, and the first position.
         scalers: the states of the gradient scalers at the end.
         operations: how many operations ran on each device, if recorded.
         error: the first error, if any.
@@ -69,7 +69,7 @@ class Stream:
         elif kind == "move":
             key = event["file"], event["line"], event["source"], event["target"]
             self.moves.setdefault(key, (position, []))[1].append(event["options"])
-        elif kind == "autocast":
+        elif kind in ("autocast", "call"):
             at = self.uses.setdefault((event["file"], event["line"]), (position, set()))
             at[1].add(_use(event))
         elif kind == "scaler":
@@ -98,7 +98,9 @@ class Stream:
 
 
 def _use(event: Event) -> str:
-    """Return what a line does with autocast or a gradient scaler."""
+    """Return what a line does with autocast or a gradient scaler, or which function it calls."""
+    if event["kind"] == "call":
+        return f"a call of `{event['what']}` for {event['device']}"
     texts = {"off": "autocast off", "scaler": "a gradient scaler on"}
     what = texts.get(event["what"], f"autocast in {event['what']}")
     return f"{what} for {event['device']}"

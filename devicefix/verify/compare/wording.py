@@ -117,6 +117,7 @@ def _times(count: int) -> str:
 # The texts of some kinds of differences, and how their two values are shown.
 _TEXTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "operations": ("{other} operations ran on {path} {there}, and {one} {here}", str),
+    "lowered": ("autocast lowered the precision of {other} operations {there}, and of {one} {here}", str),
     "gpus": ("the program sees the GPUs {other} {there}, and {one} {here}", _listed),
     "autocast": ("{one} {here}, and {other} {there}", str),
     "scaler": ("a gradient scaler ended with {one} {here}, and with {other} {there}", str),

@@ -68,6 +68,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
             "ran_on": machine.profile.label,
             "cuda": machine.on_gpu,
             "cpu": machine.on_cpu,
+            "lowered": machine.lowered,
             "counted": machine.counted,
         }
         events.emit("operations", gpus=machine.fixed, **counts)

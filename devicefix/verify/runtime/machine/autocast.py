@@ -43,6 +43,7 @@ def install(machine: Machine, patches: Patches) -> None:
     """
     _current[0] = machine.type
     casts = _registered(machine.profile)
+    casts.machine = machine
     clear = torch.clear_autocast_cache
 
     def clear_autocast_cache() -> None:
@@ -88,8 +89,11 @@ class _Casts:
     Attributes:
         library: the kernels of the operations that autocast changes.
         libraries: this and those of all others; kernels are in use as long as these live.
+        machine: the machine, which counts the operations in low precision.
         cache: the casts of parameters, with the parameters, by identity; until the outermost block ends.
     """
+
+    machine: Machine
 
     def __init__(self) -> None:
         self.library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
@@ -155,6 +159,7 @@ def _runner(op: Any, casts: _Casts) -> Callable[[Any, Any], Any]:  # noqa: C901 
 
     def low(args: Any, kwargs: Any) -> Any:
         dtype = low_dtype()
+        casts.machine.lowered += dtype != torch.float32 and any(map(is_cast, tensors(args)))
         args, kwargs = casts.all(args, dtype), {key: casts.all(value, dtype) for key, value in kwargs.items()}
         if _is_fast(dtype):
             try:

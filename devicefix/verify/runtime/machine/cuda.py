@@ -146,6 +146,11 @@ def _devices(machine: Machine) -> dict[str, Any]:
             raise ValueError(f"Expected {wanted}, but got:{device}")
         machine.selected.index = machine.gpu(device)
 
+    def synchronize(device: Any = None) -> None:
+        place = machine.gpu(device)
+        if machine.moves is not None:
+            machine.moves.record("call", device=f"{machine.type}:{place}", what="synchronize")
+
     fields = {"machine": machine, "__module__": machine.module.__name__}
     return {
         "is_available": machine.is_available,
@@ -168,7 +173,7 @@ def _devices(machine: Machine) -> dict[str, Any]:
         "_lazy_init": machine.initialize,
         "_lazy_call": lambda call, **_: call(),
         "_is_in_bad_fork": lambda: machine.forked,
-        "synchronize": _of_gpu(machine, None),
+        "synchronize": synchronize,
         "ipc_collect": machine.initialize,
         "cudart": _of_gpu(machine, _Cudart()),
         "utilization": _of_gpu(machine, 0),
@@ -219,7 +224,9 @@ def _random(machine: Machine) -> dict[str, Any]:
     def set_state(new_state: torch.Tensor, device: Any = machine.type) -> None:
         check_state(new_state)
         if machine.initialized:
-            machine.gpu(device)
+            place = machine.gpu(device)
+            if machine.draws is not None:
+                machine.draws.add(f"{machine.type}:{place}", "set_rng_state", new_state.numel())
         torch.default_generator.set_state(new_state)
 
     def set_states(new_states: Any) -> None:

@@ -38,6 +38,7 @@ class Traits:
         strict: whether it rejects scalars on the CPU together with CUDA tensors.
         rows: whether it works on lists of tensors in parallel.
         inplace: whether it changes its first tensor.
+        collective: whether it makes processes communicate.
         plain: whether it needs no special treatment.
     """
 
@@ -64,8 +65,9 @@ class Traits:
         self.inplace = self.name.endswith("_") and not self.name.endswith("__")
         if self.name in names("operations", "storages"):
             self.tensors, self.makes = [], False
+        self.collective = namespace == "c10d"
         traits = (self.composite, self.keywords, self.places, self.draws, self.indexing, self.first)
-        self.plain = not any(traits)
+        self.plain = not (any(traits) or self.collective)
 
 
 def _program_runs(types: Any) -> bool:
@@ -115,6 +117,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         if traits is None:
             traits = self._traits[func] = Traits(func)
         special = self._for_each if traits.rows else self._special
+        if traits.collective:
+            special = self._collective
         if not traits.plain:
             return special(traits, func, args, kwargs or {})
         try:
@@ -178,6 +182,12 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             put(tensor, place)
         self._machine.on_gpu += any(place >= 0 for place in places)
         return out
+
+    def _collective(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
+        """Let processes communicate, unless their backend is one for tensors on the CPU."""
+        if self._machine.gloo and any(place_of(each) >= 0 for each in tensors(args)):
+            raise RuntimeError(f"No backend type associated with device type {self._machine.type}")
+        return func(*args, **kwargs)
 
     def _special(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation that needs special treatment, or whose tensors are at several places."""

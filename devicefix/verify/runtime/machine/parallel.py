@@ -142,6 +142,9 @@ def _install_distributed(machine: Machine, patches: Patches) -> None:
 
     def over_gloo(original: Callable[..., Any], position: int) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
+            named = str(args[position] if len(args) > position else kwargs.get("backend") or "").lower()
+            if named and machine.type != "cuda":
+                machine.gloo = "gloo" in named and own not in named
             if len(args) > position:
                 args = (*args[:position], _gloo(args[position], own), *args[position + 1 :])
             else:

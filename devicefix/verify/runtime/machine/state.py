@@ -57,9 +57,11 @@ class Machine:
         self.initialized = False
         self.asked = False  # whether `is_available` was called, which no fork survives either
         self.counted = False  # whether the program asked for the number of GPUs
+        self.gloo = False  # whether processes communicate by what has no tensors on these devices
         self.forked = False  # whether this is the fork of a process that used CUDA
         self.on_gpu = 0  # the number of operations
         self.on_cpu = 0
+        self.lowered = 0  # of the operations on GPUs, those whose precision autocast lowers
 
     @property
     def tensor_types(self) -> Any:
@@ -246,7 +248,7 @@ class Machine:
     def after_fork(self) -> None:
         """Reset the state in a forked process."""
         self.forked = self.initialized or self.asked
-        self.on_gpu = self.on_cpu = 0
+        self.on_gpu = self.on_cpu = self.lowered = 0
 
 
 def _extension(kind: str) -> types.ModuleType:

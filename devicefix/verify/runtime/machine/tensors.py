@@ -19,6 +19,13 @@ _to = _BASE.to
 _type = _BASE.type
 _numpy = _BASE.numpy
 _copy = torch.ops.aten._to_copy.default
+# The types of Python that torch takes for dtypes.
+_OF_PYTHON: dict[Any, torch.dtype] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
 
 
 def install(machine: Machine, patches: Patches) -> None:
@@ -199,6 +206,9 @@ class Tensors:
         return self._move(tensor, place, non_blocking=non_blocking, memory_format=memory_format)
 
     def _to(self, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        args = tuple(_OF_PYTHON.get(each, each) if isinstance(each, type) else each for each in args)
+        if isinstance(kwargs.get("dtype"), type):
+            kwargs["dtype"] = _OF_PYTHON.get(kwargs["dtype"], kwargs["dtype"])
         first = args[0] if args else kwargs.get("other", kwargs.get("device", kwargs.get("dtype")))
         if isinstance(first, torch.dtype) and kwargs.get("device") is None:
             return _to(tensor, *args, **kwargs)
