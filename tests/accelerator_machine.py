@@ -215,7 +215,7 @@ class Machine:
             return tensor
         memory = self.memory(tensor.untyped_storage())
         blank = _empty(0, dtype=tensor.dtype, device="cpu")
-        return blank.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+        return _signed(blank.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride()), tensor)
 
     def memory(self, storage: Any) -> Any:
         """Return the CPU storage of a storage of the device; that of the CPU is its own."""
@@ -233,7 +233,8 @@ class Machine:
         if storage is None:
             storage = blank.untyped_storage()
             storage.memory = host.untyped_storage()
-        return _SET.redispatch(_SHAPES, blank, storage, host.storage_offset(), host.size(), host.stride())
+        place = host.storage_offset(), host.size(), host.stride()
+        return _signed(_SET.redispatch(_SHAPES, blank, storage, *place), host)
 
     # -- kernels ---------------------------------------------------------------------------------
 
@@ -617,6 +618,12 @@ class _Call:
         if id(value) in self.hosts:
             return self.hosts[id(value)][1]
         return self.machine.wrap(value, self.memory.get(value.untyped_storage()._cdata))
+
+
+def _signed(tensor: Tensor, other: Tensor) -> Tensor:
+    """Return a tensor that is a lazy conjugate or negative where another is."""
+    tensor = torch._conj(tensor) if other.is_conj() else tensor
+    return torch._neg_view(tensor) if other.is_neg() else tensor
 
 
 def _unpinned(real: Any) -> Any:
