@@ -306,8 +306,10 @@ class Machine:
             aten.impl(name, run(_recurrent, self, _operation(name)), f"Autograd{device}")
             aten.impl(name, run(self.run, _operation(name)), device)
         aten.impl("record_stream", lambda tensor, stream: None, device)  # all work is done at once
-        # PyTorch does these by others, that warn or need views, or asks for them where it takes no fallback.
-        for name in "mse_loss smooth_l1_loss huber_loss native_group_norm _local_scalar_dense".split():
+        # PyTorch does these by others, that round, warn or need views, or asks for them where no fallback is.
+        alone = """mse_loss smooth_l1_loss huber_loss native_group_norm native_layer_norm silu_backward
+            mish_backward _local_scalar_dense"""
+        for name in alone.split():
             aten.impl(name, run(self.run, _operation(name)), device)
         for key in (device, f"Autograd{device}"):
             aten.impl("ctc_loss.Tensor", _ctc_loss, key)
