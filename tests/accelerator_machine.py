@@ -65,7 +65,7 @@ _FULL = """softmax log_softmax layer_norm group_norm norm nll_loss nll_loss_nd c
     rsqrt sum prod cumsum cumprod dist cdist cosine_similarity softplus erfinv expm1"""
 _WIDEST = "cat stack addcmul addcdiv bilinear cross atan2 index_put scatter_add"
 _HEAVY = re.compile(
-    r"(mm|addmm|bmm|baddbmm|mv|addmv|dot|linear|convolution|convolution_overrideable|_\w*scaled_dot\w+)$"
+    r"(mm|addmm|bmm|baddbmm|mv|addmv|dot|linear|convolution|_\w*scaled_dot\w+)$"
 )
 
 
@@ -300,15 +300,13 @@ class Machine:
         self.libraries += [every, aten]
         self.memory_kernels(functools.partial(aten.impl, dispatch_key=device))
         run = functools.partial  # a kernel with its first arguments
-        aten.impl("convolution_overrideable", run(self.run, torch.ops.aten.convolution.default), device)
-        aten.impl("convolution_backward_overrideable", self.convolution_backward, device)
         for name in ("lstm.input", "lstm.data", "gru.input", "gru.data", "lstm_cell", "gru_cell"):
             aten.impl(name, run(_recurrent, self, _operation(name)), f"Autograd{device}")
             aten.impl(name, run(self.run, _operation(name)), device)
         aten.impl("record_stream", lambda tensor, stream: None, device)  # all work is done at once
         # PyTorch does these by others, that round, warn or need views, or asks for them where no fallback is.
-        alone = """mse_loss smooth_l1_loss huber_loss native_group_norm native_layer_norm silu_backward
-            mish_backward _local_scalar_dense"""
+        alone = """convolution convolution_backward native_group_norm native_layer_norm silu_backward
+            mish_backward mse_loss smooth_l1_loss huber_loss _local_scalar_dense"""
         for name in alone.split():
             aten.impl(name, run(self.run, _operation(name)), device)
         for key in (device, f"Autograd{device}"):
@@ -354,19 +352,6 @@ class Machine:
                         continue
                     name = packet if overload == "default" else f"{packet}.{overload}"
                     aten.impl(name, functools.partial(self.autocast, op, cast), "AutocastPrivateUse1")
-
-    def convolution_backward(
-        self, grad: Tensor, x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any,
-        transposed: bool, output_padding: Any, groups: int, mask: Any,
-    ) -> Any:  # fmt: skip
-        rest = (
-            [weight.size(1 if transposed else 0) * (groups if transposed else 1)],
-            stride,
-            padding,
-            dilation,
-        )
-        op = torch.ops.aten.convolution_backward.default
-        return self.run(op, grad, x, weight, *rest, transposed, output_padding, groups, mask)
 
     # -- autocast --------------------------------------------------------------------------------
 
