@@ -185,8 +185,10 @@ def _unused(record: dict[str, dict[str, int]]) -> str:
 def _not_as(record: dict[str, Any], on_cuda: dict[str, Any]) -> str:
     """Return what is not as on CUDA: the states of autocast and of scalers."""
     for kind in ("autocast entered", "scalers"):
-        here, there = (json.dumps(each[kind], sort_keys=True) for each in (record, on_cuda))
-        if here.replace("npu", "cuda") != there:
+        here, there = (
+            json.dumps(each[kind], sort_keys=True).replace("npu", "cuda") for each in (record, on_cuda)
+        )
+        if here != there:
             return f"not as on CUDA: {kind} {here}, not {there}"
     return ""
 
