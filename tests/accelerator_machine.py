@@ -64,9 +64,7 @@ _FULL = """softmax log_softmax layer_norm group_norm norm nll_loss nll_loss_nd c
     l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy_with_logits exp log log1p log2 log10 pow
     rsqrt sum prod cumsum cumprod dist cdist cosine_similarity softplus erfinv expm1"""
 _WIDEST = "cat stack addcmul addcdiv bilinear cross atan2 index_put scatter_add"
-_HEAVY = re.compile(
-    r"(mm|addmm|bmm|baddbmm|mv|addmv|dot|linear|convolution|_\w*scaled_dot\w+)$"
-)
+_HEAVY = re.compile(r"(mm|addmm|bmm|baddbmm|mv|addmv|dot|linear|convolution|_\w*scaled_dot\w+)$")
 
 
 class Record:
