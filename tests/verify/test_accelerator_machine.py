@@ -104,8 +104,16 @@ def normalized(device):
     counts = torch.LongTensor([torch.tensor(2, device=device), torch.tensor(3, device=device)])
     return x.grad * counts.sum() + z.conj()[0].cpu().imag.sum()
 
+def sparse(device):
+    graph = torch.eye(4).to_sparse().to(device)
+    table = nn.Embedding(4, 3, sparse=True).to(device)
+    for _ in range(2):
+        torch.sparse.mm(graph, table(torch.tensor([1, 2, 1, 0], device=device))).square().sum().backward()
+    torch.optim.SparseAdam(table.parameters(), 0.1).step()
+    return table.weight + table.weight.grad.coalesce().to_dense()
+
 views = views, gradients_through_views, out_of_place
-for case in (*views, convolutions, recurrent, attention, normalized, saved, mixed, several):
+for case in (*views, convolutions, recurrent, attention, normalized, sparse, saved, mixed, several):
     found = []
     for device in (torch.device("npu"), torch.device("cpu")):
         torch.manual_seed(0)
