@@ -177,7 +177,7 @@ def _unused(record: dict[str, dict[str, int]]) -> str:
     """Return what shows that a program left the accelerator unused."""
     for kind in ("parameters", "products"):
         here = sum(count for name, count in record[kind].items() if name.split()[0] != "cpu")
-        if here < 0.5 * sum(record[kind].values()):
+        if here < 0.4 * sum(record[kind].values()):  # some programs train there, and then infer on the CPU
             return f"not used: {kind} {record[kind]}"
     return ""
 
