@@ -194,7 +194,7 @@ def _unused(record: dict[str, dict[str, int]]) -> str:
     """Return what shows that a program left the accelerator unused."""
     for kind in ("parameters", "products"):
         here = sum(count for name, count in record[kind].items() if name.split()[0] != "cpu")
-        if here < 0.5 * sum(record[kind].values()):
+        if here < 0.4 * sum(record[kind].values()):  # some programs train there, and then infer on the CPU
             return f"not used: {kind} {record[kind]}"
     return ""
 
@@ -204,7 +204,7 @@ def _not_as(record: dict[str, Any], on_cuda: dict[str, Any], device: str) -> str
     for kind in ("autocast entered", "scalers"):
         here, there = (json.dumps(each[kind], sort_keys=True) for each in (record, on_cuda))
         here, there = (each.replace("float32 on", "float32 off") for each in (here, there))  # casts nothing
-        if here.replace(device, "cuda") != there:
+        if here.replace(device, "cuda") != there.replace(device, "cuda"):
             return f"not as on CUDA: {kind} {here}, not {there}"
     return ""
 

@@ -11,8 +11,8 @@ what reports a device.
 `--exact` notes where autocast would cast, and does not cast. `--own-random` gives the device a random state
 of its own; without it numbers are those of a CPU. `--record` writes what ran where (`Record`) at the end.
 
-What it cannot do: more than one device, sparse and quantized tensors, compiled code (it runs as it stands),
-several processes.
+What it cannot do: more than one device, quantized and compressed tensors, compiled code (it runs as it
+stands), several processes.
 """
 
 # mypy: disable-error-code="assignment, attr-defined, method-assign, misc, no-any-return, valid-type"
@@ -50,6 +50,7 @@ torch: Any = typed  # most of it is replaced below
 _empty = torch.empty  # which is replaced below
 CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_ON_SPARSE_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.SparseCPU)
 _SHAPES = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)  # kernels that set shapes, and allocate nothing
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1).add(
     torch._C.DispatchKey.AutocastCPU
@@ -57,6 +58,10 @@ _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1).ad
 _SET = torch.ops.aten.set_.source_Storage_storage_offset
 # Operations that take indices on the CPU with a tensor on the device, as CUDA does.
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
+# Operations on sparse tensors that PyTorch does by operations on their indices and values.
+_SPARSE = """empty.memory_format copy_ copy_sparse_to_sparse_ _sparse_coo_tensor_with_dims _coalesced_
+    _sparse_coo_tensor_with_dims_and_tensors is_coalesced _indices _values indices values _nnz sparse_dim
+    dense_dim"""
 # Operations that autocast runs in its type, in float32, and in the widest type of their tensors.
 _LOW = """linear matmul mm addmm bmm baddbmm addbmm mv addmv dot einsum chain_matmul conv1d conv2d conv3d
     conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention prelu"""
@@ -64,9 +69,7 @@ _FULL = """softmax log_softmax layer_norm group_norm norm nll_loss nll_loss_nd c
     l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy_with_logits exp log log1p log2 log10 pow
     rsqrt sum prod cumsum cumprod dist cdist cosine_similarity softplus erfinv expm1"""
 _WIDEST = "cat stack addcmul addcdiv bilinear cross atan2 index_put scatter_add"
-_HEAVY = re.compile(
-    r"(mm|addmm|bmm|baddbmm|mv|addmv|dot|linear|convolution|convolution_overrideable|_\w*scaled_dot\w+)$"
-)
+_HEAVY = re.compile(r"(mm|addmm|bmm|baddbmm|mv|addmv|dot|linear|convolution|_\w*scaled_dot\w+)$")
 
 
 class Record:
@@ -215,7 +218,7 @@ class Machine:
             return tensor
         memory = self.memory(tensor.untyped_storage())
         blank = _empty(0, dtype=tensor.dtype, device="cpu")
-        return blank.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+        return _signed(blank.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride()), tensor)
 
     def memory(self, storage: Any) -> Any:
         """Return the CPU storage of a storage of the device; that of the CPU is its own."""
@@ -228,12 +231,13 @@ class Machine:
     def wrap(self, host: Tensor, storage: Any = None) -> Tensor:
         """Return a tensor on the device with the memory of a CPU tensor."""
         if host.layout != torch.strided or host.is_quantized:
-            raise NotImplementedError(f"{self.name}: only dense tensors")
+            raise NotImplementedError(f"{self.name}: only dense tensors, and sparse ones of coordinates")
         blank = torch._C._acc.create_empty_tensor((0,), host.dtype)
         if storage is None:
             storage = blank.untyped_storage()
             storage.memory = host.untyped_storage()
-        return _SET.redispatch(_SHAPES, blank, storage, host.storage_offset(), host.size(), host.stride())
+        place = host.storage_offset(), host.size(), host.stride()
+        return _signed(_SET.redispatch(_SHAPES, blank, storage, *place), host)
 
     # -- kernels ---------------------------------------------------------------------------------
 
@@ -256,8 +260,10 @@ class Machine:
             return call.lift(out)
 
     def reshape(self, tensor: Tensor, host: Tensor) -> None:
-        """Give a tensor the shape that an operation gave to its memory."""
-        if (tensor.size(), tensor.stride()) != (host.size(), host.stride()):
+        """Give a tensor the shape that an operation gave to its memory, and a sparse one what it has."""
+        if tensor.is_sparse:
+            torch.ops.aten.copy_sparse_to_sparse_(tensor, _sparse(self.wrap, host))
+        elif (tensor.size(), tensor.stride()) != (host.size(), host.stride()):
             place = host.storage_offset(), host.size(), host.stride()
             _SET.redispatch(_SHAPES, tensor, tensor.untyped_storage(), *place)
 
@@ -295,17 +301,21 @@ class Machine:
         """Register the kernels: one for all operations, and those that PyTorch asks a device for."""
         device = "PrivateUse1"
         every, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
-        every.fallback(self.run, device)
+        for key in (device, f"Sparse{device}"):
+            every.fallback(self.run, key)
+        for name in _SPARSE.split():
+            aten.impl(name, functools.partial(_operation(name).redispatch, _ON_SPARSE_CPU), f"Sparse{device}")
         self.libraries += [every, aten]
         self.memory_kernels(functools.partial(aten.impl, dispatch_key=device))
         run = functools.partial  # a kernel with its first arguments
-        aten.impl("convolution_overrideable", run(self.run, torch.ops.aten.convolution.default), device)
-        aten.impl("convolution_backward_overrideable", self.convolution_backward, device)
         for name in ("lstm.input", "lstm.data", "gru.input", "gru.data", "lstm_cell", "gru_cell"):
             aten.impl(name, run(_recurrent, self, _operation(name)), f"Autograd{device}")
             aten.impl(name, run(self.run, _operation(name)), device)
         aten.impl("record_stream", lambda tensor, stream: None, device)  # all work is done at once
-        for name in ("mse_loss", "smooth_l1_loss", "huber_loss"):  # whose `out` warns
+        # PyTorch does these by others, that round, warn or need views, or asks for them where no fallback is.
+        alone = """convolution convolution_backward native_group_norm native_layer_norm silu_backward
+            mish_backward mse_loss smooth_l1_loss huber_loss _local_scalar_dense"""
+        for name in alone.split():
             aten.impl(name, run(self.run, _operation(name)), device)
         for key in (device, f"Autograd{device}"):
             aten.impl("ctc_loss.Tensor", _ctc_loss, key)
@@ -329,12 +339,8 @@ class Machine:
             register(name, functools.partial(empty, _operation(name)))
         for name in ("as_strided", "view"):
             register(name, functools.partial(_operation(name).redispatch, _ON_CPU))
-        for name in (
-            "set_",
-            "set_.source_Storage",
-            "set_.source_Storage_storage_offset",
-            "set_.source_Tensor",
-        ):
+        for overload in ("", ".source_Storage", ".source_Storage_storage_offset", ".source_Tensor"):
+            name = f"set_{overload}"
             register(name, functools.partial(_operation(name).redispatch, _SHAPES))
 
     def casts(self) -> None:
@@ -342,7 +348,8 @@ class Machine:
         every, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
         every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
         self.libraries += [every, aten]
-        for cast, names in ((self.lower, _LOW), (self.fill, _FULL), (self.widen, _WIDEST)):
+        full = lambda dtypes: torch.float32  # noqa: E731
+        for cast, names in ((self.lower, _LOW), (full, _FULL), (self.widen, _WIDEST)):
             for packet in names.split():
                 for overload in getattr(torch.ops.aten, packet).overloads():
                     op = getattr(getattr(torch.ops.aten, packet), overload)
@@ -350,19 +357,6 @@ class Machine:
                         continue
                     name = packet if overload == "default" else f"{packet}.{overload}"
                     aten.impl(name, functools.partial(self.autocast, op, cast), "AutocastPrivateUse1")
-
-    def convolution_backward(
-        self, grad: Tensor, x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any,
-        transposed: bool, output_padding: Any, groups: int, mask: Any,
-    ) -> Any:  # fmt: skip
-        rest = (
-            [weight.size(1 if transposed else 0) * (groups if transposed else 1)],
-            stride,
-            padding,
-            dilation,
-        )
-        op = torch.ops.aten.convolution_backward.default
-        return self.run(op, grad, x, weight, *rest, transposed, output_padding, groups, mask)
 
     # -- autocast --------------------------------------------------------------------------------
 
@@ -385,9 +379,6 @@ class Machine:
         self.record.casts[str(dtype).replace("torch.", "")] += 1
         return dtype
 
-    def fill(self, dtypes: list[torch.dtype]) -> torch.dtype:
-        return torch.float32
-
     def widen(self, dtypes: list[torch.dtype]) -> torch.dtype | None:
         return functools.reduce(torch.promote_types, dtypes) if dtypes else None
 
@@ -407,12 +398,10 @@ class Machine:
         for name, answer in answers.items():
             setattr(module, name, self.noted(f"{self.name}.{name}", answer))
         module.manual_seed = module.manual_seed_all = self.manual_seed
-        module.get_rng_state = lambda device=0: (
-            self.default.get_state() if self.random is None else self.random
-        )
+        state = lambda device=0: self.default.get_state() if self.random is None else self.random  # noqa: E731
+        module.get_rng_state = state
         module.set_rng_state = self.set_rng_state
-        torch.Event = _Event
-        module.Stream, module.Event = torch.Stream, _Event
+        module.Stream, module.Event, torch.Event = torch.Stream, _Event, _Event
         module.device = lambda index: contextlib.nullcontext()
         module.stream = lambda stream: stream or contextlib.nullcontext()
         module.current_stream = lambda device=None: torch.accelerator.current_stream()
@@ -462,8 +451,7 @@ class Machine:
 
     def storages(self) -> None:
         """Give tensors and storages the addresses of their memory, and copy and move storages."""
-        write, to_other = torch.UntypedStorage.copy_, torch.UntypedStorage.to
-        copied = torch.UntypedStorage.clone
+        write, to_other, copied = (getattr(torch.UntypedStorage, each) for each in ("copy_", "to", "clone"))
 
         def copy(into: Any, source: Any, non_blocking: Any = None) -> Any:
             write(self.memory(into), self.memory(source))
@@ -478,8 +466,7 @@ class Machine:
         def clone(storage: Any) -> Any:
             return to(storage, device=storage.device) if storage.device.type == self.name else copied(storage)
 
-        torch.UntypedStorage.clone = clone
-        torch.UntypedStorage.copy_, torch.UntypedStorage.to = copy, to
+        torch.UntypedStorage.copy_, torch.UntypedStorage.to, torch.UntypedStorage.clone = copy, to, clone
         for kind in (Tensor, torch.UntypedStorage):
             real = kind.data_ptr
 
@@ -570,11 +557,10 @@ class Machine:
                 output.copy_(each.reshape(output.shape))
             return done
 
-        methods = dict.fromkeys(("allreduce", "broadcast", "reduce", "allreduce_coalesced"), same)
+        methods = dict.fromkeys(("allreduce", "broadcast", "reduce", "allreduce_coalesced", "barrier"), same)
         named = "allgather gather scatter reduce_scatter alltoall _allgather_base _reduce_scatter_base"
         for each in f"{named} all_gather_single reduce_scatter_single all_to_all_single".split():
             methods[each] = spread
-        methods["barrier"] = lambda group, *options, **named: done
         methods["getBackendName"] = lambda group: "hccl"
         methods["setGroupName"] = lambda group, name: setattr(group, "named", name)
         methods["getGroupName"] = lambda group: getattr(group, "named", "0")
@@ -599,9 +585,10 @@ class _Call:
             if value.device.type != self.machine.name:
                 self.others = True
                 return value
-            host = self.machine.host(value)
+            host = _sparse(self.lower, value) if value.is_sparse else self.machine.host(value)
             self.hosts[id(host)] = (host, value)
-            self.memory[host.untyped_storage()._cdata] = value.untyped_storage()
+            if not value.is_sparse:
+                self.memory[host.untyped_storage()._cdata] = value.untyped_storage()
             return host
         if isinstance(value, (list, tuple)):
             return type(value)([self.lower(each) for each in value])
@@ -615,7 +602,21 @@ class _Call:
             return value
         if id(value) in self.hosts:
             return self.hosts[id(value)][1]
+        if value.is_sparse:
+            return _sparse(self.lift, value)
         return self.machine.wrap(value, self.memory.get(value.untyped_storage()._cdata))
+
+
+def _sparse(move: Any, tensor: Tensor) -> Tensor:
+    """Return a sparse tensor of moved indices and values."""
+    parts = move(tensor._indices()), move(tensor._values())
+    return torch.ops.aten._sparse_coo_tensor_unsafe(*parts, tensor.size(), is_coalesced=tensor.is_coalesced())
+
+
+def _signed(tensor: Tensor, other: Tensor) -> Tensor:
+    """Return a tensor that is a lazy conjugate or negative where another is."""
+    tensor = torch._conj(tensor) if other.is_conj() else tensor
+    return torch._neg_view(tensor) if other.is_neg() else tensor
 
 
 def _unpinned(real: Any) -> Any:
@@ -656,9 +657,8 @@ class _Recurrent(typed.autograd.Function):
 
 
 def _recurrent(machine: Machine, op: Any, *args: Any) -> Any:
-    machine.same_device(
-        op, [each for i, each in enumerate(args) if op._overloadname == "input" or i != 1], {}
-    )
+    found = [each for i, each in enumerate(args) if i != 1 or op._overloadname == "input"]
+    machine.same_device(op, found, {})
     leaves, spec = tree_flatten(args)
     recurrent: Any = _Recurrent
     return recurrent.apply(machine, op, spec, *leaves)

@@ -96,8 +96,24 @@ def several(device):
     found = x.topk(2)[0], x.cumsum(0), torch.linalg.svd(x)[1], x[x > 0], complex_, drawn
     return torch.cat([each.flatten() for each in (*found, torch.func.vmap(torch.sum)(x))])
 
+def normalized(device):
+    x = torch.randn(2, 4, 3, 5).to(device, memory_format=torch.channels_last).requires_grad_()
+    y = F.silu(nn.GroupNorm(2, 4).to(device)(x))
+    z = torch.fft.rfft(y)
+    (z * z.flip(-1).conj()).imag.square().sum().backward()
+    counts = torch.LongTensor([torch.tensor(2, device=device), torch.tensor(3, device=device)])
+    return x.grad * counts.sum() + z.conj()[0].cpu().imag.sum()
+
+def sparse(device):
+    graph = torch.eye(4).to_sparse().to(device)
+    table = nn.Embedding(4, 3, sparse=True).to(device)
+    for _ in range(2):
+        torch.sparse.mm(graph, table(torch.tensor([1, 2, 1, 0], device=device))).square().sum().backward()
+    torch.optim.SparseAdam(table.parameters(), 0.1).step()
+    return table.weight + table.weight.grad.coalesce().to_dense()
+
 views = views, gradients_through_views, out_of_place
-for case in (*views, convolutions, recurrent, attention, saved, mixed, several):
+for case in (*views, convolutions, recurrent, attention, normalized, sparse, saved, mixed, several):
     found = []
     for device in (torch.device("npu"), torch.device("cpu")):
         torch.manual_seed(0)

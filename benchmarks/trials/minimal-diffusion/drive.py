@@ -21,7 +21,7 @@ with socket.socket() as s:
     port = s.getsockname()[1]
 os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="localhost", MASTER_PORT=str(port))
 # with one GPU the program asks for the group's size, but makes no group
-dist.init_process_group("gloo")
+dist.init_process_group(dist.get_default_backend_for_device(torch.accelerator.current_accelerator() or "cpu"))
 
 real_loader = torch.utils.data.DataLoader
 torch.utils.data.DataLoader = lambda *a, num_workers=0, **k: real_loader(*a, **k)

@@ -29,6 +29,8 @@ class Loader(plain_loader):
 
 
 torch.utils.data.DataLoader = Loader
+plain_permutation = torch.randperm  # newer loaders shuffle by a generator of the CPU, whatever the default is
+torch.randperm = lambda *args, **kwargs: plain_permutation(*args, **{"device": "cpu", **kwargs})
 
 
 def as_before(loss):  # losses have one element, not none
