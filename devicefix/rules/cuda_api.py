@@ -23,13 +23,16 @@ _SKIPPED = "other accelerators skip this code"
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 _UNGUARDED = ("stream", "device")  # the fix of the call has what a CPU needs
 _MAKERS = ("Stream", "Event", "current_stream")
+_PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel")
 
 
 class CudaApi(Rule):
     """
     ## What it does
     Finds every use of `torch.cuda`, including aliases, functions that are not called, and uses that are harmless on a
-    CPU. This rule applies only with `--target accelerator`.
+    CPU. It also finds `DataParallel`, which fails on XPU even with one device
+    ([pytorch/pytorch#143239](https://github.com/pytorch/pytorch/issues/143239)). This rule applies only with
+    `--target accelerator`.
 
     ## Why it matters
     CUDA is only one of several accelerators that torch supports. A program that uses `torch.accelerator`,
@@ -77,7 +80,7 @@ class CudaApi(Rule):
     name = "cuda-api"
     summary = "`torch.cuda` is used although the target is any accelerator"
     targets = ("accelerator",)
-    words = (b"cuda",)
+    words = (b"cuda", b"DataParallel")
     common_words = (b"accelerator", b"device", b"stream", b"event", b".record", b"elapsed", b"synchronize")
     sees_handled = True
     INVALID = (
@@ -95,6 +98,15 @@ class CudaApi(Rule):
                 if torch.accelerator.is_available():
                     torch.accelerator.synchronize()
                     torch.accelerator.empty_cache()
+            """,
+        ),
+        Example(
+            "`DataParallel`",
+            before="""
+                import torch
+
+                if torch.accelerator.is_available():
+                    net = torch.nn.DataParallel(net)
             """,
         ),
         Example(
@@ -345,6 +357,11 @@ class CudaApi(Rule):
             yield self.finding(node, message, fix)
 
     visit_Name = visit_Attribute
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        """Check `DataParallel`: its module splits the batch with a function that only builds for CUDA have."""
+        if self.facts.call(node, *_PARALLEL):
+            yield self.finding(node, "`DataParallel` fails on XPU; use `DistributedDataParallel`")
 
     def _is_found(self, node: ast.expr, short: str) -> bool:
         """Return whether another rule finds a call."""
