@@ -522,6 +522,7 @@ class Machine:
                 return
             torch.nn.Module.__init__(wrapper)
             wrapper.module, wrapper.device_ids = module.to(self.name) if one else module, [0]
+            wrapper.process_group = None if one else torch.distributed.group.WORLD
             wrapper.moves, wrapper.require_backward_grad_sync, wrapper.dim = one or bool(device_ids), True, 0
 
         def wrap(ran: Any) -> Any:

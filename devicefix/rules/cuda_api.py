@@ -455,13 +455,18 @@ class CudaApi(Rule):
         if obstacle is None:
             message = f"`{name}` checks only for CUDA; use `torch.{counterpart.name}`"
             yield self.finding(node, message, fix)
-        elif self.accelerator.reference(obstacle) is None:
+        elif self.accelerator.reference(obstacle) is None and not self._has_other_import(obstacle):
             line = getattr(obstacle, "lineno", None)
             where = f" on line {line}" if line else ""
             message = (
                 f"`{name}` checks only for CUDA; first change the CUDA-specific code that it guards{where}"
             )
             yield self.finding(node, message)
+
+    def _has_other_import(self, node: ast.AST) -> bool:
+        """Return whether a node imports what only CUDA has, and other accelerators use something else."""
+        is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+        return is_import and bool(getattr(self.facts.tree.parents.get(node), "orelse", None))
 
 
 def _seeds(statement: ast.stmt) -> bool:

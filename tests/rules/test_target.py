@@ -139,6 +139,21 @@ def test_devices_are_the_accelerators(before: str, expected: str) -> None:
     assert body(before) == expected
 
 
+def test_a_library_that_only_cuda_has_is_imported_only_with_cuda() -> None:
+    before = """\
+        import torch
+
+        def attend(x):
+            from xformers.ops import memory_efficient_attention
+
+            return memory_efficient_attention(x, x, x)
+    """
+    new = after(before)
+    assert "if torch.cuda.is_available():\n        from xformers.ops import" in new
+    assert "torch.accelerator" not in new
+    assert messages(before) == []
+
+
 OWN = """\
 class Cell(torch.nn.Module):
     def cuda(self):

@@ -149,7 +149,7 @@ class Questions:
                     return nothing  # a number, which fits any of them; a device that has a rule of its own
                 use, change = accelerated
                 return Fix((Edit(*self.context.source.span(node), change),), needs=use.needs)
-            case ast.Constant() | ast.Name() | ast.Attribute():
+            case ast.Constant() | ast.Name() | ast.Attribute() | ast.Import() | ast.ImportFrom():
                 return None if self.accelerator.is_cuda_only(node) else nothing
         return nothing
 
