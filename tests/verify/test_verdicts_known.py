@@ -244,7 +244,7 @@ MORE = {
     "draws that vary": Known(
         """
         import random
-        for _ in range(random.SystemRandom().randrange(50)):
+        for _ in range(random.SystemRandom().randrange(2000)):
             torch.rand(3, device="cuda")
         print(torch.rand(2).cuda().sum().item())
         """,
