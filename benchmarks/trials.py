@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,7 @@ GAPS = {  # what a program cannot do on a real device either, by the end of its 
     "xpu": ("has no attribute '_scatter'", "DataParallel does not work on XPU (pytorch/issues/143239)"),
     "mps": ("framework doesn't support float64.", "MPS has no float64"),
 }
+ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]*(Error|Exception)\b")
 Outcome = dict[str, str | bool]
 
 
@@ -180,8 +182,9 @@ def _on_accelerator(arguments: argparse.Namespace, folder: Path, machine: str) -
             )
         printed = output.read_text(errors="replace")
         if done.returncode:
-            lines = [line for line in printed.splitlines() if line.strip() and line[:10] != "devicefix:"]
-            return f"exit {done.returncode}: {(lines or ['no output'])[-1][:200]}"
+            lines = [line for line in printed.splitlines() if line.strip()]
+            errors = [line for line in lines if ERROR.match(line)]  # something may be printed after it
+            return f"exit {done.returncode}: {(errors or lines or ['no output'])[-1][:200]}"
         wrong: str = harness.compare(harness.result_of(printed), "no RESULT line", reference)
         if wrong or machine == "cuda":
             return wrong
