@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import atexit
 import json
+import sys
 from pathlib import Path
+from typing import Any
+
+import torch
 
 
 def install(path: str) -> None:
     """Watch this process, in which autocast casts nothing, as where the numbers are recorded.
+
+    What the driver of a trial sums up in float64, it does on the CPU: MPS has no float64.
 
     Args:
         path: the file to write the record of the program to.
@@ -22,3 +28,11 @@ def install(path: str) -> None:
     record.watch()
     record.start()
     atexit.register(lambda: Path(path).write_text(json.dumps(record.found())))
+    kind: Any = torch.Tensor
+    double = kind.double
+
+    def summed(tensor: Any) -> Any:
+        drives = sys._getframe(1).f_code.co_filename == "_drive.py"
+        return double(tensor.cpu() if drives else tensor)
+
+    kind.double = summed
