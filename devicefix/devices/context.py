@@ -96,6 +96,11 @@ class Context:
         for node in nodes:
             self.handled.update(ast.walk(node) if isinstance(node, _WITHOUT_STATEMENTS) else (node,))
 
+    def hold(self, node: ast.AST) -> None:
+        """Keep other fixes from translating what is inside a node, which has a fix of its own."""
+        if self.translation is not None:
+            self.translation.planned.update(ast.walk(node))
+
     def release(self, node: ast.AST) -> None:
         """Let other fixes translate what is inside a node, whose finding is dropped."""
         if self.translation is not None:
@@ -159,8 +164,7 @@ class Context:
             otherwise: What makes the other expression from it.
             device: The device that the other expression uses.
         """
-        if self.translation is not None:
-            self.translation.planned.update(ast.walk(node))
+        self.hold(node)
         return self.when_cuda(node, otherwise, of_cuda=True).joined(Fix((), needs=device.needs))
 
     def serves_others(self, node: ast.AST) -> bool:

@@ -444,10 +444,11 @@ class CudaApi(Rule):
             yield self.finding(node, message)
             return
         counts = counterpart.name.endswith("count")
-        failing = self._questions.failing_on_mps(call) if call is not None and not counts else []
-        if call is not None and not counts and (failing or self._questions.excludes_mps(call)):
-            use = self.devices.beyond_mps(call)
-            fix = self.context.edit(call, use.text, use).joined(*map(self.translation.call, failing))
+        if call is not None and not counts:
+            failing = self._questions.failing_on_mps(call)
+            if failing or self._questions.excludes_mps(call):
+                use = self.devices.beyond_mps(call)
+                fix = self.context.edit(call, use.text, use).joined(*map(self.translation.call, failing))
         if call is None:
             fix = replace(fix, why=UNKNOWN)
         else:

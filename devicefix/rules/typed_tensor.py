@@ -307,8 +307,7 @@ class TypedTensor(Rule):
             maker = "tensor"
         else:
             return None
-        if self.context.translation is not None:
-            self.context.translation.planned.add(call.func)
+        self.context.hold(call.func)
         device, torch = self.devices.current(call), self.devices.torch(call)
         new = _maker(f"{torch.text}.{maker}", f"{torch.text}.{dtype}", device.text)
         return self.context.edit(call, new, DeviceExpr("", device.needs | torch.needs))
@@ -377,8 +376,7 @@ def default_type(context: Context, node: ast.expr, kind: str) -> Fix | None:
     if device is None:
         return None
     torch, question = context.devices.torch(node), context.devices.available(node, of_cuda=True)
-    if context.translation is not None:
-        context.translation.planned.update(ast.walk(statement))
+    context.hold(statement)
     new = [f"{torch.text}.set_default_device({device.text})"]
     new += [f"{torch.text}.set_default_dtype({torch.text}.{dtype})"] if dtype != "float32" else []
     edits = choose(context.facts, statement, question.text, *new)

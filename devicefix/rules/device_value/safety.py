@@ -16,8 +16,9 @@ def why_unsafe(context: Context, value: ast.expr, use: Use) -> str | None:
     """Return why the fix of a device is not safe, empty if it is, None if nothing shows that the value is a device."""
     if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
         return "the program adds an index to it, and a CPU has no index"
-    is_kept = Use.UNKNOWN not in use and context.accelerator is None  # in the guard that the call gets
-    if Use.DEVICE in use or (Use.OF_CUDA in use and not is_kept):
+    # For the target CUDA, the guard of the call is enough.
+    is_taken = Use.OF_CUDA in use and (Use.UNKNOWN in use or context.accelerator is not None)
+    if Use.DEVICE in use or is_taken:
         return merges(context.facts, value)
     if Use.REFUSED in use:
         return "the program may stop without this device"
