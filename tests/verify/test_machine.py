@@ -294,7 +294,8 @@ FACTS = [
     "placed('cuda', lambda: torch.zeros(2, device='cpu').device) == cpu and torch.zeros(2).device == cpu",
     "by_default(lambda: torch.zeros(2).is_cuda and torch.tensor(1.0).is_cuda and torch.Tensor(2).is_cuda)",
     "by_default(lambda: torch.rand(2).dtype, 'torch.cuda.DoubleTensor') == torch.float64",
-    "torch.set_default_device('cuda') or torch.ones(1).is_cuda and not torch.set_default_device(None)",
+    "torch.set_default_device('cuda') or torch.ones(1).is_cuda and not torch.Tensor(1).is_cuda"
+    " and not torch.set_default_device(None)",
     # modules and gradients
     "(lambda m: m.cuda() is m and all(p.is_cuda and p.is_leaf for p in m.parameters()))(nn.LSTM(2, 3))",
     "nn.BatchNorm2d(2).to(0).running_mean.is_cuda and not nn.Linear(2, 2).cuda().cpu().weight.is_cuda",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar
 
-from devicefix.facts.exports import Export, autocasts, has_low_precision
+from devicefix.facts.exports import Export, autocasts, default_devices, has_low_precision
 from devicefix.facts.exports.environment import (
     BY_TEXT,
     asks_on_import,
@@ -211,6 +211,11 @@ class Programs(Files):
     def autocasts(self, path: str) -> list[str]:
         """Return what the files that are used together with one have autocast for."""
         return sorted({each for _, found in self._exported_around(path, autocasts) for each in found})
+
+    @remembered
+    def default_devices(self, path: str) -> list[str]:
+        """Return how the files that are used together with one set the device of new tensors."""
+        return sorted({each for _, found in self._exported_around(path, default_devices) for each in found})
 
     def _exported_around(self, path: str, asked: Export[Value]) -> Iterator[tuple[ProjectFile, Value]]:
         """Yield the files that are used together with one and export something, each with what that is."""

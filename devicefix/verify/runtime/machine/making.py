@@ -14,7 +14,7 @@ from torch.utils._device import _device_constructors
 from devicefix.verify.runtime.machine.checks import common_place
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put, put_new
-from devicefix.verify.runtime.machine.state import Machine
+from devicefix.verify.runtime.machine.state import CPU, Machine
 from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, overridable
 from devicefix.verify.runtime.names import names
 
@@ -198,7 +198,10 @@ class Making:
 
     def legacy(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """Replace `torch.Tensor.__new__`, also for subclasses."""
-        place, _ = self._place(kwargs.pop("device", None))
+        machine, asked = self._machine, kwargs.pop("device", None)
+        if asked is None:  # the default device does not matter, only the default type
+            asked = CPU if machine.default == HOST else machine.index()
+        place, _ = self._place(asked)
         made = new_tensor(cls, *args, **kwargs)
         if args and isinstance(args[0], torch.Tensor):
             return made  # the same memory, on any device

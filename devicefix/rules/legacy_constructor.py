@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from devicefix.facts.exports import default_devices
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+
+
+class LegacyConstructor(Rule):
+    """
+    ## What it does
+    Finds `torch.Tensor(...)` in projects that make a CUDA type the default tensor type. This rule applies only with
+    `--target accelerator`.
+
+    ## Why it matters
+    Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores the device and
+    creates a tensor on the CPU, and the program fails where that meets tensors on the accelerator.
+
+    ## Example
+    ```python
+    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+    far = torch.Tensor([1e10])
+    ```
+
+    ## Use instead
+    ```python
+    if torch.cuda.is_available():
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+    else:
+        torch.set_default_device(device)
+    far = torch.Tensor([1e10]).to(torch.empty(0).device)
+    ```
+
+    ## Fix safety
+    The fix is safe: with CUDA and on a CPU, the tensor already is on the device of `torch.empty(0)`, which follows both
+    defaults. `torch.get_default_device()` does not follow the default type. The fix is unsafe if the project also sets a
+    device by `with torch.device(...)`, which `torch.Tensor` ignores on CUDA, too.
+    """
+
+    code = "DF303"
+    name = "legacy-constructor"
+    summary = "`torch.Tensor(...)` ignores the default device of an accelerator"
+    targets = ("accelerator",)
+    words = (b"Tensor(",)
+    fails = False
+    INVALID = (
+        Example(
+            "a default type of CUDA",
+            before="""
+                import torch
+
+                torch.set_default_tensor_type("torch.cuda.FloatTensor")
+                far = torch.Tensor([1e10])
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                if torch.cuda.is_available():
+                    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+                else:
+                    torch.set_default_device(device)
+                far = torch.Tensor([1e10]).to(torch.empty(0).device)
+            """,
+        ),
+        Example(
+            "a device in a with statement as well",
+            unsafe=True,
+            before="""
+                import torch
+
+                torch.set_default_tensor_type(torch.cuda.FloatTensor)
+                with torch.device("meta"):
+                    net = make(torch.Tensor(3, 4))
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                if torch.cuda.is_available():
+                    torch.set_default_tensor_type(torch.cuda.FloatTensor)
+                else:
+                    torch.set_default_device(device)
+                with torch.device("meta"):
+                    net = make(torch.Tensor(3, 4).to(torch.empty(0).device))
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "a tensor that is moved",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.set_default_tensor_type(torch.cuda.FloatTensor)
+                x = torch.Tensor(3).to(device)
+            """,
+        ),
+        Example(
+            "no default type of CUDA",
+            """
+                import torch
+
+                torch.set_default_tensor_type(torch.DoubleTensor)
+                x = torch.Tensor(3)
+            """,
+        ),
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if not self.facts.call(node, "torch.Tensor") or node.keywords or "type" not in self._defaults:
+            return
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "cpu"):
+            return
+        torch = self.devices.torch(node)
+        why = (
+            "because `torch.Tensor` ignores `with torch.device(...)` on CUDA, too"
+            if "with" in self._defaults
+            else ""
+        )
+        fix = self.context.edit(node, lambda code: f"{code}.to({torch.text}.empty(0).device)", torch, why)
+        yield self.finding(node, "`torch.Tensor` ignores the default device of an accelerator", fix)
+
+    @cached_property
+    def _defaults(self) -> frozenset[str]:
+        """What makes CUDA the default in the module, and in those that are used together with it."""
+        here = default_devices(self.context.source.text.encode())
+        return here.union(self.context.project.default_devices(self.devices.path))
