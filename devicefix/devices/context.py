@@ -118,7 +118,9 @@ class Context:
         code = self.source.code(node)
         return len(code) <= _LONGEST_REPEATED and not {"\n", "\r"} & {*code}
 
-    def when_cuda(self, node: ast.expr, otherwise: New, why: str = "", *, of_cuda: bool = False) -> Fix:
+    def when_cuda(
+        self, node: ast.expr, otherwise: New, why: str = "", *, of_cuda: bool = False, on_mps: bool = True
+    ) -> Fix:
         """Return a fix that makes an expression `expression if torch.cuda.is_available() else otherwise`.
 
         Args:
@@ -126,11 +128,14 @@ class Context:
             otherwise: The code for a machine without CUDA, or what makes it from the expression.
             why: Why the fix is not safe; empty if it is.
             of_cuda: Whether the expression needs CUDA whatever the target, as a checkpoint's device does.
+            on_mps: Whether the expression is right on MPS, too.
         """
         if otherwise == '"gloo"' and not of_cuda and (fix := self.devices.backend(node)) is not None:
             return fix
         accelerated = None if of_cuda else self.devices.accelerated(node)
         question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
+        if self.accelerator is not None and not on_mps:
+            question = self.devices.beyond_mps(node)
         if isinstance(otherwise, str):
             otherwise = self.source.quoted(otherwise, self.source.code(node))
         needs = question.needs

@@ -398,7 +398,8 @@ class DeviceIds(Rule):
                 orelse=ast.Constant(value=None) | ast.List(elts=[]),
             ):
                 return self.context.test_with_cuda(test, otherwise=False)
-        return self.context.when_cuda(value, instead)
+        # PyTorch takes the index of a device for DDP, and MPS has none.
+        return self.context.when_cuda(value, instead, on_mps=instead != "None")
 
     def _is_unpacked(self, node: ast.expr) -> bool:
         """Return whether a function that makes a process group gets `**node`."""

@@ -123,6 +123,12 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
             "else:\n    torch.set_default_device(device)\n    torch.set_default_dtype(torch.float16)\n",
         ),
         (
+            "net = torch.nn.parallel.DistributedDataParallel(net, device_ids=[gpu])\n",
+            f"device = {DEVICE}\n\n"
+            "net = torch.nn.parallel.DistributedDataParallel(\n    net, device_ids=[gpu] "
+            'if device.type not in ("cpu", "mps") else None\n)\n',
+        ),
+        (
             "def run(net, gpu_ids):\n    assert torch.cuda.is_available()\n    net.cuda(gpu_ids[0])\n",
             f"device = {DEVICE}\n\ndef run(net, gpu_ids):\n    net.to(gpu_ids[0] if gpu_ids[0] is not None "
             "and torch.accelerator.is_available() else device)\n",
