@@ -35,10 +35,15 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     return value
 
 
-@click.command(cls=GroupedCommand, short_help="Find code that is tied to CUDA.")
-@click.option(
-    "--fix", is_flag=True, help="Apply fixes, like `rewrite --in-place`, and report the remaining findings."
-)
+@click.command(
+    cls=GroupedCommand,
+    first=(
+        "fix", "diff", "unsafe-fixes", "unfixed", "select", "ignore", "exclude", "target", "baseline",
+        "output-format",
+    ),
+    short_help="Find code that is tied to CUDA.",
+)  # fmt: skip
+@click.option("--fix", is_flag=True, help="Apply fixes, and report the remaining findings.")
 @options.unsafe_option
 @click.option(
     "--fix-only",
@@ -74,8 +79,8 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule.")
 @click.option(
     "--group-by",
-    type=click.Choice(["rule", "folder", "file"]),
-    help="Show only the number of findings for each rule, folder or file.",
+    type=click.Choice(["folder", "file"]),
+    help="Show only the number of findings for each folder or file.",
 )
 @options.baseline_option
 @click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file.")
@@ -110,7 +115,7 @@ def check(
     exit_non_zero_on_fix: bool,
     **given: Any,
 ) -> None:
-    """Find the ties to CUDA in PATHS.
+    """Find code in PATHS that is tied to CUDA.
 
     PATHS are files or folders, or `-` for standard input. [default: the current folder]
 

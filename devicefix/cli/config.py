@@ -73,7 +73,11 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     return [CompletionItem(key.name, help=key.summary) for key in found]
 
 
-@click.command(cls=GroupedCommand, short_help="Show the current settings, or explain one.")
+@click.command(
+    cls=GroupedCommand,
+    first=("path", "output-format", "config", "isolated"),
+    short_help="Show the current settings, or explain one.",
+)
 @click.argument("key", required=False, shell_complete=_complete)
 @click.option(
     "--path",

@@ -1,6 +1,9 @@
-"""The help of commands with many options, which are grouped as in ruff's."""
+"""The help of commands with many options: those that people use first, and by group, all of them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -15,24 +18,56 @@ _GROUPS = {
     ),
     "Miscellaneous": (
         "config", "isolated", "cache-dir", "no-cache", "jobs", "executor", "verbose", "quiet", "color",
-        "help",
+        "help", "help-all",
     ),
 }  # fmt: skip
 _OTHERS = "Options"
+_SHOWS_ALL = "devicefix.shows_all_options"
 _GROUP_OF = {f"--{name}": group for group, names in _GROUPS.items() for name in names}
 
 
+def _show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_SHOWS_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
 class GroupedCommand(click.Command):
-    """A command whose help lists its options by group."""
+    """A command with two kinds of help.
+
+    Args:
+        first: the options, without `--`, that `--help` shows in this order; `--help-all` shows all by group.
+        settings: the arguments of `click.Command`.
+    """
+
+    def __init__(self, *, first: Sequence[str], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.first = tuple(
+            f"{'-' if len(name) == 1 else '--'}{name}" for name in (*first, "help", "help-all")
+        )
+        self.params.append(
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_all,
+                help="Show all options.",
+            )
+        )
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, those of no group first."""
+        """Write the first options, or all of them; those of no group come first."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        by_name = {name: option for option in options for name in option.opts}
         sections: dict[str, list[tuple[str, str]]] = {group: [] for group in (_OTHERS, *_GROUPS)}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None and isinstance(parameter, click.Option):
-                group = next((_GROUP_OF[name] for name in parameter.opts if name in _GROUP_OF), _OTHERS)
-                sections[group].append(record)
+        is_short = _SHOWS_ALL not in ctx.meta
+        for option in [by_name[name] for name in self.first] if is_short else options:
+            group = next((_GROUP_OF[name] for name in option.opts if name in _GROUP_OF), _OTHERS)
+            record = option.get_help_record(ctx)
+            if record is not None:
+                sections[_OTHERS if is_short else group].append(record)
         for group, records in sections.items():
             if records:
                 with formatter.section(group):

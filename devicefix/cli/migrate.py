@@ -30,8 +30,13 @@ findings are left, 1 if findings are left, 2 if an error occurs.
 
 
 @click.command(
-    cls=GroupedCommand, short_help="Rewrite a project, and run it to prove the changes.", epilog=EPILOG
-)
+    cls=GroupedCommand,
+    first=(
+        "run", "in-place", "patch", "branch", "report", "timeout", "steps", "select", "exclude", "target",
+    ),
+    short_help="Rewrite a project, and run it to prove the changes.",
+    epilog=EPILOG,
+)  # fmt: skip
 @click.argument(
     "path", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="[PATH]"
 )

@@ -28,7 +28,13 @@ NAME = "devicefix-report"
 FORMATS = ("html", "json", "csv")
 
 
-@click.command(cls=GroupedCommand, short_help="Write a migration report.")
+@click.command(
+    cls=GroupedCommand,
+    first=(
+        "output", "output-format", "since", "coverage-file", "title", "select", "ignore", "exclude", "target",
+    ),
+    short_help="Write a migration report.",
+)  # fmt: skip
 @common_options
 @click.option(
     "--output",
@@ -65,7 +71,7 @@ def report(
     timestamp: bool,
     **given: Any,
 ) -> None:
-    """Write a migration report that shows the ties to CUDA in PATHS, and which of them devicefix can fix.
+    """Write a migration report that shows the findings in PATHS, and which of them devicefix can fix.
 
     PATHS are files or folders, or `-` for standard input. [default: the current folder]
 

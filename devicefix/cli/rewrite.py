@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from devicefix.model import Outcome
 
 
-@click.command(cls=GroupedCommand, short_help="Rewrite files, or print a patch.")
+@click.command(
+    cls=GroupedCommand,
+    first=(
+        "in-place", "unsafe-fixes", "verify", "require-clean", "select", "ignore", "exclude", "target",
+    ),
+    short_help="Rewrite files, or print a patch: `check --diff` as a codemod.",
+)  # fmt: skip
 @common_options
 @click.option("--in-place", "-i", is_flag=True, help="Rewrite the files instead of printing a patch.")
 @click.option("--diff", is_flag=True, help="Print the patch even with --in-place or standard input (-).")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from devicefix.cli.options import complete_codes, text_or_json
-from devicefix.config.values import nearest
+from devicefix.config.values import Origin, read_codes
+from devicefix.rules import known_codes
 
 if TYPE_CHECKING:
     from devicefix.rules.base import Rule
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--all", "explain_all", is_flag=True, help="Explain all rules.")
 @text_or_json
 def rule(name: str | None, explain_all: bool, report_format: str) -> None:
-    """Explain the rule whose code or name is CODE.
+    """Explain the rule whose code or name is CODE, or list the rules whose codes start with CODE.
 
     Without CODE, list all rules or, with --all, explain them all.
     """
@@ -29,32 +31,30 @@ def rule(name: str | None, explain_all: bool, report_format: str) -> None:
 
     if name is not None and explain_all:
         raise click.UsageError("--all cannot be used with CODE")
-    rules = [RULES[code] for code in sorted(RULES)] if name is None else [_named(name)]
+    rules = [RULES[code] for code in sorted(RULES)] if name is None else _named(name)
+    is_one = name is not None and len(rules) == 1
     if report_format == "json":
         found = [as_json(each) for each in rules]
-        click.echo(json.dumps(found if name is None else found[0], indent=2))
-    elif name is None and not explain_all:
+        click.echo(json.dumps(found[0] if is_one else found, indent=2))
+    elif not is_one and not explain_all:
         _list(rules)
     else:
         show_markdown("\n".join(map(page, rules)))
 
 
-def _named(name: str) -> type[Rule]:
-    """Return the rule with a code or name.
+def _named(name: str) -> list[type[Rule]]:
+    """Return the rules with a name, a code or the beginning of one.
 
     Raises:
         BadParameter: there is none.
     """
     from devicefix.rules.registry import RULES
 
-    known = {word.lower(): rule for rule in RULES.values() for word in (rule.code, rule.name)}
-    found = known.get(name.lower())
-    if found is None:
-        spelled = [word for rule in RULES.values() for word in (rule.code, rule.name)]
-        word = name.upper() if name[-1:].isdigit() else name.lower()
-        hint = nearest(word, spelled, "; `devicefix rule` lists all rules")
-        raise click.BadParameter(f"no rule has the code or name {name!r}{hint}", param_hint="CODE")
-    return found
+    try:
+        codes = read_codes([name], Origin(Path(), known_codes))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="CODE") from None
+    return [RULES[code] for code in sorted(RULES) if code.startswith(codes)]
 
 
 def _list(rules: list[type[Rule]]) -> None:

@@ -9,7 +9,7 @@ import click
 
 from devicefix.cli.errors import CommandError, os_error, print_error
 from devicefix.cli.help import GroupedCommand
-from devicefix.cli.options import resolver_for, rule_options, unsafe_option
+from devicefix.cli.options import option, resolver_for, rule_options, unsafe_option
 from devicefix.cli.program import Program, program_options
 from devicefix.config.printable import printable
 from devicefix.verify.runtime.profiles import PROFILES
@@ -28,6 +28,7 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
 
 @click.command(
     cls=GroupedCommand,
+    first=("m", "simulate", "cpu", "target", "rewrite", "unsafe-fixes", "select", "source", "python"),
     short_help="Run a program with its code rewritten in memory.",
     epilog=EPILOG,
     context_settings={"allow_interspersed_args": False},
@@ -37,11 +38,6 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
 @click.option("-m", "as_module", is_flag=True, help="Run SCRIPT as a module, like `python -m`.")
 @click.option("--cpu", is_flag=True, help="Run on the CPU, even if CUDA is available.")
 @click.option(
-    "--accelerator",
-    is_flag=True,
-    help="Use any accelerator that torch supports, like `rewrite --target accelerator`.",
-)
-@click.option(
     "--simulate",
     type=click.Choice(list(PROFILES)),
     help="Run on a CPU that simulates a machine with this device. The program is not rewritten.",
@@ -49,10 +45,11 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
 @click.option(
     "--rewrite/--no-rewrite",
     default=None,
-    help="Rewrite the program in memory. [default: unless you use --simulate without --accelerator]",
+    help="Rewrite the program in memory. [default: unless you use --simulate without --target accelerator]",
 )
 @program_options
 @rule_options
+@option("target")
 @unsafe_option
 @click.pass_context
 def run(
@@ -63,7 +60,6 @@ def run(
     arguments: tuple[str, ...],
     as_module: bool,
     cpu: bool,
-    accelerator: bool,
     simulate: str | None,
     rewrite: bool | None,
     sources: tuple[Path, ...],
@@ -77,15 +73,15 @@ def run(
     from devicefix.files.documents import NotANotebook
     from devicefix.verify import direct
 
-    for name, used in {"--accelerator": accelerator, "--simulate": simulate}.items():
+    accelerator = given["target"] == "accelerator"
+    for name, used in {"--target accelerator": accelerator, "--simulate": simulate}.items():
         if cpu and used:
             raise click.UsageError(f"--cpu and {name} cannot be used together")
     if accelerator and rewrite is False:
-        raise click.UsageError("--accelerator and --no-rewrite cannot be used together")
+        raise click.UsageError("--target accelerator and --no-rewrite cannot be used together")
     found = Program.of(program, arguments, as_module=as_module, python=python)
-    target = {"target": "accelerator"} if accelerator else {}
     sources = sources or (found.root,)
-    resolver = resolver_for(sources, None, given | target | {"quiet": True})
+    resolver = resolver_for(sources, None, given | {"quiet": True})
     rewrite = (accelerator or not simulate) if rewrite is None else rewrite
     machine = ("simulated" if simulate == "cuda" else simulate) or ("cpu" if cpu else "cuda")
     invocation = direct.Invocation(found.command, found.folder, sources, found.notebook, machine, rewrite)

@@ -99,6 +99,18 @@ limit_options = together(
 
 @click.command(
     cls=GroupedCommand,
+    first=(
+        "m",
+        "c",
+        "compare",
+        "accelerator",
+        "unsafe-fixes",
+        "timeout",
+        "steps",
+        "gpus",
+        "scratch",
+        "output-format",
+    ),
     short_help="Run a rewritten program on a CPU.",
     epilog=EPILOG,
     context_settings={"allow_interspersed_args": False},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from devicefix.config.sizes import LARGEST, size
 
 TARGETS = ("cuda", "accelerator")
 FORMATS = (
-    "full", "concise", "grouped", "json", "json-lines", "jsonl", "sarif", "github", "gitlab", "junit", "html",
+    "full", "concise", "grouped", "json", "json-lines", "sarif", "github", "gitlab", "junit", "html",
 )  # fmt: skip
 
 ALL = ""  # the beginning of each code; it is written `ALL`
@@ -20,7 +20,7 @@ ALL = ""  # the beginning of each code; it is written `ALL`
 NEUTRAL = "ACC"
 _GROUPS = {"ALL": (ALL,), NEUTRAL: (NEUTRAL, "DF1", "DF2", "DF3", "DF4", "DF5", "DF6")}
 
-KnownCodes = Callable[[], Collection[str]]
+KnownCodes = Callable[[], Mapping[str, str]]
 
 
 class PerFileIgnores(NamedTuple):
@@ -43,8 +43,8 @@ class Origin(NamedTuple):
 
     Attributes:
         folder: the folder that paths and patterns are relative to.
-        known_codes: returns the codes of all rules. It is only called for values that name codes, since
-            loading the rules takes time.
+        known_codes: returns the names of all rules by their codes. It is only called for values that name
+            rules, since loading the rules takes time.
         trusted: whether they may raise limits and name paths elsewhere; those of a checked tree may not.
     """
 
@@ -81,20 +81,29 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def read_codes(words: Iterable[str], origin: Origin) -> tuple[str, ...]:
-    """Read codes, or beginnings of codes, such as `DF101,DF2`, or a group: `ALL` or `ACC`.
+    """Read codes, beginnings of codes and names of rules, such as `DF101,DF2`, or a group: `ALL` or `ACC`.
 
     Raises:
-        ValueError: no rule's code starts with one of the words.
+        ValueError: no rule has the name, or a code that starts with the word.
     """
-    given = (code for word in words for code in word.upper().replace(",", " ").split())
-    codes = dict.fromkeys(each for code in given for each in _GROUPS.get(code, (code,)))
-    if any(codes):
-        known = origin.known_codes()
-        for code in codes:
-            if code != NEUTRAL and not any(rule.startswith(code) for rule in known):
-                hint = nearest(code, known, "; `devicefix rule` lists all rules")
-                raise ValueError(f"no rule has the code {code!r}{hint}")
+    given = dict.fromkeys(each for word in words for each in word.replace(",", " ").split())
+    codes: dict[str, None] = {}
+    for word in given:
+        group = _GROUPS.get(word.upper())
+        codes |= dict.fromkeys([_code(word, origin.known_codes())] if group is None else group)
     return tuple(codes)
+
+
+def _code(word: str, known: Mapping[str, str]) -> str:
+    """Return the code, or the beginning of codes, that a word means."""
+    for code, name in known.items():
+        if word.lower() == name.lower():
+            return code
+    if not any(code.startswith(word.upper()) for code in known):
+        spelled = word.upper() if word[-1:].isdigit() else word.lower()
+        hint = nearest(spelled, [*known, *known.values()], "; `devicefix rule` lists all rules")
+        raise ValueError(f"no rule has the code or name {word!r}{hint}")
+    return word.upper()
 
 
 def read_pairs(words: Iterable[str], origin: Origin) -> tuple[PerFileIgnores, ...]:

@@ -44,7 +44,6 @@ FORMATS = {
     "grouped": Format("grouped", for_people=True),
     "json": Format("json", fixes=True),
     "json-lines": Format("json", fixes=True, function="render_lines"),
-    "jsonl": Format("json", fixes=True, function="render_lines"),
     "sarif": Format("sarif", fixes=True),
     "github": Format("github"),
     "gitlab": Format("gitlab"),

@@ -10,13 +10,16 @@ from typing import Any
 from devicefix.config.printable import printable_json
 from devicefix.facts.comments import comment_line
 from devicefix.files.text import DecodeError, Source, parse
-from devicefix.model import Finding, Fix, Replacement
+from devicefix.model import Finding, Fix, Replacement, Safety
 from devicefix.report.checked import Checked, File, absolute
 from devicefix.rewrite.preview import title
 from devicefix.rules.pages import url
 from devicefix.rules.registry import RULES
 
 UNPARSABLE = "DF901"
+VERSION = 1  # it grows when a field changes its meaning or goes
+# How much a person has to review a fix.
+_REVIEW = {Safety.SAFE: "none", Safety.UNSAFE: "glance"}
 
 
 def render(checked: Checked) -> Iterator[str]:
@@ -51,8 +54,10 @@ def objects(checked: Checked) -> Iterator[dict[str, Any]]:
                 "message": finding.message,
                 "name": rule.name,
                 "noqa_row": _noqa_row(finding, parsed),
+                "review": "needed" if finding.fix is None else _REVIEW[finding.fix.safety],
                 "severity": "error",
                 "url": url(rule),
+                "version": VERSION,
             }
 
 

@@ -1,12 +1,12 @@
-"""Find ties to CUDA and build their fixes, with one module or package per rule."""
+"""Find code that is tied to CUDA and build its fixes, with one module or package per rule."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 
-def known_codes() -> Collection[str]:
-    """Return the codes of all rules, those of plugins included; this loads the rules."""
+def known_codes() -> Mapping[str, str]:
+    """Return the names of all rules by their codes, those of plugins included; this loads the rules."""
     from devicefix.rules.registry import RULES
 
-    return RULES.keys()
+    return {code: rule.name for code, rule in RULES.items()}

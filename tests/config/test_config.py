@@ -80,7 +80,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         ("[tool.devicefix]\nexclude = [1]", "2:1: [tool.devicefix] exclude: must be a list of strings"),
         (
             '[tool.devicefix]\nselect = ["DF999"]',
-            "2:1: [tool.devicefix] select: no rule has the code 'DF999'",
+            "2:1: [tool.devicefix] select: no rule has the code or name 'DF999'",
         ),
         ("[tool.devicefix]\nunsafe-fixes = 1", "2:1: [tool.devicefix] unsafe-fixes: must be true or false"),
         ("[tool.devicefix]\njobs = 0", "2:1: [tool.devicefix] jobs: must be a positive integer"),
@@ -209,7 +209,7 @@ def test_the_example_of_a_key_is_one(key: Key, tmp_path: Path) -> None:
 
 
 def test_every_key_is_an_option_with_its_help(cli: Cli) -> None:
-    shown = "".join(cli(name, "--help").output for name in COMMANDS)
+    shown = "".join(cli(name, "--help-all").output for name in COMMANDS)
     shown = re.sub(r"\s+", " ", shown)
     for key in KEYS.values():
         if key.name != "extend":

@@ -135,7 +135,7 @@ def test_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"select": ["DF999"]}, "select: no rule has the code 'DF999'"),
+        ({"select": ["DF999"]}, "select: no rule has the code or name 'DF999'"),
         ({"select": "DF101"}, "select: must be a list of strings"),
         ({"per_file_ignores": {"*.py": "DF101"}}, "per-file-ignores: '*.py': must be a list of strings"),
         ({"target": "cpu"}, "target: must be one of 'cuda', 'accelerator'"),

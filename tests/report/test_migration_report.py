@@ -120,8 +120,8 @@ def test_the_figures_are_those_of_check(cli: Cli, report: Report) -> None:
     assert (done.exit_code, done.output) == (0, f"Wrote the report to {PAGE}\n")
     assert figures(Path(PAGE).read_text(encoding="utf-8")) == {
         "files checked": "4",
-        "files with ties": "3",
-        "ties": "5",
+        "files with findings": "3",
+        "findings": "5",
         "fixed by a rewrite": "3",
         "fixed with --unsafe-fixes": "1",
         "left to fix by hand": "1",
@@ -139,7 +139,7 @@ def test_a_reason_and_a_way_out_for_what_is_left(report: Report) -> None:
 
 def test_options(report: Report) -> None:
     page = report("--select", "DF9", "--exclude", "lib", "--title", "A <b>", "--quiet", "-o", "-").stdout
-    assert figures(page)["ties"] == "1"
+    assert figures(page)["findings"] == "1"
     assert "<h1>A &lt;b&gt;</h1>" in page
     assert "UTC" not in page
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", report("--timestamp", "-o", "-").stdout)
@@ -147,7 +147,7 @@ def test_options(report: Report) -> None:
 
 def test_a_report_without_findings(report: Report) -> None:
     page = report("lib/free.py", "-o", "-").stdout
-    assert figures(page)["ties"] == "0"
+    assert figures(page)["findings"] == "0"
     assert "Nothing here is tied to CUDA." in page
 
 
@@ -455,7 +455,7 @@ def test_filter_by_owner_and_since(team_page: Page) -> None:
     page.select_option("[name=status]", "new")
     expect_shown(page, "3 findings of 123, in 1 file")
     assert page.locator("li[data-status=new] .mark.new").count() == 3
-    page.click("#since summary >> text=fixed ties")
+    page.click("#since summary >> text=fixed findings")
     fixed = page.locator("#since .gone-list").first.locator("li").all_text_contents()
     assert len(fixed) == 4 and fixed[0].startswith("lib/")
 

@@ -207,7 +207,18 @@ def test_what_the_documentation_offers_exists() -> None:
 def test_every_format_knows_them(tmp_path: Path, install: Install) -> None:
     install("some-plugin", rule())
     text = "import torch\ntorch.mps.seed()\n"
-    for name in ("full", "concise", "grouped", "json", "jsonl", "sarif", "github", "gitlab", "junit", "html"):
+    for name in (
+        "full",
+        "concise",
+        "grouped",
+        "json",
+        "json-lines",
+        "sarif",
+        "github",
+        "gitlab",
+        "junit",
+        "html",
+    ):
         done = devicefix(tmp_path, "check", "-", "-q", "--no-cache", f"--output-format={name}", data=text)
         assert done.returncode == 1 and not done.stderr
         assert "XY101" in done.stdout

@@ -78,7 +78,7 @@ KNOWN = {
     "two GPUs by an assertion": Known(
         "assert torch.cuda.device_count() >= 2, 'two GPUs'\nprint(torch.ones(1).cuda(1).item())",
         (),
-        "tie-left",
+        "finding-left",
     ),
     "two GPUs that are simulated": Known(
         "n = torch.cuda.device_count()\nprint(torch.ones(max(n, 1)).cuda().sum().item() > 0)", ("--gpus", "2")
@@ -102,7 +102,7 @@ KNOWN = {
     "a tie that is left": Known(
         "def where():\n    return input.__name__.replace('input', 'cuda')\nprint(torch.ones(2).to(where()))",
         (),
-        "tie-left",
+        "finding-left",
     ),
     "an error that is caught": Known(
         "try:\n    raise ValueError('a')\nexcept ValueError:\n    print(torch.ones(2).cuda().sum().item())",
@@ -259,7 +259,7 @@ MORE = {
         print(torch.ones(1).cuda(1).item())
         """,
         (),
-        "tie-left",
+        "finding-left",
     ),
     "two GPUs that are unpacked": Known(
         """
@@ -269,7 +269,7 @@ MORE = {
         print(b(a(torch.ones(1, 2, device=first)).to(second)).sum().item())
         """,
         (),
-        "tie-left",
+        "finding-left",
         advice="fewer GPUs",
     ),
     "four GPUs in a list": Known(
@@ -284,7 +284,7 @@ MORE = {
         print(x.sum().item())
         """,
         (),
-        "tie-left",
+        "finding-left",
     ),
     "a multiple of four GPUs": Known(
         """
@@ -298,7 +298,7 @@ MORE = {
         main()
         """,
         (),
-        "tie-left",
+        "finding-left",
     ),
     "two GPUs for processes": Known(
         """
@@ -315,7 +315,7 @@ MORE = {
             main()
         """,
         COMPARED,
-        "tie-left",
+        "finding-left",
     ),
     "two GPUs on CUDA only": Known(
         """
@@ -471,7 +471,7 @@ MORE = {
         print(model.weight.shape)
         """,
         (),
-        "tie-left",
+        "finding-left",
         files={"config.json": '{"training": {"device": "cuda", "steps": 3}}'},
         advice="`training.device=cpu`",
     ),
@@ -484,7 +484,7 @@ MORE = {
         print(build(**config["tensor"]).sum())
         """,
         (),
-        "tie-left",
+        "finding-left",
         files={"config.yaml": "train:\n  steps: 3\ntensor:\n  device: cuda:0\n"},
         advice="`tensor.device` to `cpu`",
     ),
@@ -502,7 +502,7 @@ MORE = {
         print(Trainer(config).run())
         """,
         (),
-        "tie-left",
+        "finding-left",
         options=("training.device=cuda:0", "training.steps=3"),
         advice="pass `training.device=cpu`",
     ),
@@ -515,7 +515,7 @@ MORE = {
         print(torch.ones(2).to(args.device).sum().item())
         """,
         (),
-        "tie-left",
+        "finding-left",
         options=("--device", "cuda"),
         advice="pass `--device cpu`",
     ),
@@ -572,7 +572,7 @@ MORE = {
         print(torch.ones(2).sum().item())
         """,
         (),
-        "tie-left",
+        "finding-left",
         files={
             "worker.py": "import torch\nprint(torch.ones(2).to(input.__name__.replace('input', 'cuda')))\n"
         },
@@ -643,7 +643,7 @@ MORE = {
         print(x.sum().item())
         """,
         COMPARED,
-        "tie-left",
+        "finding-left",
         advice="--unsafe-fixes",
     ),
     "what torch refuses": Known(
@@ -653,7 +653,7 @@ MORE = {
         print(load(torch.ones(2), "cuda:" + str(0)))
         """,
         (),
-        "tie-left",
+        "finding-left",
     ),
 }
 

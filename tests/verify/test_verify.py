@@ -277,7 +277,7 @@ def test_a_remaining_request_is_explained(folder: ProgramFolder) -> None:
     assert done.run["failure"]["frames"][-1]["line"] == 5
     found = done.report["explanation"]
     (tie,) = found["ties"]
-    assert (found["cause"], tie["finding"]["code"]) == ("tie-left", "DF101")
+    assert (found["cause"], tie["finding"]["code"]) == ("finding-left", "DF101")
     assert "is disabled" in found["advice"] and tie["advice"] == found["advice"]
 
 
