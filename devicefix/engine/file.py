@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from devicefix.config.settings import Settings
 from devicefix.config.sizes import CODE
 from devicefix.engine.check import matters, skipped
-from devicefix.facts.prefilter import may_matter, uses_torch
 from devicefix.files.kinds import Kind, kind_of, language_of
-from devicefix.files.text import DecodeError, refuse_much
+from devicefix.files.text import DecodeError, Source, parse, refuse_much
 from devicefix.model import Finding, Result
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class File:
         if self.kind is Kind.NOTEBOOK:
             from devicefix.files.notebook.document import Notebook
 
-            return Notebook(self.data, may_matter(self.data) or uses_torch(self.data), most)
+            return Notebook(self.data, most)
         if self.kind is Kind.DOCS:
             from devicefix.files.markdown.document import Docs
 
@@ -126,14 +125,18 @@ class File:
         return None
 
     def _problems(self) -> list[Finding]:
-        """Return the findings for the parts of a document that cannot be parsed, where they may matter."""
+        """Return the findings for a document, and the cells that may matter, that cannot be parsed."""
         if self._document is None or not self._document.unreadable:
             return []
         from devicefix.rules.unparsable import Unparsable, explain
 
         if not self.settings.enabled(Unparsable.code):
             return []
-        parts = (part for part in self._document.unreadable if matters(part.data, self.settings))
+        parts = (
+            part
+            for part in self._document.unreadable
+            if (part.cell is None and self.kind is Kind.NOTEBOOK) or matters(part.data, self.settings)
+        )
         return [replace(explain(part.data, part.error), cell=part.cell) for part in parts]
 
     def _beside(self) -> list[Finding]:
@@ -187,7 +190,7 @@ class Module:
     def find(self, project: Project) -> list[Finding]:
         """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
         if not self.matters(project) and not self.is_reached(project):
-            return []
+            return self._syntax_error()
         try:
             facts = self._facts(project)
         except UNREADABLE as problem:
@@ -219,6 +222,16 @@ class Module:
         if not self.settings.fix:
             return Result(self.path, findings)
         return fix_until_stable(findings, self.devices, self.settings, project)
+
+    def _syntax_error(self) -> list[Finding]:
+        """Return the finding for a module that needs no checks, but cannot be parsed either."""
+        if len(self.data) > self.settings.largest // CODE or skipped(self.data):
+            return []
+        try:
+            parse(Source(self.data).text)
+        except UNREADABLE as problem:
+            return self._unreadable(problem)
+        return []
 
     def _unreadable(self, problem: Exception) -> list[Finding]:
         """Return the finding for a module that cannot be parsed; in documentation many are fragments."""

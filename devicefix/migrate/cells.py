@@ -39,7 +39,7 @@ def line_of(at: Location) -> tuple[str, int]:
 def _module_lines(path: str) -> dict[tuple[int, int], int]:
     """Return the line of the module for each cell and line in it."""
     try:
-        lines = Notebook(Path(path).read_bytes(), matters=True).lines
+        lines = Notebook(Path(path).read_bytes()).lines
     except OSError:
         return {}
     return {place: number for number, place in enumerate(lines, 1)}

@@ -62,7 +62,7 @@ def _evidence(evidence: Evidence, notebook: Path, lines: Sequence[tuple[int, int
     if not evidence:
         return evidence
     here = {place: number for number, place in enumerate(lines, 1)}
-    known = Notebook(notebook.read_bytes(), matters=True).lines
+    known = Notebook(notebook.read_bytes()).lines
     moved = {number: here[place] for number, place in enumerate(known, 1) if place in here}
     return evidence.placed(os.path.realpath(notebook), f"{os.path.realpath(notebook)}.py", moved)
 

@@ -29,15 +29,12 @@ class Notebook:
 
     Args:
         data: the file's bytes.
-        matters: whether there may be something to find in them; otherwise it has no modules.
         most: how long the code in it may be.
     """
 
-    def __init__(self, data: bytes, matters: bool, most: int = sys.maxsize) -> None:
+    def __init__(self, data: bytes, most: int = sys.maxsize) -> None:
         self.modules: list[bytes] = []
         self.unreadable: list[Unreadable] = []
-        if not matters:
-            return
         try:
             self._text, cells = _read(data)
             refuse_much(sum(map(len, cells.values())), most)
