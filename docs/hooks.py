@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from inspect import cleandoc
+from difflib import unified_diff
+from inspect import cleandoc, getfile
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+import devicefix
 from devicefix.cli import COMMANDS, main
 from devicefix.config.settings import KEYS
 from devicefix.config.version import __version__
@@ -22,6 +25,7 @@ from devicefix.devices.counterparts import (
     DEVICES,
     FUNCTIONS,
     NEWEST,
+    RAISES,
     SOURCES,
     TARGETS,
     Function,
@@ -29,9 +33,14 @@ from devicefix.devices.counterparts import (
     Target,
     written,
 )  # fmt: skip
-from devicefix.rules.base import Example, Rule, invalid, valid
+from devicefix.rules.base import Rule, invalid, valid
 from devicefix.rules.categories import category
+from devicefix.rules.pages import fixes
 from devicefix.rules.registry import RULES
+
+STAR = r"\*"
+WORKS = ("same", "adapted")
+GITHUB = "https://github.com/devicefix/devicefix"
 
 # What the pages name before there is a release, and what afterwards; pyproject.toml has it for README.md.
 RELEASED = (
@@ -40,6 +49,12 @@ RELEASED = (
     (r"devicefix/devicefix@main\b", f"devicefix/devicefix@v{__version__}"),
     (r"rev: main\b.*", f"rev: v{__version__}"),
     (r"There is no release on PyPI yet; this installs the latest commit\.\s*", ""),
+)
+
+
+# The two sections of a rule's page that become one diff, if each is a block of code.
+CHANGE = re.compile(
+    r"^## Example\n```(\w+)\n(?P<before>[^`]*)```\n\n## Use instead\n```\1\n(?P<after>[^`]*)```\n", re.M
 )
 
 
@@ -75,21 +90,17 @@ def pages() -> Iterator[tuple[str, str]]:
 def index() -> str:
     """Return the page that lists the rules by category."""
     lines = ["# Rules", "", "`devicefix rule DF101` prints the page of a rule.", ""]
-    previous = None
-    for code, rule in RULES.items():
-        if (current := category(code)) != previous:
-            lines += ["", f"## {current.name} ({current.prefix})", "", current.summary, ""]
-            lines += ["| Code | Name | Finds | Fix | |", "| --- | --- | --- | --- | --- |"]
-            previous = current
-        summary = rule.summary.replace("|", "\\|")
-        lines.append(f"| [{code}]({code}.md) | {rule.name} | {summary} | {fixes(rule)} | {when(rule)} |")
-    return "\n".join(lines) + "\n"
+    for name, rules in groupby(RULES.values(), lambda rule: category(rule.code)):
+        lines += [f"## {name.name} ({name.prefix})", "", "| Rule | Finds | Fix |", "| --- | --- | --- |"]
+        lines += [*map(row, rules), ""]
+    return "\n".join(lines)
 
 
-def fixes(rule: type[Rule]) -> str:
-    """Return the kinds of fixes that a rule has, according to its examples."""
-    kinds = {"unsafe" if each.unsafe else "safe" for each in invalid(rule) if each.after is not None}
-    return " and ".join(sorted(kinds)) or "none"
+def row(rule: type[Rule]) -> str:
+    """Return the row of a rule in the list."""
+    fix = " · ".join(filter(None, [", ".join(fixes(rule)) or "none", when(rule)]))
+    summary = rule.summary.replace("|", r"\|")
+    return f"| [{rule.code}]({rule.code}.md) {rule.name} | {summary} | {fix} |"
 
 
 def when(rule: type[Rule]) -> str:
@@ -100,108 +111,111 @@ def when(rule: type[Rule]) -> str:
 
 
 def page(rule: type[Rule]) -> str:
-    """Return the page of a rule: its documentation and its examples."""
-    notes = [f"Category: {category(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
-    text = f"# {rule.name} ({rule.code})\n\n{rule.summary}.\n\n{' · '.join(filter(None, notes))}\n\n"
-    text += f"{cleandoc(rule.__doc__ or '')}\n\n## Examples\n\n"
-    text += "".join(reported(each) for each in invalid(rule))
-    if valid(rule):
-        text += "## Left alone\n\n" + "".join(left(each) for each in valid(rule))
-    return text
+    """Return the page of a rule: its documentation, with one example, and where the others are."""
+    notes = " · ".join(filter(None, [f"Fix: {', '.join(fixes(rule)) or 'none'}", when(rule)]))
+    text = CHANGE.sub(change, cleandoc(rule.__doc__ or ""))
+    more = f"\n[More examples]({source(rule)})\n" if invalid(rule) or valid(rule) else ""
+    return f"# {rule.name} ({rule.code})\n\n{notes}\n\n{text}\n{more}"
 
 
-def reported(example: Example) -> str:
-    """Return an example under its name: the diff of the rewrite, or the code if it is only reported."""
-    from difflib import ndiff
-
-    title = f"### {sentence(example.name)}\n\n"
-    if example.after is None:
-        return f"{title}Reported:\n\n```python\n{example.before}```\n\n"
-    before, after = example.before.splitlines(keepends=True), example.after.splitlines(keepends=True)
-    diff = "".join(line for line in ndiff(before, after) if not line.startswith("?"))
-    how = "With `--unsafe-fixes`" if example.unsafe else "Rewritten"
-    return f"{title}{how}:\n\n```diff\n{diff}```\n\n"
+def change(found: re.Match[str]) -> str:
+    """Return the two blocks of an example as one diff."""
+    before, after = (found[name].splitlines(keepends=True) for name in ("before", "after"))
+    _, _, _, *lines = unified_diff(before, after, n=len(before))
+    return f"## Example\n```diff\n{''.join(lines)}```\n"
 
 
-def left(example: Example) -> str:
-    """Return an example that a rule leaves alone, under its name."""
-    return f"### {sentence(example.name)}\n\n```python\n{example.before}```\n\n"
-
-
-def sentence(text: str) -> str:
-    """Return a text with a capital letter at its start."""
-    return text[:1].upper() + text[1:]
+def source(rule: type[Rule]) -> str:
+    """Return the address of the file with a rule's examples, or of the rule's folder if it has one."""
+    path = Path(getfile(rule)).relative_to(Path(devicefix.__file__).parents[1])
+    if path.parent.name != "rules":
+        return f"{GITHUB}/tree/main/{path.parent.as_posix()}"
+    return f"{GITHUB}/blob/main/{path.as_posix()}"
 
 
 COUNTERPARTS = """\
 # Counterparts of torch.cuda
 
-This page lists what there is for the functions and classes of `torch.cuda` on other devices, from torch 2.4
-to {newest}. [`--target accelerator`](guide/accelerator.md) replaces those that are the *same*.
+What replaces the functions and classes of `torch.cuda` on any accelerator, from torch 2.4 to {newest}.
+[`--target accelerator`](guide/accelerator.md) uses counterparts that do the same.
 
-- **Counterpart**: what replaces the function for any accelerator, and the first torch that has it.
-- **On a CPU**: what the function, and then its counterpart, does in a CPU build of torch: the value,
-  *object*, *raises* or *?* (unknown).
-- **CUDA**: *same* if the counterpart does the same on a machine with CUDA; *adapted* if its arguments or its
-  result differ.
-- **XPU** to **MUSA**: the first torch in which the counterpart works on this device. Then the first torch in
-  which the module of the device, such as `torch.xpu`, has a function of the same name. `torch_npu` and
-  `torch_musa` number their releases after torch. *yes* means that the release is unknown, *–* that there is
-  nothing, and *?* that nothing is known.
+- *2.6/2.4*: the counterpart works on the device from torch 2.6, and the device's own module, such as
+  `torch.xpu`, has a function of the same name from 2.4. An empty cell means none, *?* unknown.
+  `torch_npu` and `torch_musa` number their releases after torch.
+- \\*: other arguments, or another result, than on CUDA.
+- Without an accelerator, functions of `torch.accelerator` raise an error, except {harmless}.
+- On HPU, {on_hpu} works, and `torch.hpu` has {hpu}. Nothing else is known of HPU.
 
 """
-HEADER = (
-    "`torch.cuda`",
-    "Counterpart",
-    "On a CPU",
-    "CUDA",
-    *(device.upper() for device in DEVICES),
-    "Source",
-)
+COLUMNS = tuple(device for device in DEVICES if device != "hpu")
+HEADER = ("`torch.cuda`", "Counterpart", *(device.upper() for device in COLUMNS))
 
 
 def counterparts() -> str:
     """Return the page that lists the functions of torch.cuda and their counterparts, by subject."""
-    parts = [COUNTERPARTS.format(newest=written(NEWEST))]
+    on_hpu = ", ".join(
+        f"`torch.{name}`" for name, each in TARGETS.items() if each.devices["hpu"].how in WORKS
+    )
+    hpu = ", ".join(f"`{name}`" for name, each in FUNCTIONS.items() if each.devices["hpu"].how in WORKS)
+    head = {"newest": written(NEWEST), "harmless": ", ".join(harmless()), "on_hpu": on_hpu, "hpu": hpu}
+    parts = [COUNTERPARTS.format(**head)]
     for subject, group in groupby(FUNCTIONS.values(), lambda each: each.subject):
         functions = list(group)
-        parts += [f"## {subject}\n\n", *table_rows(map(function_row, functions)), "\n"]
-        parts += [f"- `{name}`: {note}\n" for name, note in dict(notes(functions)).items()]
-        parts.append("\n")
+        parts += [f"## {subject}\n\n", *table(functions), "\n"]
+        parts += [*notes(functions), "\n"]
     used = {each.counterpart.name for each in FUNCTIONS.values() if each.counterpart}
     others = [each for name, each in TARGETS.items() if name not in used]
-    rows = (
-        ["", target(each), result(each.without), "", *map(cell, each.devices.values()), each.source]
-        for each in others
-    )
+    rows = (["", target(each), *(cell(each.devices[device]) for device in COLUMNS)] for each in others)
     parts += ["## Others\n\n", *table_rows(rows), "\n"]
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
-    parts += ["\n## Sources\n\n", *(f"- *{name}*: {text}\n" for name, text in SOURCES.items())]
+    parts.append(f"\nSources: {', '.join(SOURCES.values())}.\n")
     return "".join(parts)
 
 
+def harmless() -> Iterator[str]:
+    """Yield the functions of torch.accelerator that raise no error without an accelerator."""
+    for name, each in TARGETS.items():
+        if name.startswith("accelerator.") and each.without != RAISES:
+            yield f"`{name.removeprefix('accelerator.')}`"
+
+
+def table(functions: list[Function]) -> Iterator[str]:
+    """Yield the lines of the table of a subject, in which functions with the same cells share a row."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for each in functions:
+        rows.setdefault(cells(each), []).append(named(each))
+    nothing = rows.pop(("",) * (len(COLUMNS) + 1), [])
+    if rows:
+        yield from table_rows([", ".join(names), *row] for row, names in rows.items())
+    if nothing:
+        yield f"\nWithout a counterpart: {', '.join(nothing)}.\n"
+
+
 def table_rows(rows: Iterable[list[str]]) -> Iterator[str]:
-    """Yield the lines of the table of counterparts."""
-    for row in (HEADER, ["---"] * len(HEADER), *rows):
-        yield f"| {' | '.join(row)} |\n"
+    """Yield the lines of a table of counterparts."""
+    for each in (HEADER, ["---"] * len(HEADER), *rows):
+        yield f"| {' | '.join(each)} |\n"
 
 
-def target_row(each: Target) -> list[str]:
-    """Return the row of a function for any accelerator that is not like one of torch.cuda."""
-    return ["", target(each), result(each.without), "", *map(cell, each.devices.values()), each.source]
-
-
-def function_row(function: Function) -> list[str]:
-    """Return the row of a function of torch.cuda."""
-    limits = (("from", function.since), ("to", function.until))
-    name = " ".join([f"`{function.name}`", *(f"{word} {written(limit)}" for word, limit in limits if limit)])
+def cells(function: Function) -> tuple[str, ...]:
+    """Return the counterpart of a function of torch.cuda, and what there is on each device."""
     counterpart = function.counterpart
+    modules = [cell(function.devices[each]) for each in COLUMNS]
     if counterpart is None:
-        return [name, "–", result(function.without), "–", *(module(function, each) for each in DEVICES), ""]
+        return ("", *(module and f"–/{module}" for module in modules))
     other = TARGETS[counterpart.name]
-    cells = (both(cell(other.devices[each]), module(function, each)) for each in DEVICES)
-    results = f"{result(function.without)}, {result(other.without)}"
-    return [name, target(other, counterpart.since), results, counterpart.how, *cells, other.source]
+    star = STAR if counterpart.how == "adapted" else ""
+    works = [cell(other.devices[each]) for each in COLUMNS]
+    pairs = zip(works, modules, strict=True)
+    devices = (f"{work or '–'}/{module}" if module else work for work, module in pairs)
+    return (target(other, counterpart.since) + star, *devices)
+
+
+def named(function: Function) -> str:
+    """Return the name of a function, with the releases that have it."""
+    since = f" {written(function.since)}+" if function.since else ""
+    until = f" to {written(function.until)}" if function.until else ""
+    return f"`{function.name}`{since}{until}"
 
 
 def target(each: Target, since: tuple[int, int] | None = None) -> str:
@@ -209,59 +223,105 @@ def target(each: Target, since: tuple[int, int] | None = None) -> str:
     return f"`torch.{each.name}` {written(since or each.since)}"
 
 
-def module(function: Function, device: str) -> str:
-    """Return the cell of a device's own function."""
-    support = function.devices[device]
-    return f"`torch.{device}` {cell(support)}" if support.how in ("same", "adapted") else cell(support)
-
-
-def both(counterpart: str, module: str) -> str:
-    """Return the cell of a device for a counterpart and the device's own function."""
-    return counterpart if module in ("–", "?") else f"{counterpart}, {module}"
-
-
 def cell(support: Support) -> str:
     """Return the cell of a device."""
-    if support.how == "same":
-        return written(support.since) if support.since else "yes"
-    return {"none": "–", "unknown": "?"}.get(support.how, str(support))
+    if support.how not in WORKS:
+        return {"none": ""}.get(support.how, "?")
+    return (written(support.since) if support.since else "yes") + (STAR if support.how == "adapted" else "")
 
 
-def result(code: str) -> str:
-    """Return what a call does: a value as code, another result as a word."""
-    words = {"raises": "raises", "object": "object", "unknown": "?"}
-    return words.get(code, f"`{code}`")
-
-
-def notes(functions: list[Function]) -> Iterator[tuple[str, str]]:
-    """Yield the notes on functions and their counterparts, each with the name that it is about."""
+def notes(functions: list[Function]) -> Iterator[str]:
+    """Yield the notes on functions and their counterparts, each with the names that it is about."""
+    found: dict[str, dict[str, None]] = {}
     for each in functions:
         if each.note:
-            yield f"torch.cuda.{each.name}", each.note
+            found.setdefault(each.note, {})[f"`torch.cuda.{each.name}`"] = None
         other = TARGETS[each.counterpart.name] if each.counterpart else None
         if other is not None and other.note:
-            yield f"torch.{other.name}", other.note
+            found.setdefault(other.note, {})[f"`torch.{other.name}`"] = None
+    for note, names in found.items():
+        yield f"- {', '.join(names)}: {note}\n"
 
 
 def configuration() -> str:
     """Return the page that describes the keys of the configuration."""
     parts = [
         "# Configuration keys\n\nThe keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in"
-        " `pyproject.toml`. [Configure devicefix](configure.md) explains which file applies.\n"
+        " `pyproject.toml`. [Configure devicefix](configure.md) explains which file applies. Each key but"
+        " `extend` is also an option: `--select` for `select`.\n"
     ]
     for key in KEYS.values():
-        parts.append(f"## {key.name}\n\n{key.summary}\n\n{key.details}\n")
-        parts.append(f"- Type: `{key.type}`\n- Default: `{key.default}`\n")
-        parts.append(f"```toml\n{key.example}\n```\n")
+        default = "" if "(default: " in key.summary else f"Default: `{key.default}`."
+        example = "" if key.type == "bool" else f"Example: `{key.example}`."
+        parts.append(
+            "\n\n".join([f"## {key.name}", f"{key.summary} {key.details.strip()}", f"{default} {example}\n"])
+        )
     return "\n".join(parts)
+
+
+COMMAND_LINE = """\
+# Command line
+
+Each command has its own options and some of the [shared options](#shared-options).
+`devicefix COMMAND --help` lists them together.
+
+"""
+Options = list[tuple[str, str]]  # how each option is written, and its help
 
 
 def commands() -> str:
-    """Return the page with the `--help` of each command."""
-    parts = ["# Command line\n"]
-    context = click.Context(main, info_name="devicefix")
-    for name in sorted(COMMANDS):
-        command: Any = main.get_command(context, name)
-        subcontext = click.Context(command, info_name=name, parent=context, terminal_width=80)
-        parts.append(f"## {name}\n\n```text\n{command.get_help(subcontext)}\n```\n")
-    return "\n".join(parts)
+    """Return the page of the commands: what each has of its own, then what several share."""
+    found = {name: options_of(context_of(name)) for name in sorted(COMMANDS)}
+    holders: dict[tuple[str, str], list[str]] = {}
+    for name, options in found.items():
+        for option in options:
+            holders.setdefault(option, []).append(f"`{name}`")
+    parts = [COMMAND_LINE]
+    for name, options in found.items():
+        parts += command(context_of(name), [option for option in options if len(holders[option]) == 1])
+    parts.append("## Shared options\n\n")
+    shared = sorted((names for names in holders.values() if len(names) > 1), key=len, reverse=True)
+    for names in dict.fromkeys(map(tuple, shared)):
+        parts += [
+            f"{', '.join(names)}:\n\n",
+            *listed([each for each in holders if tuple(holders[each]) == names]),
+        ]
+    return "".join(parts)
+
+
+def command(context: click.Context, options: Options) -> Iterator[str]:
+    """Yield the parts of a command's section, with its own options."""
+    usage = " ".join(context.command.collect_usage_pieces(context))
+    yield f"## {context.info_name}\n\n`devicefix {context.info_name} {usage}`\n\n"
+    yield f"{cleandoc(context.command.help or '')}\n\n"
+    yield from listed(options)
+    yield f"{cleandoc(context.command.epilog or '')}\n\n"
+
+
+def context_of(name: str) -> click.Context:
+    """Return the context of a command."""
+    parent = click.Context(main, info_name="devicefix")
+    found: Any = main.get_command(parent, name)
+    return click.Context(found, info_name=name, parent=parent)
+
+
+def options_of(context: click.Context) -> Options:
+    """Return the options of a command."""
+    options = (each for each in context.command.params if isinstance(each, click.Option))
+    return [record for each in options if (record := each.get_help_record(context))]
+
+
+def listed(options: Options) -> Iterator[str]:
+    """Yield links to the options that are keys of the configuration, and a table of the others."""
+    keys = {(name, each.summary): each for each in KEYS.values() for name in (f"--{each.name}", each.short)}
+    links, lines = [], []
+    for names, text in options:
+        key = next((keys[word, text] for word in re.split(r"[ ,]+", names) if (word, text) in keys), None)
+        if key:
+            links.append(f"[`--{key.name}`](configuration.md#{key.name})")
+        else:
+            cells = (cell.replace("|", r"\|") for cell in (f"`{names}`", text))
+            lines.append(f"| {' | '.join(cells)} |\n")
+    yield f"{', '.join(links)}\n\n" if links else ""
+    if lines:
+        yield from ("| Option | Meaning |\n| --- | --- |\n", *lines, "\n")

@@ -42,7 +42,7 @@ class {class_name}(Rule):
     ```
 
     ## Fix safety
-    Say why nothing changes on a machine with CUDA, or why there is no fix.
+    Say why the fix is safe, when it is unsafe, or why there is no fix.
     """
 
     code = "{code}"

@@ -39,12 +39,12 @@ class AsyncName(Rule):
     ```
 
     ## Fix safety
-    The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`, where `non_blocking` does what `async` did.
-    It is also safe for a function in the same file if the fix renames the function's parameter as well, or if the
-    function passes its `**kwargs` only to these methods. However, it is unsafe for any other function, because that
-    function's parameter may have a different name. There is no fix for attributes, module-level variables or imported
-    names. In a file with one of these, or in which `non_blocking` is already a variable or parameter, devicefix doesn't
-    rename variables and parameters either.
+    The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`, and for a function in the same file if the
+    fix also renames its parameter, or if it passes its `**kwargs` only to these methods. The fix is unsafe for any
+    other function, whose parameter may have a different name.
+
+    There is no fix for attributes, module-level variables and imported names, nor for the other variables and
+    parameters of a file that has one of these or already uses the name `non_blocking`.
     """
 
     code = "DF814"

@@ -21,8 +21,7 @@ class AttentionLibrary(Rule):
     """
     ## What it does
     Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func` and
-    `memory_efficient_attention`. The `cuda-only-library` rule reports other imports from these libraries, such as
-    `flash_attn_varlen_func` for variable-length sequences.
+    `memory_efficient_attention`. `DF902` reports other imports from these libraries, such as `flash_attn_varlen_func`.
 
     ## Why it matters
     flash-attn can't be installed without CUDA, and xformers functions fail on a CPU.
@@ -50,17 +49,14 @@ class AttentionLibrary(Rule):
     ```
 
     ## Fix safety
-    With CUDA, the program imports and calls the library as before. Without CUDA, it calls an equivalent function that
-    the fix adds. The results differ only by rounding, as with any two kernels.
+    The fix is safe: with CUDA, the program calls the library as before. Without CUDA, it calls a function that the fix
+    adds. Its results differ only by rounding, as between any two kernels. The function handles the order of the
+    dimensions, fewer key heads than query heads, and the alignment of a causal mask.
 
-    The new function accounts for the differences between torch and the libraries. Both libraries expect the sequence
-    dimension before the head dimension; torch expects the opposite order. flash-attn allows fewer key heads than query
-    heads, and aligns a causal mask with the last query and key.
-
-    The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
-    the mask may be anything other than `None`. There is no fix if a call has another argument (such as `window_size`,
-    `alibi_slopes` or `return_attn_probs`), if the program uses a packed function or an xformers mask, if it passes a
-    library function as a value, or if another file imports a library function from this file.
+    The fix is unsafe with dropout, because torch and the library draw different random numbers, and if the mask may be
+    anything other than `None`. There is no fix if a call has another argument, such as `window_size`, if the program
+    uses a packed function or an xformers mask or passes a library function as a value, or if another file imports a
+    library function from this file.
     """
 
     code = "DF417"

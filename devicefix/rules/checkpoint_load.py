@@ -44,14 +44,12 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, every tensor is loaded onto the same device as before. If the call has no
-    `map_location`, the fix adds one that is `None` with CUDA: passing the GPU instead would also move the checkpoint's
-    CPU tensors.
+    The fix is safe: with CUDA, every tensor is loaded onto the same device as before. A call without `map_location`
+    gets `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
-    Where what is loaded, or a part of it, only goes into `model.load_state_dict(...)`, the fix adds `"cpu"`: the method
-    copies the values into the parameters and buffers of the model, which stay on their device. This is not so with
-    `assign=True`, for optimizers, which keep what they get, and in a project with a module that loads its state in its
-    own way.
+    If what is loaded only goes into `model.load_state_dict(...)`, the fix adds `"cpu"`: the method copies the values
+    into the model, which stays on its device. The exceptions are `assign=True`, optimizers, which keep what they get,
+    and projects with a module that loads its state in its own way.
     """
 
     code = "DF501"

@@ -24,24 +24,19 @@ _ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU, too"
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds code that reads a device, or the backend of a process group, from one of the project's configuration files, if
-    that file selects CUDA or NCCL. The file must be in YAML, JSON or TOML format, and its path or name must appear in the
-    code, for example as an argument, as an option's default, or in Hydra's `config_name`, or in a command of a script or
-    README that starts the program. With Hydra, all files in the folders of its configurations count.
+    Finds code that reads a device, or the backend of a process group, from a configuration file of the project that
+    selects CUDA or NCCL. The file must be in YAML, JSON or TOML format, and its path or name must appear in the code,
+    in Hydra's `config_name`, or in a command of a script or README that starts the program.
 
-    The configuration may go through other files, and through objects that take their attributes from it. If a call
-    unpacks it, as in `build(**config)`, and the function moves to its parameter `device`, the call is reported. So are
-    `hydra.utils.instantiate(config.model)` and Lightning's `Trainer(**config)`, where `accelerator: gpu` counts as well.
+    The rule follows the value through other files, objects and unpacked calls, such as `build(**config)`,
+    `hydra.utils.instantiate(config.model)` and Lightning's `Trainer(**config)` with `accelerator: gpu`.
 
-    Also finds texts in the code that the program parses, if a value in them is a CUDA device, such as
-    `json.loads('{"device": "cuda"}')`, `OmegaConf.from_dotlist(["train.device=cuda"])` and
-    `parser.parse_args("--device cuda".split())`, and texts that it runs as code that needs CUDA, such as
-    `eval("x.cuda()")`. The text may also be in a variable or an argument. A device or a tensor type that comes out of
-    any other text is found as well, for example by `split`, a regular expression or a library for XML, and so is a type
-    whose name the program puts together, as in `x.type(f"{prefix}.FloatTensor")`. Other texts are ignored.
+    It also finds texts in the code that the program parses or runs, such as `json.loads('{"device": "cuda"}')`,
+    `parser.parse_args("--device cuda".split())` and `eval("x.cuda()")`, and devices or tensor types that the program
+    takes out of a text.
 
     ## Why it matters
-    The program uses the value as is, so moving anything to the device fails without CUDA.
+    Moving anything to the device fails without CUDA.
 
     ## Example
     ```python
@@ -56,20 +51,16 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it replaces only the value that the project's own file or text contains, and only without CUDA,
-    where the program would have failed. Any other value stays the same: if the user chooses a device that does not
-    exist, such as `cuda:1` or `mps`, the program still raises an error.
+    The fix is safe: it replaces only the value from the project's own file or text, and only without CUDA, where the
+    program would have failed. If the user chooses another device that does not exist, such as `cuda:1`, the program
+    still raises an error. If the command line asks for the same device as the file, the program uses the CPU without
+    CUDA.
 
-    Options of the command line may override the value, as with Hydra. Then the program uses the CPU without CUDA as well
-    if the user asks for the same device as the file.
+    The fix is unsafe if the program reads an index from the value, stops if the device is the CPU, or passes it as
+    `accelerator`, because the trainer's other settings may need a GPU too.
 
-    The fix is unsafe if the program reads the device index from the value, or stops if the device is the CPU. There is no
-    fix with `--target accelerator`, and for a configuration that a call unpacks. The fix of an `accelerator` is unsafe,
-    because the trainer's other settings may need a GPU, too.
-
-    A text itself is never changed. It is reported unless every place that reads the device from it is fixed or checks
-    for CUDA. There is no fix for lists of settings and for the arguments of `parse_args`, because an option may convert
-    its text to another type.
+    There is no fix with `--target accelerator`, for a configuration that a call unpacks, and for lists of settings and
+    the arguments of `parse_args`. A text itself is never changed.
     """
 
     code = "DF207"

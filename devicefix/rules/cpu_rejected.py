@@ -18,11 +18,8 @@ class CpuRejected(Rule):
     """
     ## What it does
     Finds checks that always fail on a CPU because they require a GPU tensor, a CUDA device, the NCCL backend, or a
-    minimum number of GPUs.
-
-    The rule ignores a check that applies only if the user requests a GPU, as in
-    `if args.device == "cuda" and not torch.cuda.is_available()`. It also ignores a check if a handler in the same
-    function catches the error and continues on a CPU.
+    minimum number of GPUs. Like `DF701`, the rule ignores checks of a request by the user, and checks whose error is
+    caught in the same function.
 
     ## Why it matters
     The check stops the program on a CPU, even if the code after the check would run there.
@@ -41,9 +38,8 @@ class CpuRejected(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the code after the check may need CUDA. devicefix doesn't fix the code that runs only if a check of a
-    tensor or device passes, but lists its lines in the message of the check. After you have added a CPU path, run
-    devicefix again.
+    There is no fix: the code after the check may need CUDA. devicefix doesn't fix code that runs only if a check of a
+    tensor or device passes, but lists its lines in the message. After you have added a CPU path, run devicefix again.
     """
 
     code = "DF704"

@@ -29,15 +29,13 @@ _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.n
 class CudaApi(Rule):
     """
     ## What it does
-    Finds every use of `torch.cuda`, including aliases, functions that are not called, and uses that are harmless on a
-    CPU. It also finds `DataParallel`, which fails on XPU even with one device
-    ([pytorch/pytorch#143239](https://github.com/pytorch/pytorch/issues/143239)). This rule applies only with
+    Finds every use of `torch.cuda`, including aliases, uncalled functions and uses that are harmless on a CPU, and
+    `DataParallel`, which [fails on XPU](https://github.com/pytorch/pytorch/issues/143239). This rule applies only with
     `--target accelerator`.
 
     ## Why it matters
-    CUDA is only one of several accelerators that torch supports. A program that uses `torch.accelerator`,
-    `torch.Stream` and `torch.Event` (torch 2.6 or later) also runs on other accelerators, without separate code for
-    each of them.
+    A program that uses `torch.accelerator`, `torch.Stream` and `torch.Event` (torch 2.6 or later) also runs on
+    accelerators other than CUDA.
 
     ## Example
     ```python
@@ -58,22 +56,19 @@ class CudaApi(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
-    error without an accelerator, even where the corresponding `torch.cuda` function does nothing, so the fix puts these
-    calls under a guard. Autocast and gradient scalers stay off on a CPU. The fix replaces either all streams and events
-    in a file or none of them, because a function that receives one may accept only CUDA streams and events.
+    error without an accelerator, so the fix puts these calls under a guard. Autocast and gradient scalers stay off on
+    a CPU. The fix replaces either all streams and events in a file or none.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
-    this code works with any accelerator. Devices and moves in this code then use the accelerator too. A statement that
-    only calls what is specific to CUDA, such as `torch.cuda.nvtx.mark`, gets a guard of its own. If the check guards
-    other code that is specific to CUDA, there is no fix, because another accelerator must not run that code. For
-    example, the code may use a CUDA tensor type, or load a checkpoint onto the device from which it was saved. If the
-    program passes the check's result to a function, returns it, or stores it where other files may read it, the fix is
-    unsafe, because code that is specific to CUDA may depend on the result. Even then, nothing changes with CUDA or on a
-    CPU. A branch beside one for another accelerator is left as it is.
+    this code works with any accelerator. A statement that only calls what is specific to CUDA, such as
+    `torch.cuda.nvtx.mark`, gets its own guard. If the check guards other code that is specific to CUDA, such as a CUDA
+    tensor type, there is no fix. The fix is unsafe if the program passes the result to a function, returns it, or
+    stores it where other files may read it: code for CUDA may depend on it. Even then, nothing changes with CUDA or on
+    a CPU. A branch beside one for another accelerator stays as it is.
 
-    If `torch.accelerator` has no counterpart, the fix uses the function of the accelerator's own module, if all of them
-    have it. If the function fails on MPS with the oldest torch of `--torch-version`, its guard leaves out MPS. There is
-    no fix if there is neither. The fix of an import of `torch.cuda` removes it once nothing uses it.
+    If `torch.accelerator` has no [counterpart](https://devicefix.github.io/devicefix/counterparts/), the fix uses the
+    accelerator's own module if all accelerators have the function; otherwise, there is no fix. If the function fails
+    on MPS with the oldest torch of `--torch-version`, the guard leaves out MPS.
     """
 
     code = "DF405"

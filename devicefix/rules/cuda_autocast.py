@@ -81,8 +81,7 @@ class CudaAutocast(Rule):
     Finds CUDA autocast in programs that also use tensors or modules in float16 or bfloat16.
 
     ## Why it matters
-    On a CPU, CUDA autocast disables itself. This is harmless if everything is in float32. Otherwise, the program may
-    need autocast to cast the operands of a matrix product or a convolution to the same dtype. Without it, passing a
+    On a CPU, CUDA autocast disables itself. This is harmless if everything is in float32. Otherwise, passing a
     bfloat16 tensor to a float32 layer raises an error: "mat1 and mat2 must have the same dtype".
 
     ## Example
@@ -100,23 +99,18 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if a layer in float32 gets a tensor in low precision under autocast, which fails on a CPU otherwise:
-    the layer is of `torch.nn`, no code of the program converts it, and the tensor is created with that dtype. Otherwise
-    it is unsafe, because everything under autocast may be in float32, and the results on a CPU are then more accurate
-    without autocast. The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16
-    for a CPU. [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/) shows how much the results on
-    a CPU differ from those of an emulated GPU. In a program that trains in float16, also use a gradient scaler for the
-    device: the one for CUDA is disabled on a CPU.
+    The fix is safe if a float32 layer of `torch.nn` certainly gets a tensor in low precision under autocast, which
+    fails on a CPU otherwise. In other cases, it is unsafe, because everything may be in float32, and the results on a
+    CPU are then more accurate without autocast. [Low precision on a
+    CPU](https://devicefix.github.io/devicefix/precision/) shows how much they differ. In a program that trains in
+    float16, also use a gradient scaler for the device.
 
-    Autocast to float32 is reported without a fix in files that name CUDA, regardless of its device: with CUDA, it
-    casts low-precision tensors to float32, but on a CPU, it disables itself with a warning (torch 2.13).
+    The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. It also sets it
+    where autocast has no dtype and its device is a variable for CUDA. This is unsafe if the variable may also be the
+    CPU.
 
-    Autocast without a dtype is reported if its device is a variable for CUDA, because the default is bfloat16 on a CPU.
-    The fix sets the dtype to float16, the default for CUDA. It is unsafe if the variable may also be the CPU.
-
-    `torch.autocast("cuda", enabled=False)` does not disable CPU autocast. Therefore, if the program uses autocast on a
-    CPU, before or after the rewrite, the fix changes the device in this call too. This is safe, because nothing changes
-    with CUDA.
+    If the program uses autocast on a CPU, the fix also changes the device of `torch.autocast("cuda", enabled=False)`,
+    which is safe. There is no fix for autocast to float32, which disables itself on a CPU (torch 2.13).
     """
 
     code = "DF407"

@@ -48,16 +48,15 @@ class CudaCall(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: like `.cuda()`, `torch.device("cuda")` without an index refers to the current CUDA device. If the
-    call has an index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`. If several moves in a function use the
-    same variable as their device, the fix defines the device only once.
+    The fix is safe: like `.cuda()`, `torch.device("cuda")` refers to the current CUDA device. If the call has an
+    index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`.
 
     If devicefix can't tell which device the argument specifies, or if the object may have a custom `cuda` method, the
-    fix keeps the call but makes it depend on whether CUDA is available. This fix is unsafe if a custom method or a call
-    in the arguments may do more than move or return a value, because the program skips that method or call on a CPU.
+    fix keeps the call and puts it under a check for CUDA. This fix is unsafe if a custom method or a call in the
+    arguments may do more than move or return a value, because a CPU skips it.
 
-    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: the graph that it runs may change a tensor in place,
-    and the move makes a copy of this tensor with CUDA but not on a CPU. There is no fix for `.cuda(*args)`.
+    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: if its graph changes a tensor in place, it changes
+    a copy with CUDA, but the tensor itself on a CPU. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"

@@ -20,14 +20,13 @@ _CODE = ("packages", "py_modules")  # the options of `setup` that name Python co
 class CudaExtension(Rule):
     """
     ## What it does
-    Finds a `CUDAExtension` that `setup.py` builds in any case.
-
-    The rule ignores extensions under a condition that depends on CUDA, or on an environment variable that is not set
-    by default, and extensions in a function that may return before. DF902 reports the code that imports an extension.
+    Finds a `CUDAExtension` that `setup.py` always builds. The rule ignores extensions under a condition that depends
+    on CUDA or on an environment variable that is not set by default, and extensions in a function that may return
+    before. `DF902` reports the code that imports an extension.
 
     ## Why it matters
-    `CUDAExtension` looks for the CUDA toolkit. If the toolkit is missing, it raises `OSError: CUDA_HOME environment
-    variable is not set`, and the package can't be installed, even if it has a fallback in plain torch.
+    Without the CUDA toolkit, `CUDAExtension` raises `OSError: CUDA_HOME environment variable is not set`, and the
+    package can't be installed, even if it has a fallback in plain torch.
 
     ## Example
     ```python
@@ -51,10 +50,8 @@ class CudaExtension(Rule):
 
     ## Fix safety
     The fix is safe: it leaves out the extension only if torch finds neither the toolkit nor a GPU, and isn't built for
-    ROCm. There, the installation failed before.
-
-    There is a fix only if all extensions in the list are CUDA extensions, and if `setup` also installs Python code that
-    can be imported without them. Otherwise, nothing would be left to install.
+    ROCm. There, the installation failed before. There is no fix if the list has other extensions, or if `setup`
+    installs no Python code that can be imported without them.
     """
 
     code = "DF909"

@@ -37,22 +37,19 @@ class CudaFunction(Rule):
 
     ## Fix safety
     The fix is safe if the call is a statement on its own. It is also safe if the call returns the current device, or
-    the GPU's name or capability, and if every use of the result also accepts the value that the fix substitutes on a
-    CPU.
+    the GPU's name or capability, and every use of the result accepts the value for a CPU. A CPU counts as a GPU with
+    the capability (0, 0), older than any real one, or (8, 0) if the capability only chooses between bfloat16 and
+    another dtype.
 
-    A CPU counts as a GPU with the capability (0, 0), which is older than any that the program asks for. If the
-    capability only chooses between bfloat16 and another dtype, a CPU counts as (8, 0), the first one with bfloat16: a
-    CPU has that type too, so the program computes what it computes on most GPUs.
+    A random state that the program only restores becomes that of the CPU's generator. The fix of saving and restoring
+    a state is unsafe if devicefix doesn't know all its uses. The fix of a seed is unsafe if the program never seeds
+    the CPU's generator.
 
-    A random state that the program only restores becomes the state of the CPU's generator, because all numbers come
-    from that one without CUDA, unless the program keeps it as well. If devicefix doesn't know every use of the state,
-    the fixes of saving and restoring it are unsafe. So is that of a seed, if the program never seeds the CPU's
-    generator. A fix is also unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself does not
-    initialize CUDA, because the variable has no effect after the guard calls `torch.cuda.is_available()`.
+    Any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself does not initialize CUDA:
+    the variable has no effect after `torch.cuda.is_available()`.
 
-    Calls that return other values, such as GPU properties, are reported without a fix: you have to decide what to use
-    on a CPU. The same is true of the current device if devicefix doesn't know whether it is used as a device or as a
-    number, unless only functions of `torch.cuda` take it, such as `torch.cuda.memory_reserved`.
+    Calls that return other values, such as GPU properties, have no fix, because you have to decide what to use on a
+    CPU. The same is true of a current device if devicefix can't tell whether it is used as a device or as a number.
     """
 
     code = "DF401"

@@ -30,25 +30,17 @@ class CudaOnlyLibrary(Rule):
     """
     ## What it does
     Finds imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers, Triton,
-    DCNv2 and others), imports of the project's compiled CUDA extensions, and code that builds such extensions. The rule
-    reports each library once per file.
+    DCNv2 and others) and of the project's compiled CUDA extensions, code that builds such extensions, and calls to
+    `nvidia-smi` that fail without it. Each library is reported once per file.
 
-    The rule ignores an import under a guard, in a function that is called only under a guard, or in a `try` statement
-    whose `except ImportError` continues without the library. However, it does report code that uses the library without
-    checking whether the import succeeded, and code that stops the program if the library is missing.
+    The rule ignores an import under a guard, or in a `try` statement whose `except ImportError` continues without the
+    library, unless code uses the library without checking whether the import succeeded. xformers can be installed
+    without CUDA, so a check of its import alone does not count.
 
-    xformers can be installed without CUDA, but its attention functions fail on a CPU. The rule therefore also reports a
-    call to one of these functions if the program checks only whether the import succeeded.
-
-    A compiled extension counts as a CUDA extension if it has a name such as `nms_cuda`, or if the project's `setup.py`
-    builds it as a `CUDAExtension`, without a `CppExtension` as an alternative. The rule also reports a call to
-    `nvidia-smi` if the call raises an error when the command is missing, or if the program uses the output.
-
-    Some files are written for CUDA as a whole: at the top, they import a library for kernels or engines (Triton, CuPy,
-    PyCUDA, TensorRT, xfuser), a compiled CUDA extension of the project, flash-attn functions without an equivalent in
-    torch, or a file of the project that imports one of these except flash-attn. devicefix doesn't fix anything in such
-    files. Instead, this finding lists the lines that need CUDA. After you have made the import optional, run devicefix
-    again.
+    A file that at the top imports a library for kernels or engines (Triton, CuPy, PyCUDA, TensorRT, xfuser), a
+    compiled CUDA extension of the project, flash-attn functions without an equivalent in torch, or such a file of the
+    project except for flash-attn, is written for CUDA as a whole. devicefix fixes nothing in it, and lists the lines
+    that need CUDA. After you have made the import optional, run devicefix again.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.
@@ -65,10 +57,10 @@ class CudaOnlyLibrary(Rule):
     import the library under `if torch.cuda.is_available():` or in a `try` statement, and add a CPU path.
 
     ## Fix safety
-    Usually, there is no fix: the replacement depends on the program. If a flag records whether xformers is installed,
-    the fix sets the flag to `True` only if CUDA is available. The same is true of a parameter or option of the program
-    that is `True` by default and turns the library on, if the program has another path. These fixes are unsafe, because
-    the path without the library may compute different results.
+    Usually, there is no fix: the replacement depends on the program. A flag that records whether xformers is installed
+    becomes `True` only if CUDA is available. The same is true of a parameter or option that turns the library on by
+    default, if the program has another path. These fixes are unsafe, because the path without the library may compute
+    different results.
     """
 
     code = "DF902"

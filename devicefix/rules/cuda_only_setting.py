@@ -19,8 +19,8 @@ class CudaOnlySetting(Rule):
     only CUDA activity.
 
     ## Why it matters
-    Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError` (torch 2.13). So does
-    using a profiler that records only CUDA activity.
+    Without CUDA, the `step()` method of a capturable optimizer and a profiler that records only CUDA activity raise an
+    `AssertionError` (torch 2.13).
 
     ## Example
     ```python
@@ -33,10 +33,9 @@ class CudaOnlySetting(Rule):
     ```
 
     ## Fix safety
-    For `capturable`, the fix is safe: with CUDA, the value is still `True`. On a CPU, the optimizer then computes the
-    scalar factors of each step, such as Adam's bias corrections, in float64 instead of float32, so the results differ
-    from those on a GPU only by rounding. With `foreach`, the fix is unsafe if the learning rate may be a tensor,
-    because torch accepts this combination only if the optimizer is capturable.
+    For `capturable`, the fix is safe: with CUDA, the value is still `True`. On a CPU, the optimizer computes the
+    scalar factors of each step in float64 instead of float32, so the results differ only by rounding. With `foreach`,
+    the fix is unsafe if the learning rate may be a tensor, which torch accepts only if the optimizer is capturable.
 
     A profiler is reported without a fix.
     """

@@ -22,17 +22,15 @@ from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict
 class CudaRequired(Rule):
     """
     ## What it does
-    Finds code that stops the program without CUDA, such as `assert torch.cuda.is_available()` or a branch that raises
-    an error or exits if CUDA is not available. The exit may be part of an expression, as in
-    `torch.cuda.is_available() or sys.exit()`, or a call to a function that ends the program.
+    Finds code that stops the program without CUDA, such as `assert torch.cuda.is_available()`, a branch that raises an
+    error or exits, `torch.cuda.is_available() or sys.exit()`, or a call to a function that ends the program.
 
-    The rule ignores a check that applies only if the user requests a GPU, as in
+    The rule ignores a check of a request by the user, as in
     `if args.device == "cuda" and not torch.cuda.is_available()`, or `if args.cuda` with an option that is off by
-    default. It also ignores a check if a handler in the same function catches the error and continues on a CPU.
+    default. It also ignores a check whose error is caught in the same function to continue on a CPU.
 
     ## Why it matters
-    The check has no effect with CUDA and only prevents the program from running on a CPU. Once the rest of the program
-    runs on a CPU, you no longer need the check.
+    The check has no effect with CUDA and only prevents the program from running on a CPU.
 
     ## Example
     ```python
@@ -55,11 +53,14 @@ class CudaRequired(Rule):
     ## Fix safety
     The fix removes the check. This is safe: with CUDA, the assertion always holds, and the error branch never runs.
 
-    The fix is unsafe if the check depends on an option or setting that may be a request for a GPU, and whose default
-    devicefix doesn't know. A default such as `--gpu_ids 0` is not a request. The fix is also unsafe if a caller catches
-    the error and then uses another result, if only some uses are refused, as in `fused and not
-    torch.cuda.is_available()`, if the function only checks several things that other code needs, or if code that runs
-    after the check still needs CUDA, because it has no safe fix.
+    The fix is unsafe if:
+
+    - the check depends on an option or setting that may be a request for a GPU, and whose default is unknown. A
+      default such as `--gpu_ids 0` is not a request.
+    - a caller catches the error and then uses another result.
+    - only some uses are refused, as in `fused and not torch.cuda.is_available()`, or the function checks several
+      things that other code needs.
+    - code after the check still needs CUDA, because it has no safe fix.
 
     There is no fix in tests, or if the code needs a library that works only with CUDA.
     """

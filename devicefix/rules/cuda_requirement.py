@@ -12,14 +12,14 @@ class CudaRequirement(Rule):
     It covers:
 
     - CUDA builds, such as `torch==2.0.1+cu118`, and URLs of their wheels
-    - packages that compile CUDA code when they are installed, such as `flash-attn` and `mamba-ssm`
-    - packages without a release for macOS, such as `triton`, `cupy-cuda12x` and `nvidia-cublas-cu12`
-    - conda packages that install CUDA, such as `cudatoolkit` and `pytorch-cuda`, and CUDA builds of conda packages
+    - packages that compile CUDA code when they are installed, such as `flash-attn`
+    - packages without a release for macOS, such as `triton` and `nvidia-cublas-cu12`
+    - conda packages that install CUDA, such as `pytorch-cuda`, and CUDA builds of conda packages
 
-    The rule checks requirements and constraints files, `pyproject.toml`, `setup.cfg`, conda environments
-    such as `environment.yml`, and the commands of pip and conda in Dockerfiles, shell scripts, makefiles, CI workflows
-    and notebooks. It ignores optional dependencies and dependency groups. It also ignores files whose names contain `cuda`, `gpu`, `nvidia` or a version such as `cu118`, because these files are meant for
-    CUDA.
+    The rule checks requirements and constraints files, `pyproject.toml`, `setup.cfg`, conda environments, and commands
+    of pip and conda in Dockerfiles, shell scripts, makefiles, CI workflows and notebooks. It ignores optional
+    dependencies, dependency groups, and files whose names contain `cuda`, `gpu`, `nvidia` or a version such as
+    `cu118`.
 
     ## Why it matters
     Without CUDA, the installation fails, or downloads gigabytes of files that the program cannot use.
@@ -37,11 +37,10 @@ class CudaRequirement(Rule):
     ```
 
     ## Fix safety
-    The fix is safe. With a CUDA package index, such as `--extra-index-url https://download.pytorch.org/whl/cu118`,
-    `torch==2.0.1` still installs the build `2.0.1+cu118`, because pip prefers local versions. The marker excludes the
-    package only on macOS, which does not support CUDA. Other requirements have no fix, because a requirement cannot
-    depend on whether CUDA is available. If a requirements file or a conda environment needs CUDA, `devicefix migrate`
-    creates a second file, such as `requirements-cpu.txt`.
+    The fix is safe. With a CUDA package index, `torch==2.0.1` still installs the build `2.0.1+cu118`, because pip
+    prefers local versions. The marker excludes the package only on macOS, which does not support CUDA. Other
+    requirements have no fix: a requirement cannot depend on whether CUDA is available. `devicefix migrate` creates a
+    second file, such as `requirements-cpu.txt`.
     """
 
     code = "DF906"

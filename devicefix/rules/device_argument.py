@@ -43,9 +43,9 @@ _OTHER_RULES = (
 class DeviceArgument(Rule):
     """
     ## What it does
-    Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"`,
-    `torch.Generator("cuda")` and `torch.set_default_device("cuda")`, and GPU indexes passed to functions of the project
-    that use them only as devices, if they also receive other devices or the caller moves to the index several times.
+    Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
+    `torch.set_default_device("cuda")`. GPU indexes passed to functions of the project are found if these functions use
+    them only as devices, and also receive other devices or are called by code that moves to the index several times.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -65,12 +65,16 @@ class DeviceArgument(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function receives
-    the same string or number as before. However, the fix is unsafe if such a function adds an index to the name, as in
-    `torch.device(device, 1)`: without CUDA, the result is `cpu:1`, which never equals a tensor's device. It is also
-    unsafe if a function of another library receives a GPU index from a variable to which the program does not move, or if a
-    literal index may be that of another kind of device: if the function belongs neither to the project nor to a library
-    that uses torch, such as `transformers`.
+    The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function
+    receives the same string or number as before.
+
+    The fix is unsafe if:
+
+    - the function adds an index to the name, as in `torch.device(device, 1)`. Without CUDA, the result is `cpu:1`,
+      which never equals a tensor's device.
+    - a function of another library receives a GPU index from a variable to which the program does not move.
+    - a literal index is passed to a function that belongs neither to the project nor to a library that uses torch,
+      because the index may be that of another kind of device.
     """
 
     code = "DF202"

@@ -30,9 +30,8 @@ class DeviceIds(Rule):
     finds the `devices` argument of `torch.random.fork_rng`.
 
     ## Why it matters
-    On a CPU, `devices` must be empty, and the other arguments must be `None`. Otherwise, the call raises an error such
-    as "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU
-    modules" or "device_id parameter must be an accelerator with an index".
+    On a CPU, `devices` must be empty, and the other arguments must be `None`. Otherwise, the call raises an error,
+    such as "device_id parameter must be an accelerator with an index".
 
     ## Example
     ```python
@@ -46,10 +45,10 @@ class DeviceIds(Rule):
     You can omit `output_device`, which defaults to the device in `device_ids`.
 
     ## Fix safety
-    The fix is safe: with CUDA, the call uses the same GPUs as before. However, the fix is unsafe for a dictionary of
-    options if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after the call to
-    `torch.cuda.is_available()` that the fix adds. It is also unsafe for a `devices` argument that may refer to another
-    accelerator. The rule ignores `DataParallel`: on a CPU, it just calls the model.
+    The fix is safe: with CUDA, the call uses the same GPUs as before. The fix is unsafe for a dictionary of options if
+    the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after `torch.cuda.is_available()`. It is also
+    unsafe for a `devices` argument that may refer to another accelerator. The rule ignores `DataParallel`: on a CPU,
+    it just calls the model.
     """
 
     code = "DF602"

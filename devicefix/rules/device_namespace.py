@@ -17,14 +17,12 @@ _TWICE = "the check evaluates the module a second time"
 class DeviceNamespace(Rule):
     """
     ## What it does
-    Finds calls to functions that `torch.cpu` lacks, if the program chooses the device's torch module at run time, as in
-    `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`. The module may
-    also come from a variable.
+    Finds calls to functions that `torch.cpu` lacks, if the program chooses the device's torch module at run time, as
+    in `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`.
 
     ## Why it matters
-    In torch 2.13, `torch.cpu` has `synchronize`, `set_device`, `current_device`, `device_count`, `Stream` and `Event`,
-    but no functions for memory, random numbers or device properties. Calling such a function raises an
-    `AttributeError`.
+    `torch.cpu` has `synchronize`, `set_device`, `current_device`, `device_count`, `Stream` and `Event` (torch 2.13),
+    but no functions for memory, random numbers or device properties. Calling one raises an `AttributeError`.
 
     ## Example
     ```python
@@ -38,10 +36,10 @@ class DeviceNamespace(Rule):
     ```
 
     ## Fix safety
-    The fix is safe for statements that only manage GPU memory: the program then calls the function only if the module
-    has it. However, the fix is unsafe if the program gets the module from a function that may have other effects,
-    because the program then calls that function twice. Calls to other functions are reported without a fix: how to
-    replace them on a CPU depends on the program.
+    The fix is safe for statements that only manage GPU memory: the program calls the function only if the module has
+    it. The fix is unsafe if the module comes from a function that may have other effects, because the program then
+    calls that function twice. Calls to other functions are reported without a fix: how to replace them on a CPU
+    depends on the program.
     """
 
     code = "DF421"

@@ -37,12 +37,12 @@ class _Type(NamedTuple):
 class DeviceQuestion(Rule):
     """
     ## What it does
-    Finds questions whether a tensor or a device is on CUDA, such as `x.is_cuda` and `device.type == "cuda"`, that
-    guard code for any accelerator. This rule applies only with `--target accelerator`.
+    Finds checks whether a tensor or a device is on CUDA, such as `x.is_cuda` and `device.type == "cuda"`, around code
+    for any accelerator. This rule applies only with `--target accelerator`.
 
     ## Why it matters
-    On another accelerator, the answer is no, and the program skips the code without an error. For example, it times its
-    steps without waiting for the device, or trains without mixed precision.
+    On another accelerator, the program skips the code without an error. For example, it times its steps without
+    waiting for the device.
 
     ## Example
     ```python
@@ -57,11 +57,10 @@ class DeviceQuestion(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the question only decides about functions of `torch` that every accelerator has. With CUDA and
-    on a CPU, the answer stays the same; `"meta"` is left out if the device is known to be a GPU or the CPU. If other
-    functions are called under the question, the fix is unsafe, because they may be written for CUDA. A question that
-    guards what only CUDA has, such as NCCL, is right as it is and is not reported. The same is true of a check that
-    ends the program.
+    The fix is safe if the check only decides about functions of `torch` that every accelerator has. With CUDA and on a
+    CPU, the result stays the same; `"meta"` is left out if the device is known to be a GPU or the CPU. The fix is
+    unsafe if other functions are called under the check, because they may be written for CUDA. The rule ignores checks
+    around what only CUDA has, such as NCCL, and checks that end the program.
     """
 
     code = "DF412"

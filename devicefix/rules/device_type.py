@@ -21,8 +21,8 @@ class DeviceType(Rule):
     `torch.amp.GradScaler()`. This rule applies only with `--target accelerator`.
 
     ## Why it matters
-    On another accelerator, such a call has no effect: torch turns autocast and the gradient scaler off, and the program
-    trains in another precision without an error.
+    On another accelerator, torch turns such autocast and gradient scalers off, and the program trains in another
+    precision without an error.
 
     ## Example
     ```python
@@ -39,12 +39,12 @@ class DeviceType(Rule):
     ```
 
     ## Fix safety
-    The fix is safe. On a CPU, `autocast("cuda")` and `GradScaler("cuda")` are off. The fix keeps them off there: those
-    of the CPU would change the results. `DF407` finds autocast that a CPU needs as well.
+    The fix is safe. On a CPU, `autocast("cuda")` and `GradScaler("cuda")` are off, and the fix keeps them off. `DF407`
+    finds autocast that a CPU needs.
 
-    The fix of `torch.get_autocast_gpu_dtype()` keeps the dtype of CUDA on a CPU. `[ProfilerActivity.CPU,
-    ProfilerActivity.CUDA]` becomes the activities that the machine supports; `ProfilerActivity.CUDA` elsewhere has no
-    fix.
+    The fix of `torch.get_autocast_gpu_dtype()` keeps the dtype of CUDA on a CPU.
+    `[ProfilerActivity.CPU, ProfilerActivity.CUDA]` becomes the activities that the machine supports; elsewhere,
+    `ProfilerActivity.CUDA` has no fix.
     """
 
     code = "DF408"

@@ -23,8 +23,8 @@ class DisabledScaler(Rule):
     Finds code that reads the state of a `GradScaler`, such as `scaler.state_dict()["scale"]`.
 
     ## Why it matters
-    Without CUDA, a `GradScaler` disables itself. Its `state_dict()` is then empty, so `state_dict()["scale"]` raises a
-    `KeyError`. `get_scale()`, `scale()`, `step()` and `update()` still work, with a scale of 1.
+    Without CUDA, a `GradScaler` disables itself and its `state_dict()` is empty, so `state_dict()["scale"]` raises a
+    `KeyError`. Its methods still work, with a scale of 1.
 
     ## Example
     ```python
@@ -37,12 +37,12 @@ class DisabledScaler(Rule):
     ```
 
     ## Fix safety
-    For the scale, the fix is safe even if the object is not a `GradScaler`: if the object's state contains `"scale"`,
-    the value is the same as before. However, the fix is unsafe in a `try` statement, because a handler may expect the
-    `KeyError`. Any other access is reported without a fix.
+    The fix of the scale is safe even if the object is not a `GradScaler`: if its state contains `"scale"`, the value
+    is the same as before. The fix is unsafe in a `try` statement, because a handler may expect the `KeyError`. Any
+    other access is reported without a fix.
 
-    The rule also treats an object as a `GradScaler` if the name of its class contains "scaler". If the class is
-    unknown, the rule checks the object's own name instead.
+    The rule recognizes a `GradScaler` by its class, by a class name that contains "scaler" or, if the class is
+    unknown, by the object's own name.
     """
 
     code = "DF410"

@@ -24,14 +24,13 @@ _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "s
 class GpuCount(Rule):
     """
     ## What it does
-    Finds code that uses `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a number of chunks,
-    a size, the choices of an option, the length of a list whose elements the program uses, or the iterations of a loop
-    that works on each GPU. The rule follows the count through variables,
-    arguments and options.
+    Finds code that uses `torch.cuda.device_count()` as a number of processes or chunks, a factor, a divisor, a size,
+    the choices of an option, the length of a list that the program uses, or the iterations of a loop over the GPUs.
+    The rule follows the count through variables, arguments and options.
 
     ## Why it matters
-    Without CUDA, the count is 0. A program that starts 0 processes does nothing and exits successfully, a batch size
-    computed from the count becomes 0, and a division by the count fails.
+    Without CUDA, the count is 0: a program that starts 0 processes does nothing and exits successfully, a batch size
+    becomes 0, and a division fails.
 
     ## Example
     ```python
@@ -46,19 +45,17 @@ class GpuCount(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the count is the same as before.
+    The fix is safe: with CUDA, the count is the same as before. If the program also checks whether the count is 0, the
+    fix changes only the expressions that compute with it. If a check for 0 always stops the program, the fix removes
+    it and makes the count at least 1.
 
-    If the program also checks whether the count is 0, the fix leaves the count unchanged and changes only the
-    expressions that compute with it. Such a fix is unsafe if the number in these expressions may also come from
-    elsewhere, for example from a user who chose 0 on a machine with CUDA. If the check for 0 always stops the program,
-    the fix removes the check and makes the count at least 1.
+    The fix is unsafe if:
 
-    The fix is also unsafe for a function that counts GPUs for configuration files, as in OmegaConf's
-    `register_new_resolver("gpus", torch.cuda.device_count)`: they may ask whether the number is 0.
-
-    The fix is also unsafe if the program computes a GPU index from the count and passes the index to other code, and
-    for a loop that works on each GPU and leaves behind what the program uses, since it may be meant to do nothing
-    without a GPU.
+    - the number in these expressions may also come from elsewhere, for example from a user who chose 0.
+    - a function counts GPUs for configuration files, as in OmegaConf's
+      `register_new_resolver("gpus", torch.cuda.device_count)`.
+    - the program passes a GPU index computed from the count to other code.
+    - a loop over the GPUs leaves behind what the program uses.
     """
 
     code = "DF402"

@@ -14,8 +14,8 @@ class GuardedMove(Rule):
     """
     ## What it does
     Finds guards around code that only moves something, as in `if torch.cuda.is_available(): x = x.cuda()` and
-    `x.cuda() if use_cuda else x`. A single such move is not reported if neither the file nor another fix defines a
-    device for it: the guard is then as short as a definition.
+    `x.cuda() if use_cuda else x`. A single such move is not reported if the file would need a new definition of a
+    device.
 
     ## Why it matters
     The code is correct, but `.to(device)` is shorter, and the guard invites more code that works only with CUDA.
@@ -40,7 +40,7 @@ class GuardedMove(Rule):
     ## Fix safety
     The fix is safe: on a CPU, the move does nothing. The fix also removes a guard around the definition of a name that
     the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. The rule ignores guards around any other code.
-    There is no fix for `use_cuda and x.cuda()`, because the program may use the value of this expression.
+    There is no fix for `use_cuda and x.cuda()`, because the program may use the value.
     """
 
     code = "DF702"

@@ -83,11 +83,9 @@ _UNSEEN = "this value may not reach a library"
 class HardWiredFlag(Rule):
     """
     ## What it does
-    Finds options that make other libraries use CUDA on every machine, such as `Config.cuda = True`, `Reader(gpu=True)`,
-    `Engine(device_id=0)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
-    `max_memory={0: "10GB"}`, `attn_implementation="flash_attention_2"`, `TrainingArguments(bf16=True)` and
-    `Trainer(strategy="fsdp")`. Also finds calls that fail on a CPU, such as `FineGrainedFP8Config()` and
-    `pipeline.enable_model_cpu_offload()`.
+    Finds options that make other libraries use CUDA on every machine, such as `Config.cuda = True`,
+    `Reader(gpu=True)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `attn_implementation="flash_attention_2"`
+    and `TrainingArguments(bf16=True)`, and calls that fail on a CPU, such as `pipeline.enable_model_cpu_offload()`.
 
     The rule also reports Lightning's `precision="16-mixed"`, which silently becomes bfloat16 on a CPU. It ignores
     options that work on a CPU, such as `TrainingArguments(fp16=True)` and bitsandbytes quantization in transformers.
@@ -112,16 +110,14 @@ class HardWiredFlag(Rule):
     `TypeError`.
 
     ## Fix safety
-    The fix is safe if the library documents what the option needs and which value works on a CPU, because the program
-    would fail there and is unchanged with CUDA. This is true of the `cuda` argument of
-    `torch_fidelity.calculate_metrics`, of `accelerator` in Lightning's `Trainer` and `Fabric`, of `bf16` in
-    `TrainingArguments`, and of `device_map` and `attn_implementation` if the value reaches a function or class of a
-    Hugging Face library, such as transformers, diffusers, peft or accelerate, or a class that inherits from one. Without
-    CUDA, the implementation of attention is `"sdpa"`.
+    The fix is safe if the library documents what the option needs and which value works on a CPU. This is true of
+    `cuda` in `torch_fidelity.calculate_metrics`, `accelerator` in Lightning's `Trainer` and `Fabric`, `bf16` in
+    `TrainingArguments`, and `device_map` and `attn_implementation` in a Hugging Face library or a class that inherits
+    from one. Without CUDA, attention becomes `"sdpa"`.
 
-    The fix is unsafe if only the name of a setting suggests that it selects CUDA, or if `devices` is a variable, because
-    the program then uses a single process without CUDA. There is no fix for other options, because their effect depends
-    on the library.
+    The fix is unsafe if only the name of a setting suggests that it selects CUDA, or if `devices` is a variable,
+    because the program then uses a single process without CUDA. Other options have no fix, because their effect
+    depends on the library.
     """
 
     code = "DF904"

@@ -12,16 +12,13 @@ from devicefix.rules.kept_view import copied, remedy
 class KeptState(Rule):
     """
     ## What it does
-    Finds model parameters that the program moves to the CPU or a GPU and stores while training continues, as in
-    `best = {k: v.cpu() for k, v in model.state_dict().items()}`.
-
-    The rule follows names in one function, and from a function to its calls in the same file. `devicefix verify` watches
-    all copies while the program runs.
+    Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule
+    follows names in one function, and from a function to its calls in the same file. `devicefix verify` watches all
+    copies while the program runs.
 
     ## Why it matters
     On a GPU, `.cpu()` copies the parameter. On a CPU, it returns the parameter itself, which the next optimizer step
-    changes. As a result, `best` always contains the latest state rather than the best one. There is no error, but the
-    result is wrong.
+    changes. There is no error, but `best` always contains the latest state.
 
     ## Example
     ```python

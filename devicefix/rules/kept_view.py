@@ -18,17 +18,14 @@ _MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 class KeptView(Rule):
     """
     ## What it does
-    Finds calls to `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is used after the program
-    changes `x` in place, for example with `+=`, `x[...] = y`, `copy_()` or `zero_()`. Also finds calls whose result the
-    program changes in place before it uses `x` again.
-
-    The rule follows names in one function, and from a function to its calls in the same file. `devicefix verify` watches
-    all copies while the program runs.
+    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is used after the program changes
+    `x` in place, for example with `+=`, `x[...] = y` or `copy_()`, or the other way around. The rule follows names in
+    one function, and from a function to its calls in the same file. `devicefix verify` watches all copies while the
+    program runs.
 
     ## Why it matters
     On a GPU, these calls make a copy. On a CPU, they return `x` itself, and `.numpy()` returns a view of it, so the
-    result changes together with `x`. For example, all entries in a list of results end up equal to the last one. There
-    is no error, but the numbers are wrong.
+    result changes together with `x`. There is no error, but the numbers are wrong.
 
     ## Example
     ```python

@@ -16,8 +16,8 @@ class LegacyConstructor(Rule):
     `--target accelerator`.
 
     ## Why it matters
-    Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores the device and
-    creates a tensor on the CPU, and the program fails where that meets tensors on the accelerator.
+    Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores it and creates a
+    tensor on the CPU, and the program fails where this tensor meets tensors on the accelerator.
 
     ## Example
     ```python
@@ -35,9 +35,9 @@ class LegacyConstructor(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA and on a CPU, the tensor already is on the device of `torch.empty(0)`, which follows both
-    defaults. `torch.get_default_device()` does not follow the default type. The fix is unsafe if the project also sets a
-    device by `with torch.device(...)`, which `torch.Tensor` ignores on CUDA, too.
+    The fix is safe: with CUDA and on a CPU, the tensor already is on the device of `torch.empty(0)`, which follows
+    both defaults. The fix is unsafe if the project also uses `with torch.device(...)`, which `torch.Tensor` ignores on
+    CUDA too.
     """
 
     code = "DF303"

@@ -20,15 +20,14 @@ _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 class MovedParameter(Rule):
     """
     ## What it does
-    Finds `nn.Parameter(x).cuda()` and `nn.Parameter(x).to(device)`. Also finds parameters that are
-    registered as buffers and changed in place, and moves of other tensors that require a gradient, if the program
-    changes the moved tensor in place, or asks whether it is a leaf.
+    Finds `nn.Parameter(x).cuda()` and `nn.Parameter(x).to(device)`, parameters that are registered as buffers and
+    changed in place, and moves of other tensors that require a gradient, if the program changes the moved tensor in
+    place or asks whether it is a leaf.
 
     ## Why it matters
-    On a GPU, the move makes a copy that is not a parameter: it is not in `state_dict()` or `parameters()`, and
-    has no `.grad`. On a CPU, the move returns the parameter itself: the parameter
-    is trained and saved, and changing it in place raises an error. Moving a module has the same effect on a parameter
-    that is registered as a buffer.
+    On a GPU, the move makes a copy that is not a parameter: it is not in `state_dict()` or `parameters()`, and has no
+    `.grad`. On a CPU, the move returns the parameter itself, which is trained and saved, and changing it in place
+    raises an error.
 
     ## Example
     ```python
@@ -43,11 +42,11 @@ class MovedParameter(Rule):
     `register_buffer` instead.
 
     ## Fix safety
-    For a parameter, there is no fix: if the tensor is moved before it becomes a parameter, the program trains and
-    saves the parameter with CUDA, too, and devicefix can't tell whether it should.
+    For a parameter, there is no fix: moving the tensor first would train and save the parameter with CUDA too, and
+    devicefix can't tell whether the program should.
 
-    For a buffer, the fix registers the tensor itself rather than a parameter. This is safe if no gradient can flow to
-    the buffer, and unsafe otherwise.
+    For a buffer, the fix registers the tensor itself. This is safe if no gradient can flow to the buffer, and unsafe
+    otherwise.
     """
 
     code = "DF804"

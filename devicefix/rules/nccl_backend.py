@@ -18,12 +18,12 @@ _UNSEEN = "this value may not be the backend of a process group"
 class NcclBackend(Rule):
     """
     ## What it does
-    Finds `"nccl"` used as the backend of distributed training, whether it is passed to `init_process_group`, serves as
-    a default, or is stored in an option, a variable or a setting.
+    Finds `"nccl"` as the backend of distributed training, whether it is passed to `init_process_group`, serves as a
+    default, or is stored in an option, a variable or a setting.
 
     ## Why it matters
-    NCCL works only with GPUs. In builds of torch without CUDA, `init_process_group` raises an error: "Distributed
-    package doesn't have NCCL built in". The backend for CPUs is gloo.
+    In builds of torch without CUDA, `init_process_group` raises an error: "Distributed package doesn't have NCCL built
+    in". The backend for CPUs is gloo.
 
     ## Example
     ```python
@@ -36,14 +36,14 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the value reaches a function that creates a process group, or if the program already uses gloo as
+    The fix is safe if the value reaches a function that creates a process group, or if the program already has gloo as
     the alternative: with CUDA, the backend is the same as before. A value from the command line still overrides a
     default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6 or later).
 
-    The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after the
-    call to `torch.cuda.is_available()` that the fix adds. It is also unsafe if only the name of a variable, option or
-    key suggests that the value is a backend. There is no fix if the program compares a value with that name to `"nccl"`
-    but never to `"gloo"`. There is also no fix for a value whose use is not known and whose name does not contain `backend`.
+    The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after
+    `torch.cuda.is_available()`, or if only the name of a variable, option or key suggests a backend. There is no fix
+    if the program compares a value with that name to `"nccl"` but never to `"gloo"`, or if the use of a value is
+    unknown and its name does not contain `backend`.
     """
 
     code = "DF601"

@@ -35,12 +35,13 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the program does nothing with the variable except use it as a device, pass it to `torch.cuda`
-    functions or print it: with CUDA, the variable has the same value as before. The fix is unsafe if the program passes
-    the variable to a function in another file or to a model, as in `model(batch, device)`. In that case, only the
-    function's name suggests that it expects a device. If the program uses the variable in any other way, the rules
-    `DF102` and `DF202` fix each use separately instead. So they do for an attribute if the program does anything with
-    the objects of its class but call them and their methods.
+    The fix is safe if the program only uses the variable as a device, passes it to `torch.cuda` functions or prints
+    it: with CUDA, its value is the same as before. The fix is unsafe if the program passes the variable to a function
+    in another file or to a model, as in `model(batch, device)`, because only the function's name suggests that it
+    expects a device.
+
+    If the program uses the variable in any other way, `DF102` and `DF202` fix each use separately. This also applies
+    to an attribute if the program does anything with the objects of its class except call them and their methods.
     """
 
     code = "DF205"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +19,20 @@ def page(rule: type[Rule]) -> str:
     return f"# {rule.name} ({rule.code})\n\n{cleandoc(rule.__doc__ or rule.summary)}\n"
 
 
+def fixes(rule: type[Rule]) -> list[str]:
+    """Return the kinds of fixes, "safe" and "unsafe", that the documentation of a rule names."""
+    safety = (rule.__doc__ or "").partition("## Fix safety")[2]
+    return sorted(set(re.findall(r"\b(?:un)?safe\b", safety)))
+
+
 def as_json(rule: type[Rule]) -> dict[str, Any]:
     """Return what `ruff rule --output-format json` shows of a rule, and when the rule is on."""
-    from devicefix.rules.base import invalid
-
-    sometimes = any(example.after is not None for example in invalid(rule))
     return {
         "name": rule.name,
         "code": rule.code,
         "category": category(rule.code).name,
         "summary": rule.summary,
-        "fix_availability": "Sometimes" if sometimes else "None",
+        "fix_availability": "Sometimes" if fixes(rule) else "None",
         "explanation": cleandoc(rule.__doc__ or rule.summary),
         "default": rule.default,
         "targets": list(rule.targets),

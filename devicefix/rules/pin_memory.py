@@ -39,10 +39,9 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the memory is pinned as before. To pin the result of a short expression, the fix repeats
-    the expression, but the program still evaluates it only once. A longer expression is reported without a fix. The
-    rule reports a call that passes a variable as `pin_memory` only if the same file sets that variable to `True`, for
-    example as a parameter's default.
+    The fix is safe: with CUDA, the memory is pinned as before. If the pinned expression is short, the fix repeats it,
+    but the program still evaluates it only once. A longer expression is reported without a fix. A variable passed as
+    `pin_memory` is reported only if the same file sets it to `True`, for example as a parameter's default.
     """
 
     code = "DF104"

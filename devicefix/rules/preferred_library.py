@@ -18,9 +18,8 @@ class PreferredLibrary(Rule):
     select a library available only in builds with CUDA, such as cuSOLVER, MAGMA or cuBLASLt.
 
     ## Why it matters
-    In builds of PyTorch without CUDA, the call raises an error:
-    `RuntimeError: Cannot set preferred backend to cuSOLVER if PyTorch has not been compiled with cuSOLVER`. On a CPU,
-    the setting would have no effect anyway.
+    In builds of PyTorch without CUDA, the call raises a `RuntimeError`. On a CPU, the setting would have no effect
+    anyway.
 
     ## Example
     ```python
@@ -34,10 +33,9 @@ class PreferredLibrary(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it puts the call under a guard. However, the fix is unsafe if the program sets
-    `CUDA_VISIBLE_DEVICES` later, because the variable has no effect after the guard calls `torch.cuda.is_available()`.
-    There is no fix if the program uses the function's return value. The rule ignores calls without an argument or with
-    a value that every build accepts, such as `"default"`.
+    The fix is safe: it puts the call under a guard. The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES`
+    later, which has no effect after `torch.cuda.is_available()`. There is no fix if the program uses the return value.
+    The rule ignores calls without an argument or with a value that every build accepts, such as `"default"`.
     """
 
     code = "DF406"

@@ -20,8 +20,7 @@ class RequestedDevice(Rule):
     device. Only `devicefix migrate --run` uses this rule, because it needs a run.
 
     ## Why it matters
-    Without CUDA, the call raises an error: "Torch not compiled with CUDA enabled" or "Cannot access accelerator device
-    when none is available".
+    Without CUDA, the call raises an error: "Torch not compiled with CUDA enabled".
 
     ## Example
     ```python

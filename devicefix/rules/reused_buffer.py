@@ -12,17 +12,14 @@ from devicefix.rules.kept_view import changed_and_used, copied
 class ReusedBuffer(Rule):
     """
     ## What it does
-    Finds calls to `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`,
+    Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`,
     `torch.as_tensor(buffer, device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program
-    changes the NumPy array in place.
-
-    The rule follows names in one function, and from a function to its calls in the same file. `devicefix verify` watches
-    all copies while the program runs.
+    changes the NumPy array in place. The rule follows names in one function, and from a function to its calls in the
+    same file. `devicefix verify` watches all copies while the program runs.
 
     ## Why it matters
-    `torch.from_numpy` returns a tensor that shares memory with the array. Moving the tensor to a GPU copies it. On a
-    CPU, the move does nothing, so the tensor changes together with the array. There is no error, but the numbers are
-    wrong.
+    `torch.from_numpy` shares memory with the array. Moving the tensor to a GPU copies it. On a CPU, the tensor changes
+    together with the array. There is no error, but the numbers are wrong.
 
     ## Example
     ```python

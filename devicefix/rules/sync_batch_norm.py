@@ -44,9 +44,8 @@ class SyncBatchNorm(Rule):
     The fix is safe: with CUDA, the model is the same as before. On a CPU, each process computes its own statistics, so
     the results can differ from those on several GPUs, but not from those on a single GPU.
 
-    If a `SyncBatchNorm` layer follows a linear or convolutional layer in `nn.Sequential`, the preceding layer shows how
-    many dimensions the inputs have. In this case, the fix makes the program use the matching plain `BatchNorm` layer
-    without CUDA. Any other `SyncBatchNorm` layer is reported without a fix.
+    A `SyncBatchNorm` layer after a linear or convolutional layer in `nn.Sequential` becomes the matching plain
+    `BatchNorm` layer without CUDA. Any other `SyncBatchNorm` layer is reported without a fix.
     """
 
     code = "DF603"

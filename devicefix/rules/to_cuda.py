@@ -14,8 +14,8 @@ from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 class ToCuda(Rule):
     """
     ## What it does
-    Finds calls to `x.to(...)` with a CUDA device: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`, `f"cuda:{rank}"`
-    or a variable that contains a GPU index.
+    Finds `x.to(...)` with a CUDA device: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`, `f"cuda:{rank}"` or a
+    variable that contains a GPU index.
 
     ## Why it matters
     Without CUDA, the call raises an error: "Torch not compiled with CUDA enabled".

@@ -18,8 +18,8 @@ class TypeName(Rule):
     `torch.set_default_tensor_type("torch.cuda.FloatTensor")`.
 
     ## Why it matters
-    Without CUDA, converting a tensor to such a type fails. A comparison with `"torch.cuda.HalfTensor"` is never true on
-    a CPU, where the same tensor is a `torch.HalfTensor`, so the program takes a different path than on a GPU.
+    Without CUDA, converting a tensor to such a type fails. A comparison with `"torch.cuda.HalfTensor"` is never true
+    on a CPU, so the program takes a different path than on a GPU.
 
     ## Example
     ```python
@@ -36,9 +36,9 @@ class TypeName(Rule):
     ## Fix safety
     The fix is safe: with CUDA, the string is the same as before.
 
-    A comparison with `"torch.cuda.FloatTensor"` usually checks a tensor's device rather than its dtype, because float32
-    is the default dtype. The rule reports such a comparison only if the same file moves the tensor to a GPU: on a CPU,
-    its result is always the opposite. There is no fix: compare the dtype instead.
+    A comparison with `"torch.cuda.FloatTensor"` usually checks a tensor's device, because float32 is the default
+    dtype. The rule reports it only if the same file moves the tensor to a GPU. There is no fix: compare the dtype
+    instead.
     """
 
     code = "DF302"

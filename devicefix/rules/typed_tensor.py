@@ -49,8 +49,8 @@ class TypedTensor(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, the tensor has the same type and device as before, and random numbers are drawn on the
-    same device. If devicefix can't tell whether the argument is a size or data, the fix keeps the call and makes only
-    the type depend on CUDA.
+    same device. If devicefix can't tell whether the argument is a size or data, the fix keeps the call, and only the
+    type depends on CUDA.
     """
 
     code = "DF301"

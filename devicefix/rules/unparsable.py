@@ -16,10 +16,9 @@ class Unparsable(Rule):
     Finds files that are not valid Python 3, and reports the line and the cause of the error.
 
     ## Why it matters
-    devicefix neither checks nor rewrites a file that it cannot parse. If the file is written in Python 2, as many old
-    PyTorch programs are, the message says so. If the file uses syntax from a newer Python version than the one that
-    runs devicefix, run devicefix on that version. devicefix still checks a file that contains
-    `x.cuda(async=True)`, which the `async-name` rule reports.
+    devicefix neither checks nor rewrites such a file. If it is written in Python 2, the message says so. If it uses
+    syntax from a newer Python version than the one that runs devicefix, run devicefix on that version. A file that
+    only contains `x.cuda(async=True)` is still checked; see `DF814`.
 
     ## Example
     ```python
@@ -32,8 +31,8 @@ class Unparsable(Rule):
     ```
 
     ## Fix safety
-    There is no fix: convert the file to Python 3 first, for example with `python3.12 -m lib2to3 --write train.py`. The
-    `lib2to3` module is part of Python 3.12 and earlier versions.
+    There is no fix: convert the file to Python 3 first, for example with `python3.12 -m lib2to3 --write train.py`.
+    Python 3.13 no longer includes `lib2to3`.
     """
 
     code = "DF901"

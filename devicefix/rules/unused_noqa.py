@@ -8,10 +8,9 @@ class UnusedNoqa(Rule):
     """
     ## What it does
     Finds `# noqa` comments with a devicefix code that suppresses nothing on its line or belongs to no rule. The rule
-    ignores other tools' codes, the codes of rules that are off, and `# noqa` comments without codes.
+    ignores other tools' codes, the codes of rules that are off, and `# noqa` without codes.
 
-    This rule is off by default, like its counterpart in ruff. Enable it with `--extend-select DF001`, ideally after a
-    rewrite.
+    This rule is off by default. Enable it with `--extend-select DF001`, ideally after the fixes.
 
     ## Why it matters
     The comment no longer serves a purpose, but it would hide the next problem on that line.
@@ -27,9 +26,9 @@ class UnusedNoqa(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it changes only the comment. It treats text after the codes as the reason for them, and removes
-    that text together with the last code. Because findings in one file can depend on other files, check all files of a
-    program together. To exempt a comment from this rule, add `DF001` to it.
+    The fix is safe: it changes only the comment. Text after the codes is treated as their reason, and is removed
+    together with the last code. Because findings can depend on other files, check all files of a program together. To
+    exempt a comment, add `DF001` to it.
     """
 
     code = UNUSED

@@ -25,6 +25,7 @@ from devicefix.rules import pin_memory, registry
 from devicefix.rules.base import Example, Rule, attributes_of, words_of
 from devicefix.rules.categories import CATEGORIES
 from devicefix.rules.dispatch import CircleError, precedence, tables, visit
+from devicefix.rules.pages import fixes
 from devicefix.rules.registry import ORDER, RANKS, RULES, WORDS, words
 from devicefix.testing import Case, examples
 
@@ -90,6 +91,12 @@ def test_is_documented(rule: type[Rule]) -> None:
     assert rule.INVALID or rule.code in ("DF207", "DF901", *BESIDE)  # these need other files than a module
     assert rule.summary
     assert not rule.summary.endswith(".")
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_page_names_the_fixes_of_its_examples(rule: type[Rule]) -> None:
+    kinds = {"unsafe" if example.unsafe else "safe" for example in rule.INVALID if example.after is not None}
+    assert kinds <= set(fixes(rule)) or rule.code == "DF703"  # an example that another rule fixes
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

@@ -10,12 +10,12 @@ class ConfigFile(Rule):
     ## What it does
     Finds settings outside Python code that need CUDA. This rule applies only with `--config-files`.
 
-    The rule covers:
+    It covers:
 
     - devices, GPU counts and the NCCL backend in YAML, JSON and TOML files
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
-    - the same options in a notebook's shell commands, along with `!nvidia-smi`, cells such as `%%cu`, and metadata that
-      requests a GPU from Colab or Kaggle
+    - the same options in a notebook's shell commands, along with `!nvidia-smi`, cells such as `%%cu`, and metadata
+      that requests a GPU from Colab or Kaggle
 
     ## Why it matters
     Even if the code runs on any device, such a setting selects a GPU, which may not exist.
@@ -42,8 +42,8 @@ class ConfigFile(Rule):
 
     ## Fix safety
     There is no fix: the meaning of a setting depends on the program that reads it. To suppress a finding, add
-    `# noqa: DF905` to its line, as in Python code. The rule ignores comments, template syntax, text that a script only
-    prints, and files larger than one megabyte.
+    `# noqa: DF905` to its line. The rule ignores comments, template syntax, text that a script only prints, and files
+    larger than one megabyte.
     """
 
     code = "DF905"

@@ -20,9 +20,8 @@ from devicefix.rules.shared.device_uses import checked_for_uses
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds CUDA device names, such as `"cuda:0"`, that the program later uses as devices. The name may be stored in a
-    variable, an attribute, a list or a dictionary. It may also be an argument, a return value, or the default of a
-    parameter or command-line option.
+    Finds CUDA device names, such as `"cuda:0"`, that the program later uses as devices: in variables, attributes,
+    lists and dictionaries, arguments, return values, and defaults of parameters and command-line options.
 
     ## Why it matters
     Without CUDA, moving anything to such a device fails.
@@ -42,22 +41,21 @@ class DeviceValue(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the same file or another file in the project uses the value as a device. A string stays a string,
-    and a value from the user still overrides the default. With CUDA, the value is the same as before. Without CUDA, the
-    program would have failed.
+    The fix is safe if the project uses the value as a device. A string stays a string, a value from the user still
+    overrides the default, and with CUDA, the value is the same as before.
 
-    The fix is unsafe in these cases:
+    The fix is unsafe if:
 
-    - Only the name of the variable, option or key, or a `"cpu"` next to the value, suggests that the value is a device.
-    - The value is an argument to a function from another library.
-    - The value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, the value may equal
-      another element.
-    - The program reads an index from the value, as in `device.split(":")[1]`. The CPU has no index.
-    - The program adds an index to the value, as in `torch.device(device, 1)`. Without CUDA, the result is
-      `cpu:1`, which never equals a tensor's device.
-    - The program stops if the value is the CPU, as in `assert device == "cuda"`.
-    - The program sets `CUDA_VISIBLE_DEVICES` later. The variable has no effect after the call to
-      `torch.cuda.is_available()` that the fix adds.
+    - only the name of the variable, option or key, or a `"cpu"` next to the value, suggests that the value is a
+      device.
+    - the value is an argument to a function from another library.
+    - the value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, it may equal another
+      element.
+    - the program reads an index from the value, as in `device.split(":")[1]`, or adds one, as in
+      `torch.device(device, 1)`. The CPU has no index, and `cpu:1` never equals a tensor's device.
+    - the program stops if the value is the CPU, as in `assert device == "cuda"`.
+    - the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after the added call to
+      `torch.cuda.is_available()`.
     """
 
     code = "DF203"
