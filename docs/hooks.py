@@ -137,13 +137,14 @@ COUNTERPARTS = """\
 # Counterparts of torch.cuda
 
 What replaces the functions and classes of `torch.cuda` on any accelerator, from torch 2.4 to {newest}.
+Functions that are not in the tables have no known counterpart.
 [`--target accelerator`](guide/accelerator.md) uses counterparts that do the same.
 
 - *2.6/2.4*: the counterpart works on the device from torch 2.6, and the device's own module, such as
   `torch.xpu`, has a function of the same name from 2.4. An empty cell means none, *?* unknown.
   `torch_npu` and `torch_musa` number their releases after torch.
 - \\*: other arguments, or another result, than on CUDA.
-- Without an accelerator, functions of `torch.accelerator` raise an error, except {harmless}.
+- In a CPU build, functions of `torch.accelerator` raise an error, except {harmless}.
 - On HPU, {on_hpu} works, and `torch.hpu` has {hpu}. Nothing else is known of HPU.
 
 """
@@ -164,6 +165,7 @@ def counterparts() -> str:
         parts += [f"## {subject}\n\n", *table(functions), "\n"]
         parts += [*notes(functions), "\n"]
     used = {each.counterpart.name for each in FUNCTIONS.values() if each.counterpart}
+    used |= {name for name, each in TARGETS.items() if each.note.startswith("Deprecated")}
     others = [each for name, each in TARGETS.items() if name not in used]
     rows = (["", target(each), *(cell(each.devices[device]) for device in COLUMNS)] for each in others)
     parts += ["## Others\n\n", *table_rows(rows), "\n"]
@@ -173,7 +175,7 @@ def counterparts() -> str:
 
 
 def harmless() -> Iterator[str]:
-    """Yield the functions of torch.accelerator that raise no error without an accelerator."""
+    """Yield the functions of torch.accelerator that raise no error in a CPU build."""
     for name, each in TARGETS.items():
         if name.startswith("accelerator.") and each.without != RAISES:
             yield f"`{name.removeprefix('accelerator.')}`"
@@ -184,11 +186,9 @@ def table(functions: list[Function]) -> Iterator[str]:
     rows: dict[tuple[str, ...], list[str]] = {}
     for each in functions:
         rows.setdefault(cells(each), []).append(named(each))
-    nothing = rows.pop(("",) * (len(COLUMNS) + 1), [])
+    rows.pop(("",) * (len(COLUMNS) + 1), None)
     if rows:
         yield from table_rows([", ".join(names), *row] for row, names in rows.items())
-    if nothing:
-        yield f"\nWithout a counterpart: {', '.join(nothing)}.\n"
 
 
 def table_rows(rows: Iterable[list[str]]) -> Iterator[str]:
@@ -243,19 +243,25 @@ def notes(functions: list[Function]) -> Iterator[str]:
         yield f"- {', '.join(names)}: {note}\n"
 
 
+CONFIGURATION = """\
+# Configuration keys
+
+The keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in `pyproject.toml`. [Configure
+devicefix](configure.md) explains which file applies. Each key but `extend` is also an option: `--select` for
+`select`. {additions} add to what is already configured.
+"""
+
+
 def configuration() -> str:
     """Return the page that describes the keys of the configuration."""
-    parts = [
-        "# Configuration keys\n\nThe keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in"
-        " `pyproject.toml`. [Configure devicefix](configure.md) explains which file applies. Each key but"
-        " `extend` is also an option: `--select` for `select`.\n"
-    ]
+    additions = [f"`{name}`" for name in KEYS if name.startswith("extend-")]
+    parts = [CONFIGURATION.format(additions=", ".join(additions))]
     for key in KEYS.values():
-        default = "" if "(default: " in key.summary else f"Default: `{key.default}`."
-        example = "" if key.type == "bool" else f"Example: `{key.example}`."
-        parts.append(
-            "\n\n".join([f"## {key.name}", f"{key.summary} {key.details.strip()}", f"{default} {example}\n"])
-        )
+        if f"`{key.name}`" not in additions:
+            stated = "(default: " in key.summary or key.default in ("[]", "{}", "none")
+            default = "" if stated else f"Default: `{key.default}`."
+            example = "" if key.type == "bool" else f"Example: `{key.example}`."
+            parts.append(f"## {key.name}\n\n{key.summary} {key.details.strip()}\n\n{default} {example}\n")
     return "\n".join(parts)
 
 
@@ -313,12 +319,11 @@ def options_of(context: click.Context) -> Options:
 
 def listed(options: Options) -> Iterator[str]:
     """Yield links to the options that are keys of the configuration, and a table of the others."""
-    keys = {(name, each.summary): each for each in KEYS.values() for name in (f"--{each.name}", each.short)}
     links, lines = [], []
     for names, text in options:
-        key = next((keys[word, text] for word in re.split(r"[ ,]+", names) if (word, text) in keys), None)
-        if key:
-            links.append(f"[`--{key.name}`](configuration.md#{key.name})")
+        key = next((key for key in KEYS.values() if f"--{key.name}" in names.split()), None)
+        if key and text.startswith(key.summary):
+            links.append(f"[`--{key.name}`](configuration.md#{key.name.removeprefix('extend-')})")
         else:
             cells = (cell.replace("|", r"\|") for cell in (f"`{names}`", text))
             lines.append(f"| {' | '.join(cells)} |\n")

@@ -49,7 +49,7 @@ class AsyncName(Rule):
 
     code = "DF814"
     name = "async-name"
-    summary = "`async` has been a keyword since Python 3.7 and can't be used as a name"
+    summary = "`async` is a keyword and can't be used as a name"
     words = (b"async=", b"async =")
     common_words = (b"async",)
     INVALID = (

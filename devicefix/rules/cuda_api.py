@@ -73,7 +73,7 @@ class CudaApi(Rule):
 
     code = "DF405"
     name = "cuda-api"
-    summary = "`torch.cuda` is used although the target is any accelerator"
+    summary = "`torch.cuda` is used"
     targets = ("accelerator",)
     words = (b"cuda", b"DataParallel")
     common_words = (b"accelerator", b"device", b"stream", b"event", b".record", b"elapsed", b"synchronize")

@@ -40,7 +40,7 @@ class PreferredLibrary(Rule):
 
     code = "DF406"
     name = "preferred-library"
-    summary = "Selecting a CUDA library for linear algebra fails in builds without CUDA"
+    summary = "A CUDA library for linear algebra is selected"
     references = (_LINALG, _BLAS)
     INVALID = (
         Example(

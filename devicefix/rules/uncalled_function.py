@@ -53,7 +53,7 @@ class UncalledFunction(Rule):
 
     code = "DF409"
     name = "uncalled-function"
-    summary = "A `torch.cuda` function is stored or passed as a value instead of being called"
+    summary = "A `torch.cuda` function is used without a direct call"
     targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
     words = (b"cuda",)
     references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING | _STREAMS))

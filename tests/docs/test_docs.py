@@ -1,4 +1,4 @@
-"""Tests of the examples in docs/patterns.md."""
+"""Tests of docs/patterns.md: the result of each example, and each program before and after."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ ROWS = [
 ]
 CODE = re.compile(r"`[^`]+`(?:<br>`[^`]+`)*")
 EXAMPLES = [row for row in ROWS if CODE.fullmatch(row[0])]
+DIFFS = [match[1].splitlines() for match in re.finditer(r"^```diff\n(.*?)^```", PATTERNS, re.M | re.S)]
 PREAMBLE = """\
 import torch
 import torch.nn as nn
@@ -32,7 +33,7 @@ from torch.utils.data import DataLoader
 
 def test_every_row_is_read() -> None:
     rows = [line for line in PATTERNS.splitlines() if line.startswith("| ")]
-    titles = [line for line in rows if line.startswith(("| Example |", "| --- |"))]
+    titles = [line for line in rows if line.startswith(("| Code |", "| --- |", "| Commit |", "| ["))]
     assert len(ROWS) == len(rows) - len(titles)
 
 
@@ -64,3 +65,11 @@ def test_examples(example: str, codes: str, outcome: str) -> None:
 
 def _outcome(finding: Finding) -> str:
     return {None: "reported", Safety.SAFE: "fixed", Safety.UNSAFE: "unsafe"}[finding.safety]
+
+
+@pytest.mark.parametrize("diff", DIFFS, ids=range(len(DIFFS)))
+def test_programs_before_and_after(diff: list[str]) -> None:
+    before, after = (
+        "".join(f"{line[1:]}\n" for line in diff if line[:1] in ("", " ", sign)) for sign in "-+"
+    )
+    assert analyze(before, fix=True).output == after.encode()
