@@ -268,8 +268,8 @@ def configuration() -> str:
 COMMAND_LINE = """\
 # Command line
 
-Each command has its own options and some of the [shared options](#shared-options).
-`devicefix COMMAND --help` lists them together.
+Each command has its own options and some of the [shared options](#shared-options). `--help` lists the
+options that people use first, and `--help-all` lists all.
 
 """
 Options = list[tuple[str, str]]  # how each option is written, and its help
