@@ -37,8 +37,8 @@ class AcceleratorFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it puts the call under a guard. There is no fix for code that uses `current_accelerator()`, or for
-    any other call whose return value the program uses.
+    The fix is safe: it makes the call only if an accelerator is available. There is no fix for code that uses
+    `current_accelerator()`, or for any other call whose return value the program uses.
     """
 
     code = "DF413"

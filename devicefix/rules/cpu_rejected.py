@@ -18,7 +18,7 @@ class CpuRejected(Rule):
     """
     ## What it does
     Finds checks that always fail on a CPU because they require a GPU tensor, a CUDA device, the NCCL backend, or a
-    minimum number of GPUs. Like `DF701`, the rule ignores checks of a request by the user, and checks whose error is
+    minimum number of GPUs. Like `DF701`, the rule ignores checks of what the user requested, and checks whose error is
     caught in the same function.
 
     ## Why it matters

@@ -56,19 +56,19 @@ class CudaApi(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
-    error without an accelerator, so the fix puts these calls under a guard. Autocast and gradient scalers stay off on
+    error without an accelerator, so the fix calls them only if there is one. Autocast and gradient scalers stay off on
     a CPU. The fix replaces either all streams and events in a file or none.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
     this code works with any accelerator. A statement that only calls what is specific to CUDA, such as
-    `torch.cuda.nvtx.mark`, gets its own guard. If the check guards other code that is specific to CUDA, such as a CUDA
+    `torch.cuda.nvtx.mark`, gets its own check. If other code under the check is specific to CUDA, such as a CUDA
     tensor type, there is no fix. The fix is unsafe if the program passes the result to a function, returns it, or
     stores it where other files may read it: code for CUDA may depend on it. Even then, nothing changes with CUDA or on
     a CPU. A branch beside one for another accelerator stays as it is.
 
     If `torch.accelerator` has no [counterpart](https://devicefix.github.io/devicefix/counterparts/), the fix uses the
     accelerator's own module if all accelerators have the function; otherwise, there is no fix. If the function fails
-    on MPS with the oldest torch of `--torch-version`, the guard leaves out MPS.
+    on MPS with the oldest torch of `--torch-version`, the check excludes MPS.
     """
 
     code = "DF405"

@@ -33,14 +33,14 @@ class CudaOnlyLibrary(Rule):
     DCNv2 and others) and of the project's compiled CUDA extensions, code that builds such extensions, and calls to
     `nvidia-smi` that fail without it. Each library is reported once per file.
 
-    The rule ignores an import under a guard, or in a `try` statement whose `except ImportError` continues without the
-    library, unless code uses the library without checking whether the import succeeded. xformers can be installed
-    without CUDA, so a check of its import alone does not count.
+    The rule ignores an import under a check for CUDA, or in a `try` statement whose `except ImportError` continues
+    without the library, unless code uses the library without checking whether the import succeeded. xformers can be
+    installed without CUDA, so a check of its import alone does not count.
 
-    A file that at the top imports a library for kernels or engines (Triton, CuPy, PyCUDA, TensorRT, xfuser), a
-    compiled CUDA extension of the project, flash-attn functions without an equivalent in torch, or such a file of the
-    project except for flash-attn, is written for CUDA as a whole. devicefix fixes nothing in it, and lists the lines
-    that need CUDA. After you have made the import optional, run devicefix again.
+    Some files are written for CUDA as a whole: at the top, they import Triton, CuPy, PyCUDA, TensorRT, xfuser, a
+    compiled CUDA extension of the project, or flash-attn functions without an equivalent in torch. Files that import
+    such a file count as well, except for flash-attn. devicefix fixes nothing in these files, and lists the lines that
+    need CUDA. After you have made the import optional, run devicefix again.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.

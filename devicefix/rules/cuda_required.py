@@ -25,7 +25,7 @@ class CudaRequired(Rule):
     Finds code that stops the program without CUDA, such as `assert torch.cuda.is_available()`, a branch that raises an
     error or exits, `torch.cuda.is_available() or sys.exit()`, or a call to a function that ends the program.
 
-    The rule ignores a check of a request by the user, as in
+    The rule ignores a check of what the user requested, as in
     `if args.device == "cuda" and not torch.cuda.is_available()`, or `if args.cuda` with an option that is off by
     default. It also ignores a check whose error is caught in the same function to continue on a CPU.
 
@@ -58,7 +58,7 @@ class CudaRequired(Rule):
     - the check depends on an option or setting that may be a request for a GPU, and whose default is unknown. A
       default such as `--gpu_ids 0` is not a request.
     - a caller catches the error and then uses another result.
-    - only some uses are refused, as in `fused and not torch.cuda.is_available()`, or the function checks several
+    - the check refuses only some uses, as in `fused and not torch.cuda.is_available()`, or the function checks several
       things that other code needs.
     - code after the check still needs CUDA, because it has no safe fix.
 

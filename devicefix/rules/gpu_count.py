@@ -55,7 +55,7 @@ class GpuCount(Rule):
     - a function counts GPUs for configuration files, as in OmegaConf's
       `register_new_resolver("gpus", torch.cuda.device_count)`.
     - the program passes a GPU index computed from the count to other code.
-    - a loop over the GPUs leaves behind what the program uses.
+    - the program uses what a loop over the GPUs creates. The loop may be meant to do nothing without a GPU.
     """
 
     code = "DF402"

@@ -13,9 +13,9 @@ from devicefix.rules.shared.guarded_moves import GuardedMoves
 class GuardedMove(Rule):
     """
     ## What it does
-    Finds guards around code that only moves something, as in `if torch.cuda.is_available(): x = x.cuda()` and
-    `x.cuda() if use_cuda else x`. A single such move is not reported if the file would need a new definition of a
-    device.
+    Finds checks for CUDA (guards) around code that only moves something, as in
+    `if torch.cuda.is_available(): x = x.cuda()` and `x.cuda() if use_cuda else x`. A single such move is not reported
+    if the file would need a new definition of a device.
 
     ## Why it matters
     The code is correct, but `.to(device)` is shorter, and the guard invites more code that works only with CUDA.

@@ -33,9 +33,10 @@ class PreferredLibrary(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it puts the call under a guard. The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES`
-    later, which has no effect after `torch.cuda.is_available()`. There is no fix if the program uses the return value.
-    The rule ignores calls without an argument or with a value that every build accepts, such as `"default"`.
+    The fix is safe: it makes the call only if CUDA is available. The fix is unsafe if the program sets
+    `CUDA_VISIBLE_DEVICES` later, which has no effect after `torch.cuda.is_available()`. There is no fix if the program
+    uses the return value. The rule ignores calls without an argument or with a value that every build accepts, such as
+    `"default"`.
     """
 
     code = "DF406"
