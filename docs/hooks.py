@@ -6,7 +6,7 @@ The pages are those for the rules, the counterparts of torch.cuda, the configura
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import unified_diff
 from inspect import cleandoc, getfile
 from itertools import groupby
@@ -145,7 +145,7 @@ Functions that are not in the tables have no known counterpart.
   `torch_npu` and `torch_musa` number their releases after torch.
 - \\*: other arguments, or another result, than on CUDA.
 - In a CPU build, functions of `torch.accelerator` raise an error, except {harmless}.
-- On HPU, {on_hpu} works, and `torch.hpu` has {hpu}. Nothing else is known of HPU.
+- For HPU, see [below](#hpu).
 
 """
 COLUMNS = tuple(device for device in DEVICES if device != "hpu")
@@ -154,24 +154,31 @@ HEADER = ("`torch.cuda`", "Counterpart", *(device.upper() for device in COLUMNS)
 
 def counterparts() -> str:
     """Return the page that lists the functions of torch.cuda and their counterparts, by subject."""
-    on_hpu = ", ".join(
-        f"`torch.{name}`" for name, each in TARGETS.items() if each.devices["hpu"].how in WORKS
-    )
-    hpu = ", ".join(f"`{name}`" for name, each in FUNCTIONS.items() if each.devices["hpu"].how in WORKS)
-    head = {"newest": written(NEWEST), "harmless": ", ".join(harmless()), "on_hpu": on_hpu, "hpu": hpu}
-    parts = [COUNTERPARTS.format(**head)]
+    parts = [COUNTERPARTS.format(newest=written(NEWEST), harmless=", ".join(harmless()))]
     for subject, group in groupby(FUNCTIONS.values(), lambda each: each.subject):
         functions = list(group)
-        parts += [f"## {subject}\n\n", *table(functions), "\n"]
-        parts += [*notes(functions), "\n"]
-    used = {each.counterpart.name for each in FUNCTIONS.values() if each.counterpart}
-    used |= {name for name, each in TARGETS.items() if each.note.startswith("Deprecated")}
-    others = [each for name, each in TARGETS.items() if name not in used]
+        parts += [f"## {subject}\n\n", *table(functions), "\n", *notes(functions), "\n"]
+    others = list(unlike_cuda())
     rows = (["", target(each), *(cell(each.devices[device]) for device in COLUMNS)] for each in others)
     parts += ["## Others\n\n", *table_rows(rows), "\n"]
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
+    works, in_module = known_of_hpu(TARGETS, "torch."), known_of_hpu(FUNCTIONS)
+    parts.append(f"\n## HPU\n\nOnly this is known: {works} works, and `torch.hpu` has {in_module}.\n")
     parts.append(f"\nSources: {', '.join(SOURCES.values())}.\n")
     return "".join(parts)
+
+
+def unlike_cuda() -> Iterator[Target]:
+    """Yield the functions that are not like one of torch.cuda, unless they are deprecated."""
+    used = {each.counterpart.name for each in FUNCTIONS.values() if each.counterpart}
+    for name, each in TARGETS.items():
+        if name not in used and not each.note.startswith("Deprecated"):
+            yield each
+
+
+def known_of_hpu(known: Mapping[str, Function] | Mapping[str, Target], prefix: str = "") -> str:
+    """Return the names of the functions that work on HPU."""
+    return ", ".join(f"`{prefix}{name}`" for name, each in known.items() if each.devices["hpu"].how in WORKS)
 
 
 def harmless() -> Iterator[str]:
@@ -327,6 +334,6 @@ def listed(options: Options) -> Iterator[str]:
         else:
             cells = (cell.replace("|", r"\|") for cell in (f"`{names}`", text))
             lines.append(f"| {' | '.join(cells)} |\n")
-    yield f"{', '.join(links)}\n\n" if links else ""
+    yield f"[Configuration keys](configuration.md): {', '.join(links)}.\n\n" if links else ""
     if lines:
         yield from ("| Option | Meaning |\n| --- | --- |\n", *lines, "\n")
