@@ -99,6 +99,13 @@ def test_the_page_names_the_fixes_of_its_examples(rule: type[Rule]) -> None:
     assert kinds <= set(fixes(rule)) or rule.code == "DF703"  # an example that another rule fixes
 
 
+def test_a_rule_without_a_section_on_safety_has_the_fixes_of_its_examples() -> None:
+    class Bare(Rule):
+        INVALID = (Example("a", "x", "y", unsafe=True), Example("b", "x"))
+
+    assert fixes(Bare) == ["unsafe"]
+
+
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_examples_have_names(rule: type[Rule]) -> None:
     names = [example.name for example in (*rule.INVALID, *rule.VALID)]
