@@ -183,8 +183,6 @@ def test_options_in_the_text_are_read() -> None:
 ELSEWHERE: dict[str, Path] = {
     "pytest": ROOT / "tests" / "rules" / "test_plugins.py",
     "devicefix rule EX101": ROOT / "tests" / "rules" / "test_plugins.py",
-    "dask scheduler --host 127.0.0.1 --port 8786": ROOT / "tests" / "runner" / "test_executor.py",
-    "dask worker tcp://127.0.0.1:8786": ROOT / "tests" / "runner" / "test_executor.py",
     "devicefix check --executor dask://127.0.0.1:8786 .": ROOT / "tests" / "runner" / "test_executor.py",
 }
 
