@@ -46,7 +46,11 @@ runpy.run_path({oracle!r}, run_name="__main__")""",
         SIMULATED, "import accelerator_simulated; accelerator_simulated.install({record!r})" + DRIVE
     ),
 }
-GAPS = {  # what a program cannot do on a real device either, by the end of its error
+GAPS = {  # what a device, or the backend in Python, cannot do, by the end of the error
+    "accelerator": (
+        "implement `getPinnedMemoryAllocator` at the same time for PrivateUse1.",
+        "a backend in Python has no pinned memory",
+    ),
     "xpu": ("has no attribute '_scatter'", "DataParallel does not work on XPU (pytorch/issues/143239)"),
     "mps": ("framework doesn't support float64.", "MPS has no float64"),
 }

@@ -44,7 +44,7 @@ module("backbones", __path__=[folder])
 
 from backbones.vit import TIMMVisionTransformer  # noqa: E402
 
-device = "cuda" if torch.cuda.is_available() else "cpu"
+device = "cuda" if torch.cuda.is_available() else torch.accelerator.current_accelerator() or "cpu"
 net = TIMMVisionTransformer(img_size=28, patch_size=14, embed_dim=24, depth=2, num_heads=3, memeff=True)
 net.to(device)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
