@@ -66,7 +66,7 @@ class Tokenizer:
         }
 
     def batch_decode(self, rows, skip_special_tokens):
-        seen.append(float((rows.double() * torch.arange(1, rows.shape[1] + 1, device=rows.device)).sum()))
+        seen.append(float((rows.cpu().double() * torch.arange(1, rows.shape[1] + 1)).sum()))
         return [" ".join(map(str, row.tolist())) for row in rows]
 
 
