@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from devicefix.cli.errors import INTERRUPTED, CommandError, os_error
+from devicefix.cli.errors import INTERRUPTED, CommandError, os_error, written
 from devicefix.cli.options import color_option, colour_of_environment
 from devicefix.config.printable import printable
 from devicefix.config.settings import ConfigError
@@ -46,7 +46,7 @@ To enable completion, add the line for your shell to its startup file:
 
 
 class Program(click.Group):
-    """A group of commands that exits quietly on Ctrl-C, and never with a traceback."""
+    """A group of commands that ends in one line on Ctrl-C, and never with a traceback."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
@@ -80,10 +80,13 @@ class Program(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):  # characters outside the terminal's encoding
                 stream.reconfigure(errors="backslashreplace")
+        from devicefix.files import signals
+
         try:
-            with _printable_errors():
+            with _printable_errors(), signals.catching():
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            click.echo(f"Interrupted. {str(interrupt) or written()}", err=True)
             ctx.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise

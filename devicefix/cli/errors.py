@@ -64,6 +64,13 @@ def some(paths: Sequence[str]) -> str:
     return f"{count(len(paths), 'file')} ({names})"
 
 
+def written() -> str:
+    """Return what an interrupted run has written."""
+    from devicefix.files.write import WRITTEN
+
+    return f"{count(len(WRITTEN), 'file')} written; all others are unchanged." if WRITTEN else UNCHANGED
+
+
 def exit_status(failed: int, findings: bool) -> int:
     """Return the exit status of a run.
 

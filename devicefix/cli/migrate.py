@@ -11,7 +11,7 @@ import click
 
 from devicefix.cli import options
 from devicefix.cli.changes import check_changes, write_all
-from devicefix.cli.errors import UNCHANGED, exit_status, missing_package, os_error
+from devicefix.cli.errors import exit_status, missing_package, os_error
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.output import check_folder, write_file
 from devicefix.cli.verify import check_packages, limit_options, progress
@@ -85,7 +85,7 @@ def migrate(
     check_packages("migrate", "psutil")
     from devicefix.migrate import page, session
     from devicefix.migrate.proof import Display
-    from devicefix.verify import launch, signals
+    from devicefix.verify import launch
 
     for file in filter(None, (patch, report)):
         check_folder(file)
@@ -104,13 +104,9 @@ def migrate(
 
         branches.check(request.root, branch)
     try:
-        with signals.catching():
-            done = session.migrate(request, resolver.changed(quiet=True), Display(progress(), say))
+        done = session.migrate(request, resolver.changed(quiet=True), Display(progress(), say))
     except OSError as error:
         raise os_error(error.filename or path, error) from None
-    except KeyboardInterrupt:
-        click.echo(f"Interrupted. {UNCHANGED}", err=True)
-        raise
     click.echo(page.as_json(done) if report_format == "json" else page.text(done), nl=False)
     if report is not None and render is not None:
         write_file(report, render(done).encode(errors="replace"))

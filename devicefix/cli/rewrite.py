@@ -138,11 +138,7 @@ def write_if_verified(
 
     if not changes:
         return
-    try:
-        report, passed = verify_outcomes(outcomes, command, resolver, limits)
-    except KeyboardInterrupt:
-        click.echo(f"Interrupted. {UNCHANGED}", err=True)
-        raise
+    report, passed = verify_outcomes(outcomes, command, resolver, limits)
     show_report(report)
     if not passed:
         click.echo(UNCHANGED)

@@ -221,7 +221,10 @@ def verify(
         **options,
     )
     given |= {"target": "accelerator"} if accelerator else {}
-    report = run_task(task, resolver_for(task.sources, None, given))
+    try:
+        report = run_task(task, resolver_for(task.sources, None, given))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("The program was ended.") from None
     show_report(report, report_format, show_missing)
     ctx.exit(STATUSES[report.verdict.value])
 
@@ -275,11 +278,10 @@ def run_task(task: Task, resolver: Resolver, rewritten: list[Rewritten] | None =
         CommandError: the program cannot be started.
     """
     from devicefix.files.documents import NotANotebook
-    from devicefix.verify import session, signals
+    from devicefix.verify import session
 
     try:
-        with signals.catching():
-            return session.verify(task, resolver, progress(), rewritten)
+        return session.verify(task, resolver, progress(), rewritten)
     except NotANotebook as error:
         raise CommandError(f"{task.notebook}:{error.position[0]}: {error}") from None
     except OSError as error:

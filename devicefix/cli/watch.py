@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.errors import missing_package
+from devicefix.cli.errors import INTERRUPTED, missing_package
 from devicefix.cli.options import STDIN
 from devicefix.config import load
 from devicefix.config.resolver import Resolver
@@ -69,9 +70,11 @@ def watch_paths(
     )
     next(changes)  # starts it, so that no change during the first check is missed
     _check(check, "Starting in watch mode...")
-    for found in changes:
-        if found:
-            _check(check, "File change detected...")
+    with suppress(KeyboardInterrupt):
+        for found in changes:
+            if found:
+                _check(check, "File change detected...")
+    click.get_current_context().exit(INTERRUPTED)
 
 
 def _check(check: Callable[[], int], why: str) -> None:

@@ -12,10 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from devicefix.files import system
+from devicefix.files import signals, system
 
 _PREFIX, _SUFFIX = ".devicefix-", ".tmp"
 _LEFTOVER = re.compile(rf"{re.escape(_PREFIX)}(\d+)-\w+{re.escape(_SUFFIX)}")
+WRITTEN: list[str] = []  # the files that this process has written
 
 
 class Change(NamedTuple):
@@ -59,13 +60,15 @@ def write(change: Change) -> None:
         OSError: the file or its folder can't be written, or the file has changed since it was read; it is
             unchanged.
     """
-    temporary, target = stage(change)
-    try:
-        refuse_changed(change)  # again: writing and syncing may have taken long
-        system.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with signals.held():
+        temporary, target = stage(change)
+        try:
+            refuse_changed(change)  # again: writing and syncing may have taken long
+            system.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        WRITTEN.append(change.path)
 
 
 def put(path: str, data: bytes) -> None:

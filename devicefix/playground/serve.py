@@ -115,7 +115,7 @@ class Checker:
         """
         with self._turn:
             if self._processes is None:
-                self._processes = Processes(1, follow_parent, 0, spawn=True)
+                self._processes = Processes(1, follow_parent, spawn=True)
             try:
                 return self._processes.submit(_limited, request, self._folder, self._seconds).result()
             except BrokenProcessPool:

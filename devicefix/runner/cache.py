@@ -26,7 +26,7 @@ from devicefix.config.resolver import Resolver
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.sizes import read
 from devicefix.config.version import __version__
-from devicefix.files import system
+from devicefix.files import signals, system
 from devicefix.model import Finding, Outcome, Result
 from devicefix.runner.configurations import asks_for_configurations
 from devicefix.runner.record import Record, Stamp
@@ -255,14 +255,15 @@ def _prepare(folder: Path) -> None:
 
 def _replace(file: Path, data: bytes) -> None:
     """Write a file, or leave nothing behind; its name is replaced even if it is a link."""
-    handle, name = tempfile.mkstemp(dir=file.parent)
-    try:
-        with os.fdopen(handle, "wb") as temporary:
-            temporary.write(data)
-        system.replace(name, file)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with signals.held():
+        handle, name = tempfile.mkstemp(dir=file.parent)
+        try:
+            with os.fdopen(handle, "wb") as temporary:
+                temporary.write(data)
+            system.replace(name, file)
+        except BaseException:
+            os.unlink(name)
+            raise
 
 
 # --- JSON --------------------------------------------------------------------------------------------

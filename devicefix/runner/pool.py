@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from devicefix.config.settings import Settings
+from devicefix.files import signals
+from devicefix.runner import progress
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -39,8 +40,15 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def pool_for(settings: Settings, files: int, stack: ExitStack) -> Pool:
-    """Return the cluster that the settings name, processes if they pay for so many files, or None."""
+def pool_for(settings: Settings, files: int, marks: progress.Marks, stack: ExitStack) -> Pool:
+    """Return the cluster that the settings name, processes if they pay for so many files, or None.
+
+    Args:
+        settings: the settings.
+        files: the number of files.
+        marks: what processes mark the files in.
+        stack: closes the pool; after an error, it does not wait for what processes are busy with.
+    """
     if settings.executor:
         from devicefix.runner.cluster import Cluster
 
@@ -54,22 +62,21 @@ def pool_for(settings: Settings, files: int, stack: ExitStack) -> Pool:
     with suppress(ImportError, NotImplementedError, OSError):  # no semaphores, as in some sandboxes
         from devicefix.runner.processes import Processes
 
-        pool = Processes(jobs, _start, _PARSED // jobs)
-        stack.callback(pool.shutdown, cancel_futures=True)
+        pool = Processes(jobs, _start, _PARSED // jobs, marks)
+        stack.push(lambda error, *_: pool.end() if error else pool.shutdown())
         return pool
     return None
 
 
-def _start(room: int) -> None:
+def _start(room: int, marks: progress.Marks) -> None:
     """Prepare a worker process, which keeps so many bytes of source parsed."""
-    from devicefix.runner.processes import end_with_parent
+    from devicefix.runner.processes import follow_parent
 
-    end_with_parent()
+    follow_parent()
     from devicefix.facts.project import TREES
 
     TREES.room = room
-    # Ctrl-C ends a worker silently: the process that started it prints the message.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    progress.mark_in(marks)
     collect_less()
 
 
@@ -95,8 +102,9 @@ def shared(project: Project, pool: Pool, stack: ExitStack) -> Any:
 
     if isinstance(pool, Cluster):
         return pool.share(project)
-    handle, name = tempfile.mkstemp(prefix="devicefix-")
-    stack.callback(os.unlink, name)
+    with signals.held():
+        handle, name = tempfile.mkstemp(prefix="devicefix-")
+        stack.callback(os.unlink, name)
     with os.fdopen(handle, "wb") as file:
         pickle.dump(project, file)
     return name

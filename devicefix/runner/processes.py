@@ -29,15 +29,15 @@ class Processes(ProcessPoolExecutor):
 
     Args:
         jobs: the number of processes.
-        start: called in each process with the argument `room`.
-        room: see `start`.
+        start: called in each process.
+        arguments: those of `start`.
         spawn: whether to start them anew where others are forked, with the locks of other threads.
     """
 
-    def __init__(self, jobs: int, start: Callable[[int], None], room: int, *, spawn: bool = False) -> None:
+    def __init__(self, jobs: int, start: Callable[..., None], *arguments: Any, spawn: bool = False) -> None:
         context = multiprocessing.get_context("spawn") if spawn else None
         with _safe_path():
-            super().__init__(jobs, context, initializer=start, initargs=(room,))
+            super().__init__(jobs, context, initializer=start, initargs=arguments)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call a function in a process; the first calls start the processes."""
@@ -48,6 +48,8 @@ class Processes(ProcessPoolExecutor):
         """End the processes, whatever they are doing."""
         processes = list((self._processes or {}).values())
         thread: Any = self._executor_manager_thread
+        queue: Any = vars(self)["_call_queue"]
+        queue.cancel_join_thread()  # what it still holds may be more than a pipe takes that nobody reads
         self.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
@@ -55,14 +57,10 @@ class Processes(ProcessPoolExecutor):
             thread.join()
 
 
-def follow_parent(_room: int) -> None:
+def follow_parent() -> None:
     """Leave Ctrl+C to the parent of this process, and end when the parent has ended, by whatever signal."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
-
-
-def end_with_parent() -> None:
-    """End this process when its parent has ended, by whatever signal, instead of waiting for work forever."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

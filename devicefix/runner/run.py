@@ -18,7 +18,7 @@ from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
 from devicefix.runner.find import others
 from devicefix.runner.pool import POOL_FROM, loaded, mapped, pool_for, shared
-from devicefix.runner.progress import progress
+from devicefix.runner.progress import DONE, Progress, marked
 from devicefix.runner.record import Record, Stamp
 
 if TYPE_CHECKING:
@@ -63,17 +63,21 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
     if known is not None:  # the outcomes of fewer files depend on what they import as well
         return known
     with ExitStack() as stack:
-        pool = pool_for(settings, len(checked), stack)
-        counted = progress(len(checked), settings.quiet, stack)
+        shown = Progress(checked, stack, quiet=settings.quiet, processes=len(checked) >= POOL_FROM)
+        pool = pool_for(settings, len(checked), shown.marks, stack)
         records = cache.records(tasks) if cache else {}
         contents = {path: _sent(task) for path, task in tasks.items()}
+        numbers = {path: number for number, path in enumerate(checked)}
+        shown.sizes.update((path, _size(contents[path])) for path in checked)
         count = 0
         for project, group in _projects(tasks, contents, records):
-            again = (path for path in group if path in checked)
+            again = [path for path in group if path in checked]
             stale = [tasks[path] for path in again if not _holds(records.get(path), project)]
+            shown.sizes.update(dict.fromkeys({*again} - {task.path for task in stale}, 0))
             sendable = shared(project, pool, stack) if stale else project
-            sent = ((task, contents[task.path]) for task in stale)
-            for task, record in zip(stale, counted(mapped(_checked, sent, pool, sendable)), strict=True):
+            sent = ((numbers[task.path], task, contents[task.path]) for task in stale)
+            for task, record in zip(stale, mapped(_marked, sent, pool, sendable), strict=True):
+                shown.marks[numbers[task.path]] = DONE  # elsewhere, nobody else does
                 records[task.path] = record
                 for path, exports in record.learned.items():
                     if (file := project.file(path)) is not None:
@@ -258,6 +262,16 @@ def _checked(project: Project | str, task: Task, sent: Content | OSError | None 
     kept = b"" if result.output is None else data  # the content of a file that changes
     outcome = Outcome(path, _portable(result), kept) if result.findings else None
     return Record(*version, outcome, project.answers, learned=learned)
+
+
+def _marked(project: Project | str, number: int, task: Task, sent: Content | OSError) -> Record:
+    """Check one file, and mark it meanwhile."""
+    with marked(number):
+        return _checked(project, task, sent)
+
+
+def _size(content: Content | OSError) -> int:
+    return 0 if isinstance(content, OSError) else len(content[0])
 
 
 def _seen(record: Record | None, file: ProjectFile | None, content: Content | OSError) -> Record:

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import FrameType
 
 from devicefix.config.resolver import Resolver
+from devicefix.files.signals import temporary_folder
 from devicefix.files.system import handled
 from devicefix.verify import notebook
 from devicefix.verify.program import prepare
 from devicefix.verify.runtime.events import read
-from devicefix.verify.signals import temporary_folder
 from devicefix.verify.startup import environment
 from devicefix.verify.verdict import Location
 

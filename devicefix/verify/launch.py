@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from devicefix.verify import signals
+from devicefix.files import signals
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.startup import environment, for_system
 from devicefix.verify.stdin import Input

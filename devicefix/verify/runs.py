@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from devicefix.files.signals import temporary_folder
 from devicefix.verify.copying import place
 from devicefix.verify.launch import Command, Ended, Limits, run_command
 from devicefix.verify.program import Program
@@ -17,7 +18,6 @@ from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import Plan, Use
 from devicefix.verify.runtime.profiles import PROFILES
 from devicefix.verify.scratch import Scratch
-from devicefix.verify.signals import temporary_folder
 from devicefix.verify.stdin import Input
 
 LINES = 15  # of the output of a program that failed

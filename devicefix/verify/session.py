@@ -8,6 +8,7 @@ from functools import partial
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import Settings
+from devicefix.files.signals import temporary_folder
 from devicefix.runner import coverage
 from devicefix.verify import notebook, runs
 from devicefix.verify.against_cuda import Comparison, CudaComparison
@@ -17,7 +18,6 @@ from devicefix.verify.coverage import Total, add
 from devicefix.verify.explain import explain, explain_comparison
 from devicefix.verify.program import Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
-from devicefix.verify.signals import temporary_folder
 from devicefix.verify.trials import Trials
 from devicefix.verify.verdict import Run, Verdict, judge
 

@@ -1,4 +1,4 @@
-"""Signals that ask devicefix to end: the program ends too, and the files of its runs are removed."""
+"""Signals that ask devicefix to end: what it has started ends too, and its temporary files are removed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ class _Handler:
         """Be ready for the first signal."""
         self.pending: int | None = None
         self.raised = False
+        self.process = os.getpid()
 
     def __call__(self, number: int, _: FrameType | None) -> None:
+        if os.getpid() != self.process:  # a worker, which has nothing to clean up
+            os._exit(128 + number)
         if not self.raised:
             self.pending = number
             self.deliver()
@@ -51,7 +54,7 @@ def catching() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Let no signal interrupt what must be complete: starting a program, ending it, removing its files."""
+    """Let no signal interrupt what must be complete: starting a program, replacing a file, removing one."""
     _handler.holds += 1
     try:
         yield
