@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import util
+from multiprocessing import RawArray, util
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -69,6 +69,11 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(0)
+
+
+def shared_marks(number: int) -> Any:
+    """Return so many small numbers, in memory that processes share."""
+    return RawArray("B", number)
 
 
 @contextmanager

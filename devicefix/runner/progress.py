@@ -67,9 +67,9 @@ class Progress:
         if quiet or not sys.stderr.isatty():
             return
         if processes:
-            from multiprocessing import RawArray
+            from devicefix.runner.processes import shared_marks
 
-            self.marks = RawArray("B", len(self.sizes))
+            self.marks = shared_marks(len(self.sizes))
         mark_in(self.marks)
         self._timer = Timer(DELAY, self._show)
         self._timer.daemon = True
