@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,6 +25,7 @@ from devicefix.cli.options import (
 )
 from devicefix.cli.output import check_folder
 from devicefix.cli.program import Program, program_options
+from devicefix.config.printable import printable
 from devicefix.config.sizes import size
 from devicefix.verify.runtime.profiles import PROFILES
 
@@ -160,6 +162,7 @@ limit_options = together(
     "--triton-interpret", is_flag=True, help="Run Triton kernels in Triton's interpreter, on the CPU."
 )
 @program_options
+@click.option("--verbose", "-v", is_flag=True, help="Show all requests, differences and fixed lines.")
 @click.option("--show-missing", is_flag=True, help="List the fixed lines that did not run.")
 @click.option(
     "--coverage-file",
@@ -180,6 +183,7 @@ def verify(
     as_command: bool,
     sources: tuple[Path, ...],
     python: str | None,
+    verbose: bool,
     show_missing: bool,
     coverage_file: Path | None,
     report_format: str,
@@ -221,11 +225,16 @@ def verify(
         **options,
     )
     given |= {"target": "accelerator"} if accelerator else {}
+    shows_output = options["compare"] and report_format == "text"
+    if shows_output:
+        click.secho(f"Output of the rewritten {printable(program)}:", bold=True)
     try:
         report = run_task(task, resolver_for(task.sources, None, given))
     except KeyboardInterrupt:
         raise KeyboardInterrupt("The program was ended.") from None
-    show_report(report, report_format, show_missing)
+    if shows_output:
+        click.echo()
+    show_report(report, report_format, show_missing, verbose=verbose)
     ctx.exit(STATUSES[report.verdict.value])
 
 
@@ -288,17 +297,25 @@ def run_task(task: Task, resolver: Resolver, rewritten: list[Rewritten] | None =
         raise os_error(error.filename or task.command[0], error) from None
 
 
-def show_report(report: Report, output_format: str = "text", show_missing: bool = False) -> None:
+def show_report(
+    report: Report, output_format: str = "text", show_missing: bool = False, verbose: bool = False
+) -> None:
     """Print the report of a verification.
 
     Args:
         report: the report.
         output_format: `text` or `json`.
         show_missing: whether the text lists all lines with fixes that did not run.
+        verbose: whether the text has all items of each kind.
     """
-    from devicefix.verify.report import as_json, text
+    from devicefix.verify.report import SHOWN, as_json, text
 
-    click.echo(as_json(report) if output_format == "json" else text(report, show_missing), nl=False)
+    if output_format == "json":
+        click.echo(as_json(report), nl=False)
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    most = None if verbose else SHOWN
+    click.echo(text(report, show_missing or verbose, most, width), nl=False)
 
 
 def check_packages(feature: str, *packages: str) -> None:

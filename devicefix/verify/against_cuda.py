@@ -44,6 +44,7 @@ class Comparison:
         notes: expected differences, and remarks on the simulation.
         alike: whether the rewritten program fails on that machine as the original does.
         hints: what the first difference between that machine and the CPU may come from.
+        output: the last lines of the output of the program that failed on that machine.
     """
 
     machine: str
@@ -57,6 +58,12 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     alike: bool = False
     hints: list[str] = field(default_factory=list)
+    output: tuple[str, ...] = ()
+
+    @property
+    def differences(self) -> list[str]:
+        """All differences."""
+        return self.on_cuda + self.on_cpu
 
 
 class CudaComparison:
@@ -90,16 +97,18 @@ class CudaComparison:
         kind = self._task.accelerator
         machine = "cuda" if not kind and has_cuda(self._task.command[0]) else "simulated"
         found = Comparison(machine, kind)
-        original = self.runs.run(self.runs.original, "original", machine)
+        original = self.runs.run(self.runs.original, "original", machine, silent=True)
         rewritten = first if kind else self._run("rewritten", machine)
         found.observations = common(original.events, original.events, frozenset())
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self.runs.original)
         failure = _failure(rewritten, self.runs.rewritten)
         if found.failure:
+            found.output = original.output
             found.alike = failure == found.failure
             return found
         if failure:
+            found.output = rewritten.output
             found.on_cuda.append(f"the rewritten program fails: {failure}")
             return found
         self._original, self._machine = original, machine
@@ -139,7 +148,7 @@ class CudaComparison:
             name = f"original-{machine}-{number}"
             again = self.runs.run(self.runs.original, name, self._machine, silent=True)
             self._ignored |= unsteady(self._original.events, again.events, tolerance=self._real)
-            lasting = {each.place for each in unlike(self._run(f"again-{name}", machine, silent=True))}
+            lasting = {each.place for each in unlike(self._run(f"again-{name}", machine))}
             self._ignored |= {each.place for each in unlike(other) if not each.expected} - lasting
         return unlike(other)
 
@@ -210,8 +219,8 @@ class CudaComparison:
         return simulated
 
     def _run(self, name: str, machine: str, **options: Any) -> Result:
-        """Run the rewritten program."""
-        return self.runs.run(self.runs.rewritten, name, machine, **options)
+        """Run the rewritten program; the run on the CPU has shown its output."""
+        return self.runs.run(self.runs.rewritten, name, machine, silent=True, **options)
 
 
 def _uses(events: list[dict[str, Any]], device: str) -> list[Use]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -18,18 +22,30 @@ from devicefix.verify.session import Report
 from devicefix.verify.verdict import CopyHazard, Module, Request, Run, Verdict
 
 _COLOURS = {Verdict.PASS: "green", Verdict.STOPPED: "yellow"}
-_SHOWN = 10  # of each kind
+SHOWN = 5  # of each kind
+_INDENT = re.compile(r" {4,}|  (?:why: |do:  |.{14} )|")  # where the lines of a paragraph begin
 _WORTH_SAYING = 0.5  # seconds
 
 
-def text(report: Report, show_missing: bool = False) -> str:
+def text(report: Report, show_missing: bool = False, most: int | None = SHOWN, width: int = 0) -> str:
     """Return the report as lines of text.
 
     Args:
         report: the report.
         show_missing: whether to list all lines with fixes that did not run.
+        most: how many items of each kind to show; None for all.
+        width: the width of the terminal, for paragraphs; 0 for lines of any length.
     """
-    return "".join(f"{line}\n" for line in _lines(report, show_missing))
+    lines = _lines(report, show_missing, most)
+    return "".join(f"{each}\n" for line in lines for each in (_wrapped(line, width) if width else [line]))
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    match = _INDENT.match(line)
+    indent = " " * (match.end() if match else 0)
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def as_json(report: Report) -> str:
@@ -44,47 +60,62 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, frozenset) else str(value)
 
 
-def _lines(report: Report, show_missing: bool) -> Iterator[str]:
+def _lines(report: Report, show_missing: bool, most: int | None) -> Iterator[str]:
     run = report.run
     verdict = click.style(report.verdict.value, fg=_COLOURS.get(report.verdict, "red"), bold=True)
     steps = f", {_count(run.steps, 'optimizer step')}" if run.steps else ""
     reason = f": {printable(report.reason)}" if report.reason else ""
     copying = f" (and {report.copying:.1f} s for scratch copies)" if report.copying >= _WORTH_SAYING else ""
     yield f"verify: {verdict} in {run.seconds:.1f} s{copying}{steps}{reason}"
-    yield from _failure(report)
-    if report.python:
-        yield _entry("python", printable(report.python))
-    yield from _section("CUDA requests", map(_request, run.requests))
-    yield from _section("copy hazards", map(_hazard, run.copies))
-    yield from _fixes(run, show_missing)
-    if report.coverage:
-        yield from _coverage(report.coverage)
+    yield from _failure(report, most)
     if report.comparison:
         yield from _comparison(report.comparison)
-    yield from _section("warnings", [*report.errors, *run.warnings], if_empty=None)
+    if report.python:
+        yield _entry("python", printable(report.python))
+    yield from _section("CUDA requests", map(_request, run.requests), most)
+    yield from _section("copy hazards", map(_hazard, run.copies), most)
+    yield from _fixes(run, show_missing, most)
+    if report.coverage:
+        yield from _coverage(report.coverage)
+    notes = report.comparison.notes if report.comparison else []
+    yield from _section("notes", notes, most, if_empty=None)
+    yield from _section("warnings", [*report.errors, *run.warnings], most, if_empty=None)
+    if report.comparison and report.verdict is Verdict.PASS and (imported := _imported(run.modules)):
+        yield f"  do:  to apply the fixes, run `devicefix check --fix {imported}`"
 
 
-def _failure(report: Report) -> Iterator[str]:
-    failure = report.run.failure
-    for frame in failure.frames[-_SHOWN:] if failure else ():
+def _imported(modules: Iterable[Module]) -> str:
+    """Return the module that ran, or the folder that holds all of these, for a command line."""
+    files = [module.file for module in modules if module.imported]
+    return (
+        shlex.quote(shown_path(files[0] if len(files) == 1 else os.path.commonpath(files))) if files else ""
+    )
+
+
+def _failure(report: Report, most: int | None) -> Iterator[str]:
+    failure, comparison = report.run.failure, report.comparison
+    for frame in failure.frames[-(most or 0) :] if failure else ():
         function = f" in {printable(frame.function)}" if frame.function else ""
         yield f"    {place(frame)}{function}: {source(frame)}"
     if report.explanation:
-        yield from _explanation(report.explanation)
+        yield from _explanation(report.explanation, comparison, most)
 
 
-def _explanation(explanation: Explanation) -> Iterator[str]:
+def _explanation(explanation: Explanation, comparison: Comparison | None, most: int | None) -> Iterator[str]:
     yield f"  why: {explanation.cause.summary} [{explanation.cause.value}]"
-    for evidence in explanation.evidence:
-        yield f"       {printable(evidence)}"
-    for tie in explanation.ties[:_SHOWN]:
+    differences = comparison.differences if comparison else []  # the evidence has only the first one
+    yield from (f"       {line}" for line in _some(differences or explanation.evidence, most))
+    if comparison and comparison.output:
+        yield "       its output ends with:"
+        yield from (f"         | {printable(line)}" for line in comparison.output[-(most or 0) :])
+    for tie in explanation.ties[:most]:
         yield f"       {place(tie.place)} {tie.finding.code} {printable(tie.finding.message)}"
         if tie.advice != explanation.advice:
             yield f"       {printable(tie.advice)}"
     yield f"  do:  {printable(explanation.advice)}"
 
 
-def _fixes(run: Run, show_missing: bool) -> Iterator[str]:
+def _fixes(run: Run, show_missing: bool, most: int | None) -> Iterator[str]:
     """Yield how many of the lines with fixes ran, in total and by module."""
     modules = run.modules
     if not modules:
@@ -104,9 +135,7 @@ def _fixes(run: Run, show_missing: bool) -> Iterator[str]:
         return
     incomplete = [module for module in imported if module.not_run]
     rows = incomplete if len(imported) == 1 else sorted(imported, key=lambda module: not module.not_run)
-    yield from (_entry("", _module(module)) for module in rows[:_SHOWN])
-    if len(rows) > _SHOWN:
-        yield _entry("", f"and {_count(len(rows) - _SHOWN, 'more module')}")
+    yield from (_entry("", line) for line in _some(map(_module, rows), most, " modules"))
     if incomplete or others:
         yield _entry("", "`devicefix verify --show-missing` lists the lines that did not run")
 
@@ -144,28 +173,32 @@ def ranges(lines: Iterable[int]) -> str:
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
     machine = "a simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
-    other = f"a simulated {comparison.accelerator.upper()}" if comparison.accelerator else ""
-    if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
+    other = f"on a simulated {comparison.accelerator.upper()}" if comparison.accelerator else ""
+    yield _entry(
+        "runs", f"the original on {machine}, the rewritten program {other or 'there and on the CPU'}"
+    )
+    if not (comparison.failure or comparison.differences):
         seen = _count(comparison.observations, "observation")
         if comparison.compared is not None and comparison.compared < comparison.observations:
             seen = f"{comparison.compared:,} of {seen}; the others are not made on the CPU"
-        runs = f"the original on {machine}, the rewritten program "
-        runs += f"on {other}" if other else "there and on the CPU"
-        yield _entry("numbers", f"equal: {runs} ({seen})")
-    yield from _section(f"differs on {other or machine}", comparison.on_cuda, if_empty=None)
-    yield from _section("differs on the CPU", comparison.on_cpu, if_empty=None)
-    yield from _section("notes", comparison.notes, if_empty=None)
+        yield _entry("numbers", f"equal in {seen}")
 
 
-def _section(title: str, items: Iterable[str], if_empty: str | None = "none") -> Iterator[str]:
+def _section(
+    title: str, items: Iterable[str], most: int | None, if_empty: str | None = "none"
+) -> Iterator[str]:
     """Yield the lines of a section: the first items, and how many more there are."""
+    found = list(items) or list(filter(None, [if_empty]))
+    for index, item in enumerate(_some(found, most)):
+        yield _entry("" if index else title, item)
+
+
+def _some(items: Iterable[str], most: int | None, kind: str = "") -> Iterator[str]:
+    """Yield the first of some items, and how many more there are."""
     found = list(items)
-    if not found and if_empty is not None:
-        yield _entry(title, if_empty)
-    for index, item in enumerate(found[:_SHOWN]):
-        yield _entry(title if index == 0 else "", printable(item))
-    if len(found) > _SHOWN:
-        yield _entry("", f"and {len(found) - _SHOWN} more")
+    yield from map(printable, found[:most])
+    if most is not None and len(found) > most:
+        yield f"and {len(found) - most} more{kind}; `--verbose` shows all"
 
 
 def _entry(title: str, content: str) -> str:
