@@ -66,9 +66,9 @@ def some(paths: Sequence[str]) -> str:
 
 def written() -> str:
     """Return what an interrupted run has written."""
-    from devicefix.files.write import WRITTEN
+    from devicefix.files.write import DONE
 
-    return f"{count(len(WRITTEN), 'file')} written; all others are unchanged." if WRITTEN else UNCHANGED
+    return f"{count(len(DONE), 'file')} written; all others are unchanged." if DONE else UNCHANGED
 
 
 def exit_status(failed: int, findings: bool) -> int:

@@ -162,8 +162,9 @@ limit_options = together(
     "--triton-interpret", is_flag=True, help="Run Triton kernels in Triton's interpreter, on the CPU."
 )
 @program_options
-@click.option("--verbose", "-v", is_flag=True, help="Show all requests, differences and fixed lines.")
-@click.option("--show-missing", is_flag=True, help="List the fixed lines that did not run.")
+@click.option(
+    "-v", "--verbose", "--show-missing", is_flag=True, help="List everything, and what did not run."
+)
 @click.option(
     "--coverage-file",
     type=FILE,
@@ -184,7 +185,6 @@ def verify(
     sources: tuple[Path, ...],
     python: str | None,
     verbose: bool,
-    show_missing: bool,
     coverage_file: Path | None,
     report_format: str,
     timeout: float,
@@ -234,7 +234,7 @@ def verify(
         raise KeyboardInterrupt("The program was ended.") from None
     if shows_output:
         click.echo()
-    show_report(report, report_format, show_missing, verbose=verbose)
+    show_report(report, report_format, verbose)
     ctx.exit(STATUSES[report.verdict.value])
 
 
@@ -297,25 +297,18 @@ def run_task(task: Task, resolver: Resolver, rewritten: list[Rewritten] | None =
         raise os_error(error.filename or task.command[0], error) from None
 
 
-def show_report(
-    report: Report, output_format: str = "text", show_missing: bool = False, verbose: bool = False
-) -> None:
+def show_report(report: Report, output_format: str = "text", verbose: bool = False) -> None:
     """Print the report of a verification.
 
     Args:
         report: the report.
         output_format: `text` or `json`.
-        show_missing: whether the text lists all lines with fixes that did not run.
         verbose: whether the text has all items of each kind.
     """
-    from devicefix.verify.report import SHOWN, as_json, text
+    from devicefix.verify.report import as_json, text
 
-    if output_format == "json":
-        click.echo(as_json(report), nl=False)
-        return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    most = None if verbose else SHOWN
-    click.echo(text(report, show_missing or verbose, most, width), nl=False)
+    click.echo(as_json(report) if output_format == "json" else text(report, verbose, width), nl=False)
 
 
 def check_packages(feature: str, *packages: str) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from devicefix.files import system
 from devicefix.files.write import (
-    WRITTEN,
+    DONE,
     Change,
     Staged,
     folders_of,
@@ -59,7 +59,7 @@ def commit(changes: Iterable[Change]) -> None:
             kept = [change.path for change in done if not _restored(change)]
             left = f"; rewritten, because they could not be restored: {', '.join(kept)}" if kept else ""
             raise CommitError(f"{problem.filename}: {problem.strerror or problem}{left}") from None
-        WRITTEN.extend(change.path for change in done)
+        DONE.extend(change.path for change in done)
         for folder in folders:
             settle(folder)
 

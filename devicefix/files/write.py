@@ -16,7 +16,7 @@ from devicefix.files import signals, system
 
 _PREFIX, _SUFFIX = ".devicefix-", ".tmp"
 _LEFTOVER = re.compile(rf"{re.escape(_PREFIX)}(\d+)-\w+{re.escape(_SUFFIX)}")
-WRITTEN: list[str] = []  # the files that this process has written
+DONE: list[str] = []  # the files that this process has written
 
 
 class Change(NamedTuple):
@@ -68,7 +68,7 @@ def write(change: Change) -> None:
         except BaseException:
             os.unlink(temporary)
             raise
-        WRITTEN.append(change.path)
+        DONE.append(change.path)
 
 
 def put(path: str, data: bytes) -> None:

@@ -35,9 +35,7 @@ _PARSED = 16_000_000  # bytes of source that all processes together keep parsed,
 
 def _cores() -> int:
     """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def pool_for(settings: Settings, files: int, marks: progress.Marks, stack: ExitStack) -> Pool:

@@ -48,8 +48,7 @@ class Processes(ProcessPoolExecutor):
         """End the processes, whatever they are doing."""
         processes = list((self._processes or {}).values())
         thread: Any = self._executor_manager_thread
-        queue: Any = vars(self)["_call_queue"]
-        queue.cancel_join_thread()  # what it still holds may be more than a pipe takes that nobody reads
+        vars(self)["_call_queue"].cancel_join_thread()  # a pipe that nobody reads takes little of the rest
         self.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()

@@ -25,7 +25,7 @@ SLOW = 2.0  # seconds after which a file is named
 MOST = 4  # files that are named at a time
 KNOWN = 0.2  # of the code, which must be checked for an estimate of the time for the rest
 
-_here: Marks = bytearray()  # what this process marks files in
+_here: Marks | dict[int, int] = {}  # what this process marks files in
 
 
 def mark_in(marks: Marks) -> None:
@@ -37,11 +37,9 @@ def mark_in(marks: Marks) -> None:
 @contextmanager
 def marked(number: int) -> Iterator[None]:
     """Mark a file as being checked, and then as done."""
-    if _here:
-        _here[number] = CHECKING
+    _here[number] = CHECKING
     yield
-    if _here:
-        _here[number] = DONE
+    _here[number] = DONE
 
 
 class Progress:
@@ -60,33 +58,27 @@ class Progress:
 
     def __init__(self, paths: Iterable[str], stack: ExitStack, *, quiet: bool, processes: bool) -> None:
         self.sizes = dict.fromkeys(paths, 0)
+        shown = not quiet and sys.stderr.isatty()
         self.marks: Marks = bytearray(len(self.sizes))
         self._since: dict[str, float] = {}
         self._began = 0.0
         self._live: Live | None = None
-        if quiet or not sys.stderr.isatty():
-            return
-        if processes:
+        if shown and processes:
             from devicefix.runner.processes import shared_marks
 
             self.marks = shared_marks(len(self.sizes))
         mark_in(self.marks)
         self._timer = Timer(DELAY, self._show)
-        self._timer.daemon = True
-        self._timer.start()
-        stack.callback(self._hide)
+        if shown:
+            self._timer.start()
+            stack.callback(self._hide)
 
     def _show(self) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            get_renderable=self._lines,
-        )
+        lines, console = self.lines, Console(stderr=True)
+        self._live = Live(get_renderable=lines, console=console, transient=True, redirect_stdout=False)
         self._live.start()
 
     def _hide(self) -> None:
@@ -95,7 +87,7 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def _lines(self) -> RenderableType:
+    def lines(self) -> RenderableType:
         """Return what to show: a bar, and the files that take long."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
@@ -103,13 +95,11 @@ class Progress:
         from rich.text import Text
 
         now, files = time.monotonic(), list(zip(self.sizes.items(), self.marks, strict=True))
-        busy = [path for (path, _), mark in files if mark == CHECKING]
-        self._since = {path: self._since.get(path, now) for path in busy}
+        self._since = {path: self._since.get(path, now) for (path, _), mark in files if mark == CHECKING}
         if not any(self.marks):
             return Text(f"Reading {len(files):,} files")
         self._began = self._began or now
-        done = sum(size for (_, size), mark in files if mark == DONE)
-        part = done / (sum(self.sizes.values()) or 1)
+        part = sum(size for (_, size), mark in files if mark == DONE) / (sum(self.sizes.values()) or 1)
         row = Table.grid(padding=(0, 1, 0, 0))
         left = _left((now - self._began) / part * (1 - part)) if part >= KNOWN else ""
         row.add_row("Checking", ProgressBar(1, part, width=40), f"{part:.0%}", left)
@@ -120,6 +110,5 @@ class Progress:
 
 def _left(seconds: float) -> str:
     """Return an estimate in words; its digits are not more exact than it is."""
-    if seconds < 60:
-        return f"about {-(-seconds // 10) * 10:.0f} s left"
-    return f"about {seconds / 60:.0f} min left"
+    exact = f"{-(-seconds // 10) * 10:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
+    return f"about {exact} left"

@@ -60,11 +60,6 @@ class Comparison:
     hints: list[str] = field(default_factory=list)
     output: tuple[str, ...] = ()
 
-    @property
-    def differences(self) -> list[str]:
-        """All differences."""
-        return self.on_cuda + self.on_cpu
-
 
 class CudaComparison:
     """The runs of one comparison.

@@ -22,30 +22,27 @@ from devicefix.verify.session import Report
 from devicefix.verify.verdict import CopyHazard, Module, Request, Run, Verdict
 
 _COLOURS = {Verdict.PASS: "green", Verdict.STOPPED: "yellow"}
-SHOWN = 5  # of each kind
+_SHOWN = 5  # of each kind
 _INDENT = re.compile(r" {4,}|  (?:why: |do:  |.{14} )|")  # where the lines of a paragraph begin
 _WORTH_SAYING = 0.5  # seconds
 
 
-def text(report: Report, show_missing: bool = False, most: int | None = SHOWN, width: int = 0) -> str:
+def text(report: Report, verbose: bool = False, width: int = 0) -> str:
     """Return the report as lines of text.
 
     Args:
         report: the report.
-        show_missing: whether to list all lines with fixes that did not run.
-        most: how many items of each kind to show; None for all.
+        verbose: whether to list all items of each kind, and the lines with fixes that did not run.
         width: the width of the terminal, for paragraphs; 0 for lines of any length.
     """
-    lines = _lines(report, show_missing, most)
+    lines = _lines(report, None if verbose else _SHOWN)
     return "".join(f"{each}\n" for line in lines for each in (_wrapped(line, width) if width else [line]))
 
 
 def _wrapped(line: str, width: int) -> list[str]:
     match = _INDENT.match(line)
     indent = " " * (match.end() if match else 0)
-    return textwrap.wrap(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def as_json(report: Report) -> str:
@@ -60,7 +57,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, frozenset) else str(value)
 
 
-def _lines(report: Report, show_missing: bool, most: int | None) -> Iterator[str]:
+def _lines(report: Report, most: int | None) -> Iterator[str]:
     run = report.run
     verdict = click.style(report.verdict.value, fg=_COLOURS.get(report.verdict, "red"), bold=True)
     steps = f", {_count(run.steps, 'optimizer step')}" if run.steps else ""
@@ -74,12 +71,12 @@ def _lines(report: Report, show_missing: bool, most: int | None) -> Iterator[str
         yield _entry("python", printable(report.python))
     yield from _section("CUDA requests", map(_request, run.requests), most)
     yield from _section("copy hazards", map(_hazard, run.copies), most)
-    yield from _fixes(run, show_missing, most)
+    yield from _fixes(run, most)
     if report.coverage:
         yield from _coverage(report.coverage)
     notes = report.comparison.notes if report.comparison else []
-    yield from _section("notes", notes, most, if_empty=None)
-    yield from _section("warnings", [*report.errors, *run.warnings], most, if_empty=None)
+    yield from _section("notes", notes, most, if_empty="")
+    yield from _section("warnings", [*report.errors, *run.warnings], most, if_empty="")
     if report.comparison and report.verdict is Verdict.PASS and (imported := _imported(run.modules)):
         yield f"  do:  to apply the fixes, run `devicefix check --fix {imported}`"
 
@@ -103,8 +100,8 @@ def _failure(report: Report, most: int | None) -> Iterator[str]:
 
 def _explanation(explanation: Explanation, comparison: Comparison | None, most: int | None) -> Iterator[str]:
     yield f"  why: {explanation.cause.summary} [{explanation.cause.value}]"
-    differences = comparison.differences if comparison else []  # the evidence has only the first one
-    yield from (f"       {line}" for line in _some(differences or explanation.evidence, most))
+    unlike = comparison.on_cuda + comparison.on_cpu if comparison else []  # the evidence has only the first
+    yield from (f"       {line}" for line in _some(unlike or explanation.evidence, most))
     if comparison and comparison.output:
         yield "       its output ends with:"
         yield from (f"         | {printable(line)}" for line in comparison.output[-(most or 0) :])
@@ -115,7 +112,7 @@ def _explanation(explanation: Explanation, comparison: Comparison | None, most: 
     yield f"  do:  {printable(explanation.advice)}"
 
 
-def _fixes(run: Run, show_missing: bool, most: int | None) -> Iterator[str]:
+def _fixes(run: Run, most: int | None) -> Iterator[str]:
     """Yield how many of the lines with fixes ran, in total and by module."""
     modules = run.modules
     if not modules:
@@ -130,14 +127,14 @@ def _fixes(run: Run, show_missing: bool, most: int | None) -> Iterator[str]:
         were = "was" if len(others) == 1 else "were"
         shown += f"; {_count(len(others), 'module')} with {left} {were} not imported"
     yield _entry("fixes run", shown)
-    if show_missing:
+    if most is None:
         yield from (_entry("", _module(module, _missing(module, run))) for module in [*imported, *others])
         return
     incomplete = [module for module in imported if module.not_run]
     rows = incomplete if len(imported) == 1 else sorted(imported, key=lambda module: not module.not_run)
     yield from (_entry("", line) for line in _some(map(_module, rows), most, " modules"))
     if incomplete or others:
-        yield _entry("", "`devicefix verify --show-missing` lists the lines that did not run")
+        yield _entry("", "`--verbose` lists the lines that did not run")
 
 
 def _coverage(total: Total) -> Iterator[str]:
@@ -177,16 +174,14 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     yield _entry(
         "runs", f"the original on {machine}, the rewritten program {other or 'there and on the CPU'}"
     )
-    if not (comparison.failure or comparison.differences):
+    if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "observation")
         if comparison.compared is not None and comparison.compared < comparison.observations:
             seen = f"{comparison.compared:,} of {seen}; the others are not made on the CPU"
         yield _entry("numbers", f"equal in {seen}")
 
 
-def _section(
-    title: str, items: Iterable[str], most: int | None, if_empty: str | None = "none"
-) -> Iterator[str]:
+def _section(title: str, items: Iterable[str], most: int | None, if_empty: str = "none") -> Iterator[str]:
     """Yield the lines of a section: the first items, and how many more there are."""
     found = list(items) or list(filter(None, [if_empty]))
     for index, item in enumerate(_some(found, most)):

@@ -158,7 +158,12 @@ def test_the_command_with_a_rewrite_by_devicefix(tmp_path: Path) -> None:
         command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
     assert done.returncode == 0, done
+    heading, number, empty, verdict, *summary = done.stdout.splitlines()
+    assert (heading, empty) == ("Output of the rewritten program.py:", "")
+    float(number)  # shown once, although three runs print it
+    assert verdict.startswith("verify: pass in ") and len(summary) <= 18
     assert "numbers        equal" in done.stdout and "only on CUDA" in done.stdout
+    assert summary[-1] == "  do:  to apply the fixes, run `devicefix check --fix program.py`"
     assert [file.name for file in tmp_path.iterdir()] == ["program.py"]
 
 

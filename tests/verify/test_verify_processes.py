@@ -71,6 +71,7 @@ def test_a_signal_ends_the_program_its_children_and_the_copy(name: str, folder: 
             found.kill()
     assert process.returncode == (130 if name == "SIGINT" else 128 + getattr(signal, name)), errors
     assert b"Traceback" not in errors
+    assert (b"Interrupted. The program was ended.\n" in errors) == (name == "SIGINT")
     assert not left
     assert not list(temporary.iterdir())
 

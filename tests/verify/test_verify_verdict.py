@@ -214,29 +214,30 @@ def test_the_text_has_every_section(shown: Report) -> None:
         "verify: fail in 2.0 s, 1 optimizer step: ValueError: bad",
         "    train.py:2 in step: two",
         "  why: the program ran out of memory [out-of-memory]",
-        "       no memory is left",
+        "       train.py:1: different",
         "  do:  try smaller data",
+        "  runs           the original on a simulated CUDA machine, "
+        "the rewritten program there and on the CPU",
         "  CUDA requests  train.py:1 .cuda() (2 times), by lib: one",
         "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a CPU; "
         "the shared numpy view is changed at train.py:3 while both objects are in use",
         "  fixes run      3 of 7 lines in 2 modules; 1 module with 1 line was not imported",
         "                 train.py: 1 of 5 lines",
         "                 all.py: 2 of 2 lines",
-        "                 `devicefix verify --show-missing` lists the lines that did not run",
-        "  differs on the CPU train.py:1: different",
+        "                 `--verbose` lists the lines that did not run",
         "  notes          a note",
         "  warnings       could not watch copies: E",
     ]
 
 
 def test_the_lines_that_did_not_run_are_listed_on_demand(shown: Report) -> None:
-    lines = click.unstyle(report.text(shown, show_missing=True)).splitlines()
+    lines = click.unstyle(report.text(shown, verbose=True)).splitlines()
     first = next(number for number, line in enumerate(lines) if "fixes run" in line)
     assert lines[first + 1 : first + 5] == [
         "                 all.py: 2 of 2 lines",
         "                 train.py: 1 of 5 lines (not run: 2-4, 8)",
         "                 never.py: not imported (not run: 3)",
-        "  differs on the CPU train.py:1: different",
+        "  notes          a note",
     ]
 
 
@@ -244,17 +245,30 @@ def test_a_pass_is_short(shown: Report) -> None:
     shown = Report(Verdict.PASS, "", Run(seconds=0.25), comparison=Comparison("cuda", observations=1))
     assert click.unstyle(report.text(shown)).splitlines() == [
         "verify: pass in 0.2 s",
+        "  runs           the original on CUDA, the rewritten program there and on the CPU",
+        "  numbers        equal in 1 observation",
         "  CUDA requests  none",
         "  copy hazards   none",
         "  fixes          nothing to rewrite",
-        "  numbers        equal: the original on CUDA, the rewritten program there and on the CPU"
-        " (1 observation)",
     ]
 
 
 def test_long_sections_are_cut(shown: Report) -> None:
+    assert shown.comparison is not None
+    shown.comparison.on_cuda = [f"train.py:{line}: other" for line in range(9)]
     shown.run.requests = [Request(Location("x.py", line), "f()", 1) for line in range(12)]
-    assert "                 and 2 more\n" in report.text(shown)
+    text = report.text(shown)
+    assert "                 and 7 more; `--verbose` shows all\n" in text
+    assert "       and 5 more; `--verbose` shows all\n" in text
+    assert "train.py:8: other" in report.text(shown, verbose=True)
+
+
+def test_a_summary_with_very_many_items_fits_a_small_terminal(shown: Report) -> None:
+    shown.run.warnings = []
+    lines = click.unstyle(report.text(shown, width=60)).splitlines()
+    assert max(map(len, lines)) <= 60 and len(lines) <= 23
+    assert "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a" in lines
+    assert "                 CPU; the shared numpy view is changed at" in lines
 
 
 def test_json_has_plain_values(shown: Report) -> None:
