@@ -102,7 +102,8 @@ class Progress:
         part = sum(size for (_, size), mark in files if mark == DONE) / (sum(self.sizes.values()) or 1)
         row = Table.grid(padding=(0, 1, 0, 0))
         left = _left((now - self._began) / part * (1 - part)) if part >= KNOWN else ""
-        row.add_row("Checking", ProgressBar(1, part, width=40), f"{part:.0%}", left)
+        bar = ProgressBar(1, part, width=40, style="bright_black", complete_style="green")
+        row.add_row("Checking", bar, f"{part:.0%}", left)
         slow = [(now - since, path) for path, since in self._since.items() if now - since >= SLOW]
         named = [Text(f"{seconds:4.0f} s  {printable_path(path)}") for seconds, path in sorted(slow)[-MOST:]]
         return Group(row, *named)
