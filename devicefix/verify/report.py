@@ -36,10 +36,12 @@ def text(report: Report, verbose: bool = False, width: int = 0) -> str:
         width: the width of the terminal, for paragraphs; 0 for lines of any length.
     """
     lines = _lines(report, None if verbose else _SHOWN)
-    return "".join(f"{each}\n" for line in lines for each in (_wrapped(line, width) if width else [line]))
+    return "".join(f"{each}\n" for line in lines for each in _wrapped(line, width))
 
 
 def _wrapped(line: str, width: int) -> list[str]:
+    if not width or "\x1b" in line:  # colours have no width
+        return [line]
     match = _INDENT.match(line)
     indent = " " * (match.end() if match else 0)
     return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
