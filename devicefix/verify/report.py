@@ -42,8 +42,7 @@ def text(report: Report, verbose: bool = False, width: int = 0) -> str:
 def _wrapped(line: str, width: int) -> list[str]:
     if not width or "\x1b" in line:  # colours have no width
         return [line]
-    match = _INDENT.match(line)
-    indent = " " * (match.end() if match else 0)
+    indent = " " * len(_INDENT.findall(line)[0])
     return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
@@ -185,8 +184,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 def _section(title: str, items: Iterable[str], most: int | None, if_empty: str = "none") -> Iterator[str]:
     """Yield the lines of a section: the first items, and how many more there are."""
-    found = list(items) or list(filter(None, [if_empty]))
-    for index, item in enumerate(_some(found, most)):
+    for index, item in enumerate(_some(list(items) or filter(None, [if_empty]), most)):
         yield _entry("" if index else title, item)
 
 
