@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install devicefix into a separate virtual environment: a version from PyPI, or the action's own.
+# Install devicefix into a separate virtual environment: the version of the action.
 set -euo pipefail
 
 # Not in the workspace, where `-m` would find modules of the checked code.
@@ -9,6 +9,5 @@ venv="$RUNNER_TEMP/devicefix"
 bin="$venv/bin"
 [[ -d $bin ]] || bin="$venv/Scripts" # on Windows
 
-what="${DEVICEFIX_VERSION:+devicefix==$DEVICEFIX_VERSION}"
-"$bin/python" -m pip install --quiet --disable-pip-version-check "${what:-$GITHUB_ACTION_PATH}"
+"$bin/python" -m pip install --quiet --disable-pip-version-check "$GITHUB_ACTION_PATH"
 echo "devicefix=$bin/devicefix" >>"$GITHUB_OUTPUT"

@@ -41,7 +41,9 @@ def missing_package(feature: str, package: str | None, extra: str, otherwise: st
         extra: the extra of devicefix that installs it.
         otherwise: what else to do.
     """
-    return CommandError(f"{feature} needs {package}: pip install 'devicefix[{extra}]'{otherwise}")
+    from devicefix.config.installation import install_command
+
+    return CommandError(f"{feature} needs {package}: {install_command(extra)}{otherwise}")
 
 
 def print_error(path: str, message: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from devicefix.config.installation import SOURCE
 from devicefix.config.printable import printable_json
 from devicefix.config.version import __version__
 from devicefix.files.discover import root_of
@@ -38,7 +39,7 @@ def render(checked: Checked) -> Iterator[str]:
             "driver": {
                 "name": "devicefix",
                 "semanticVersion": __version__,
-                "informationUri": "https://github.com/devicefix/devicefix",
+                "informationUri": SOURCE,
                 "rules": rules,
             }
         },

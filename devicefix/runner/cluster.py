@@ -19,6 +19,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
 
+from devicefix.config.installation import install_command
 from devicefix.config.settings import ConfigError
 from devicefix.config.version import __version__
 
@@ -52,7 +53,7 @@ class Cluster:
         try:
             import distributed
         except ImportError:
-            raise ClusterError(f"{SCHEME} needs dask: pip install 'devicefix[dask]'") from None
+            raise ClusterError(f"{SCHEME} needs dask: {install_command('dask')}") from None
         for name in ("distributed", "distributed.client", "tornado.application"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # the errors say what matters
         try:

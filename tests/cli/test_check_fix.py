@@ -14,6 +14,8 @@ from queue import Queue
 import pytest
 from helpers import Cli, CliResult, Git, ProjectFolder, analyze
 
+from devicefix.config.installation import install_command
+
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 LEFT = 'print(f"{x.cuda()}")\n'  # no fix inside an f-string
 UNSAFE = """\
@@ -292,5 +294,5 @@ def test_watch_without_its_package(cli: Cli, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     done: CliResult = cli("check", "--watch")
     assert (done.exit_code, done.stderr) == (
-        2, "Error: check --watch needs watchfiles: pip install 'devicefix[watch]'\n"
+        2, f"Error: check --watch needs watchfiles: {install_command('watch')}\n"
     )  # fmt: skip

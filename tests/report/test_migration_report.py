@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 import pytest
 from helpers import ROOT, Cli, CliResult, Git, replaced
 
+from devicefix.config.installation import install_command
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
@@ -201,7 +202,7 @@ def test_without_the_template_library(report: Report, monkeypatch: pytest.Monkey
     monkeypatch.delattr("devicefix.report.migration_page", raising=False)
     done = report()
     assert done.exit_code == 2
-    assert done.stderr == "Error: report needs jinja2: pip install 'devicefix[report]'\n"
+    assert done.stderr == f"Error: report needs jinja2: {install_command('report')}\n"
 
 
 def test_untrusted_code_is_escaped(report: Report) -> None:

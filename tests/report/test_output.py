@@ -21,6 +21,7 @@ import pytest
 from helpers import Cli, CliResult
 from junitparser import Error, JUnitXml
 
+from devicefix.config.installation import install_command
 from devicefix.files.notebook.lines import file_line
 from devicefix.model import Finding, Outcome, Replacement
 from devicefix.model import Result as Found
@@ -550,7 +551,7 @@ def test_html_names_a_missing_package_before_checking(check: Check, monkeypatch:
         monkeypatch.delitem(sys.modules, f"devicefix.report.{module}", raising=False)
     done = check("--output-format", "html")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "Error: --output-format html needs jinja2: pip install 'devicefix[report]'\n"
+    assert done.stderr == f"Error: --output-format html needs jinja2: {install_command('report')}\n"
 
 
 # -- all of them ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 
 from devicefix.cli.errors import exit_status, missing_package, os_error
 from devicefix.config import values
+from devicefix.config.installation import install_command
 from devicefix.config.printable import printable
 from devicefix.config.resolver import Everywhere
 from devicefix.config.settings import Settings
@@ -339,8 +340,9 @@ def test_exit_statuses() -> None:
 
 
 def test_errors_are_on_one_line() -> None:
-    assert missing_package("report", "jinja2", "report").message == (
-        "report needs jinja2: pip install 'devicefix[report]'"
+    assert (
+        missing_package("report", "jinja2", "report").message
+        == f"report needs jinja2: {install_command('report')}"
     )
     error = os_error("a\nb.py", PermissionError(13, "Permission denied"))
     assert (error.message, error.exit_code) == ("a\\nb.py: Permission denied", 2)

@@ -22,6 +22,7 @@ from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, 
 
 from devicefix import check_paths, rewrite_source
 from devicefix.cli import main
+from devicefix.config.installation import install_command
 from devicefix.server.text import Text, lines_of
 from devicefix.server.workspace import Workspace
 
@@ -573,7 +574,7 @@ async def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lsprotocol", None)
     result = CliRunner().invoke(main, ["server"])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert re.fullmatch(r"Error: server needs \w+: pip install 'devicefix\[server\]'\n", result.stderr)
+    assert re.fullmatch(rf"Error: server needs \w+: {re.escape(install_command('server'))}\n", result.stderr)
 
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "\n", "\r\n", "\r", "é", "\N{GRINNING FACE}", "\f", "x = 1\n"]))

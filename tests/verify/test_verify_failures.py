@@ -13,6 +13,8 @@ import pytest
 from helpers import devicefix
 from running import NET, TRAIN, ProgramFolder
 
+from devicefix.config.installation import install_command
+
 # --- bad input ---------------------------------------------------------------------------------------------
 
 PROGRAMS = {
@@ -90,7 +92,7 @@ def test_a_missing_package_is_one_line_of_error(
     done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"Error: verify needs {package}: pip install 'devicefix[verify]'. If torch is installed in another"
+        f"Error: verify needs {package}: {install_command('verify')}. If torch is installed in another"
         " Python, install psutil here, and select that Python with --python\n"
     )
 
