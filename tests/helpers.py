@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -32,6 +33,7 @@ __all__ = [
     "analyze_file",
     "devicefix",
     "replaced",
+    "runner",
 ]
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +78,12 @@ class ProjectFolder:
         return sorted(path.as_posix() for path in paths if path.parts[0] not in (".git", ".devicefix_cache"))
 
 
+def runner() -> CliRunner:
+    """Return click's runner, with standard error apart from standard output, as in click 8.2 and newer."""
+    apart: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
+    return CliRunner(**apart)
+
+
 class Cli:
     """The command line of devicefix, called in this process."""
 
@@ -86,8 +94,9 @@ class Cli:
             arguments: the command and its arguments.
             options: as for `CliRunner.invoke`, such as `input` and `env`.
         """
-        runner = CliRunner(catch_exceptions=False)
-        return runner.invoke(main, [str(argument) for argument in arguments], **options)
+        return runner().invoke(
+            main, [str(argument) for argument in arguments], catch_exceptions=False, **options
+        )
 
 
 class Git:

@@ -25,6 +25,9 @@ from devicefix.config.version import __version__
 # The last collection of garbage would take a twentieth of the time, for memory that ends with the process.
 atexit.register(gc.freeze)
 
+# What click 8.2 raises to show the help of a group; before, it showed the help itself.
+_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
 # Each is in a module of its name, which is imported when the command is called.
 COMMANDS = (
     "check", "clean", "config", "migrate", "playground", "report", "rewrite", "rule", "run", "server",
@@ -116,7 +119,7 @@ def _printable_errors() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        if error.message.isprintable() or isinstance(error, click.exceptions.NoArgsIsHelpError):
+        if error.message.isprintable() or isinstance(error, _HELP):
             raise
         raise click.UsageError(printable(error.format_message()), error.ctx) from None
 
@@ -127,7 +130,7 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["--help", "-h"]})
 @click.version_option(__version__, prog_name="devicefix", message="%(prog)s %(version)s")
 @color_option
 def main() -> None:

@@ -165,7 +165,10 @@ settings_options = together(
 # The arguments of every command that checks files.
 common_options = together(
     click.argument(
-        "paths", nargs=-1, default=(".",), type=click.Path(exists=True, allow_dash=True, path_type=Path)
+        "paths",
+        nargs=-1,
+        type=click.Path(exists=True, allow_dash=True, path_type=Path),
+        callback=lambda _ctx, _param, given: given or (Path(),),
     ),
     settings_options,
     click.option("--stdin-filename", metavar="FILE", help="The file name to use for standard input."),

@@ -9,8 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from click.testing import CliRunner
-from helpers import apply
+from helpers import apply, runner
 
 from devicefix.cli import main
 from devicefix.config.settings import Settings
@@ -423,7 +422,7 @@ def test_a_failed_check_keeps_the_file_and_the_others_go_on(
     bad, good = "import torch\n\nn = (1)\nx = bad.cuda()\n", "import torch\n\nx = y.cuda()\n"
     (tmp_path / "a.py").write_text(bad)
     (tmp_path / "b.py").write_text(good)
-    ran = CliRunner().invoke(main, ["rewrite", "--in-place", str(tmp_path)])
+    ran = runner().invoke(main, ["rewrite", "--in-place", str(tmp_path)])
     assert ran.exit_code == 2
     assert (tmp_path / "a.py").read_text() == bad
     assert "y.to(device)" in (tmp_path / "b.py").read_text()

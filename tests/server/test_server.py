@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import pytest_lsp
-from click.testing import CliRunner
+from helpers import runner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lsprotocol import types
@@ -572,7 +572,7 @@ async def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "devicefix.server.app", raising=False)
     monkeypatch.setitem(sys.modules, "pygls", None)
     monkeypatch.setitem(sys.modules, "lsprotocol", None)
-    result = CliRunner().invoke(main, ["server"])
+    result = runner().invoke(main, ["server"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert re.fullmatch(rf"Error: server needs \w+: {re.escape(install_command('server'))}\n", result.stderr)
 
