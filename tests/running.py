@@ -24,7 +24,7 @@ from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 
 if TYPE_CHECKING:
-    from devicefix.verify.launch import Command, Ended, Limits
+    from devicefix.verify.commands import Command, Ended, Limits
 
 BOOTSTRAP = Path(runtime.__file__).parent / "bootstrap"
 
@@ -71,7 +71,7 @@ def run_program(folder: Path, code: str, *arguments: str, **plan: Any) -> Ran:
 
 def run_in_fork(command: Command, plan: Plan, _: Limits, tick: Callable[[float], None]) -> Ended:
     """Run `python SCRIPT` as `launch.run_command` does, without the time to import torch."""
-    from devicefix.verify.launch import Ended
+    from devicefix.verify.commands import Ended
     from devicefix.verify.startup import environment
 
     words = shlex.split(command.words[-1]) if command.words[0] == "/bin/sh" else command.words

@@ -85,13 +85,13 @@ def migrate(
     check_packages("migrate", "psutil")
     from devicefix.migrate import page, session
     from devicefix.migrate.proof import Display
-    from devicefix.verify import launch
+    from devicefix.verify.commands import Limits
 
     for file in filter(None, (patch, report)):
         check_folder(file)
     render = None if report is None else _html()
     resolver = options.resolver_for([path], None, given)
-    limits = launch.Limits(timeout, memory)
+    limits = Limits(timeout, memory)
     request = session.Request(path, commands, limits, steps, tolerance, in_place)
     quiet = resolver.root.quiet
 

@@ -199,7 +199,7 @@ def verify(
     CUDA requests, and code that relies on copies that are made on CUDA but not on a CPU.
     """
     check_packages("verify", "psutil")
-    from devicefix.verify import launch
+    from devicefix.verify.commands import Limits
     from devicefix.verify.runs import Task
 
     if coverage_file is not None:
@@ -215,7 +215,7 @@ def verify(
         folder=found.folder,
         root=found.root,
         sources=sources or (found.root,),
-        limits=launch.Limits(timeout, memory),
+        limits=Limits(timeout, memory),
         scratch=options["compare"] if scratch is None else scratch,
         to_stderr=report_format == "json",
         python="" if found.python == sys.executable else found.python,
@@ -254,7 +254,7 @@ def verify_outcomes(
     """
     check_packages("verify", "psutil")
     from devicefix.files.discover import root_of
-    from devicefix.verify import launch
+    from devicefix.verify.commands import Limits
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
     from devicefix.verify.startup import shell_command
@@ -266,7 +266,7 @@ def verify_outcomes(
         folder=Path.cwd(),
         root=root,
         sources=(common_folder(Path(module.path) for module in rewritten), root),
-        limits=launch.Limits(limits.timeout, limits.memory),
+        limits=Limits(limits.timeout, limits.memory),
         steps=limits.steps,
         explain=False,
     )

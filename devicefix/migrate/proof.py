@@ -16,7 +16,7 @@ from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
 from devicefix.model import Outcome
 from devicefix.runner.run import check_files, checker
 from devicefix.verify import session
-from devicefix.verify.launch import Command
+from devicefix.verify.commands import Command
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runs import Task, Tick
 from devicefix.verify.session import Report

@@ -20,7 +20,7 @@ from devicefix.migrate.proof import Attempt, Display, Prover, differs, equal, pa
 from devicefix.model import Finding, Outcome, Result, Safety
 from devicefix.report.wording import count
 from devicefix.runner.find import find_files
-from devicefix.verify.launch import Limits
+from devicefix.verify.commands import Limits
 from devicefix.verify.runs import Task
 from devicefix.verify.session import Report
 

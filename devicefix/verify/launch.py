@@ -1,4 +1,4 @@
-"""Commands under limits, which leave no process behind."""
+"""Run commands under limits, so that they leave no process behind."""
 
 from __future__ import annotations
 
@@ -7,68 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import psutil
 
 from devicefix.files import signals
+from devicefix.verify.commands import Command, Ended, Limits
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.startup import environment, for_system
-from devicefix.verify.stdin import Input
 
 _GRACE = 3.0  # seconds between asking a process to end and ending it
 _TICK = 0.01
 _CHECK = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of a run.
-
-    Attributes:
-        timeout: the time limit in seconds, or None.
-        memory: the memory limit in bytes, for all processes together, or None.
-    """
-
-    timeout: float | None = 600
-    memory: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command, and where to run it.
-
-    Attributes:
-        words: the words of the command.
-        folder: the folder to run it in.
-        environment: additional environment variables.
-        to_stderr: whether to send its output to the standard error.
-        stdin: its standard input.
-        output: the file for its output; None to pass it on.
-    """
-
-    words: list[str]
-    folder: Path
-    environment: dict[str, str] = field(default_factory=dict)
-    to_stderr: bool = False
-    stdin: Input = field(default_factory=Input)
-    output: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The end of a run.
-
-    Attributes:
-        status: the exit status; the negative number of the signal if one ended the process.
-        seconds: the duration.
-        limit: "timeout" or "memory" if that limit ended the run.
-    """
-
-    status: int
-    seconds: float
-    limit: str | None = None
 
 
 def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[float], None]) -> Ended:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from devicefix.files.signals import temporary_folder
+from devicefix.verify.commands import Command, Ended, Limits
 from devicefix.verify.copying import place
-from devicefix.verify.launch import Command, Ended, Limits, run_command
+from devicefix.verify.launch import run_command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import Plan, Use

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from devicefix.files.system import is_junction, make_link
+from devicefix.verify.commands import Command
 from devicefix.verify.copying import copy_folder
-from devicefix.verify.launch import Command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.plan import Plan
 

@@ -13,7 +13,7 @@ from itertools import chain, count, islice
 from typing import Any
 
 from devicefix.runner.coverage import Seen
-from devicefix.verify.launch import Ended
+from devicefix.verify.commands import Ended
 from devicefix.verify.program import Program
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')

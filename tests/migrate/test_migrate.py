@@ -18,7 +18,7 @@ from running import ProgramFolder, run_in_fork, verify_in_forks
 from devicefix.migrate.commands import tasks
 from devicefix.migrate.look import look
 from devicefix.verify import runs
-from devicefix.verify.launch import Ended
+from devicefix.verify.commands import Ended
 from devicefix.verify.runs import Task
 
 Migrate = Callable[..., CliResult]

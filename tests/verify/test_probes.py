@@ -12,7 +12,7 @@ import pytest
 
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_text
-from devicefix.verify.launch import Ended
+from devicefix.verify.commands import Ended
 from devicefix.verify.program import Program, Rewritten
 from devicefix.verify.runtime import lines, probes
 from devicefix.verify.verdict import Run, judge

@@ -19,10 +19,10 @@ from devicefix.runner.run import check_files
 from devicefix.verify import report, runs, session, trials
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.cause import Cause, Explanation
+from devicefix.verify.commands import Command, Ended, Limits
 from devicefix.verify.compare.difference import Difference
 from devicefix.verify.compare.wording import hint
 from devicefix.verify.explain import explain_comparison
-from devicefix.verify.launch import Command, Ended, Limits
 from devicefix.verify.program import Fixed, Program, Rewritten
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime.plan import Plan

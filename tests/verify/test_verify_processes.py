@@ -19,8 +19,9 @@ import torch
 from running import ProgramFolder
 
 from devicefix.verify import copying
+from devicefix.verify.commands import Command, Limits
 from devicefix.verify.copying import copy_folder, place
-from devicefix.verify.launch import Command, Limits, run_command
+from devicefix.verify.launch import run_command
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.stdin import Input
 

@@ -13,7 +13,7 @@ import pytest
 from devicefix.verify import report
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.cause import Cause, Explanation
-from devicefix.verify.launch import Command, Ended
+from devicefix.verify.commands import Command, Ended
 from devicefix.verify.program import Fixed, Program, Rewritten
 from devicefix.verify.runtime.plan import Source
 from devicefix.verify.scratch import Scratch
