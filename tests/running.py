@@ -193,6 +193,8 @@ class ProgramFolder:
             variables: variables of the environment.
             process: whether devicefix and the program run in processes of their own in any case.
         """
+        for package in ("psutil", "torch"):
+            pytest.importorskip(package)
         formats = [] if text else ["--output-format", "json"]
         before = self.content()
         process = process or bool(stdin or stdin is None or variables or OF_PROCESSES.intersection(arguments))

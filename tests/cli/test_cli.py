@@ -550,7 +550,7 @@ def test_a_file_is_checked_with_what_it_imports(cli: Cli, tmp_path: Path) -> Non
         ("check", "--output-file", "{}/a.txt", "."),
         ("check", "--cache-dir", "{}", "."),
         ("check", "--stdin-filename", "{}/a.py", "-"),
-        ("verify", "{}.py"),
+        pytest.param(("verify", "{}.py"), marks=pytest.mark.needs("psutil", "torch")),
         ("check", "."),
     ],
 )

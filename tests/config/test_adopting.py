@@ -107,6 +107,7 @@ def test_add_noqa_refuses_to_change_code(monkeypatch: pytest.MonkeyPatch) -> Non
     assert noqa.add(data, findings) == (data, 0, findings)
 
 
+@pytest.mark.needs("ruff")
 def test_our_codes_and_ruffs_share_a_comment(tmp_path: Path, cli: Cli) -> None:
     """Check that `external`, as documented, keeps ruff from reporting our codes."""
     (tmp_path / "tied.py").write_text("import os  # noqa: F401\nx.cuda()  # noqa: F821\n")
@@ -322,6 +323,7 @@ GIVEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.needs("ruff")
 @pytest.mark.parametrize("file", IN_FILE, ids=str)
 @pytest.mark.parametrize("options", GIVEN, ids=str)
 def test_rules_are_selected_as_ruff_does(
@@ -342,6 +344,7 @@ def test_rules_are_selected_as_ruff_does(
 TREE = ("a.py", "tests/a.py", "tests/deep/test_a.py", "src/tests/b.py", "src/[x]/c.py", "src/d.py")
 
 
+@pytest.mark.needs("ruff")
 @pytest.mark.parametrize(
     "pattern",
     ["*.py", "a.py", "tests/*", "tests/*.py", "tests/**/*.py", "tests/**/test_*.py", "**/tests/*", "src/?.py",

@@ -55,6 +55,7 @@ def test_each_file_obeys_its_nearest_configuration(
     assert found.get("a.py") == ({"DF101"} if "a.py" in paths or "." in paths else None)
 
 
+@pytest.mark.needs("flake8")
 def test_all_surfaces_agree(cli: Cli, project: ProjectFolder) -> None:
     """flake8, the server, the codemod and the standard input have the verdict of the command line."""
     project.write(FILES)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="nothin
 
 LENGTH = 500
 SECONDS = 3.0  # of the processor; what is exponential takes longer than anybody has
-OPTIONAL = {"devicefix.codemod", "devicefix.server", "devicefix.verify", "devicefix.report"}  # need packages
+OPTIONAL = {"devicefix.migrate", "devicefix.report", "devicefix.server", "devicefix.verify"}  # need packages
 
 
 def patterns() -> dict[str, re.Pattern[Any]]:

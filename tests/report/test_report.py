@@ -331,6 +331,8 @@ def test_the_configuration_names_every_format() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_can_be_rendered(name: str) -> None:
+    if name == "html":
+        pytest.importorskip("jinja2")
     text = "".join(FORMATS[name].renderer()(checked(a=[finding(3, DEFINITION, FIRST)])))
     assert "DF101" in text
 

@@ -365,6 +365,7 @@ def test_a_file_that_includes_another(project: ProjectFolder) -> None:
     }
 
 
+@pytest.mark.needs("psutil")
 def test_migrate_writes_the_files_for_a_cpu(cli: Cli, project: ProjectFolder) -> None:
     project.write({"requirements.txt": "torch==2.0.1+cu118\nflash-attn\n", "a.py": "print()\n"})
     done = cli("migrate", project.path, "--in-place")

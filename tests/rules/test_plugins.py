@@ -204,6 +204,7 @@ def test_what_the_documentation_offers_exists() -> None:
         operator.attrgetter(path[1:])(offered[owner])
 
 
+@pytest.mark.needs("jinja2")
 def test_every_format_knows_them(tmp_path: Path, install: Install) -> None:
     install("some-plugin", rule())
     text = "import torch\ntorch.mps.seed()\n"

@@ -67,7 +67,7 @@ def refused(done: CliResult, *words: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["../victim", "../new", "inside", "new inside"])
-@pytest.mark.parametrize("command", ["check", "report"])
+@pytest.mark.parametrize("command", ["check", pytest.param("report", marks=pytest.mark.needs("jinja2"))])
 def test_a_planted_link_is_no_cache(run: Cli, target: str, command: str) -> None:
     Path("inside").mkdir()
     Path(".devicefix_cache").symlink_to(target)
@@ -155,6 +155,7 @@ def test_a_link_that_the_user_names_is_a_cache(run: Cli) -> None:
 # -- configurations ------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("jinja2")
 @pytest.mark.parametrize("key", ["baseline", "cache-dir"])
 @pytest.mark.parametrize(
     "path",
