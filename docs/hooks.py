@@ -45,10 +45,13 @@ GITHUB = "https://github.com/devicefix/devicefix"
 # What the pages name before there is a release, and what afterwards; pyproject.toml has it for README.md.
 RELEASED = (
     (r" @ git\+https://github\.com/devicefix/devicefix\b", ""),
-    (r"pip install git\+https://github\.com/devicefix/devicefix\b", "pip install devicefix"),
+    (r"install git\+https://github\.com/devicefix/devicefix\b", "install devicefix"),
     (r"devicefix/devicefix@main\b", f"devicefix/devicefix@v{__version__}"),
     (r"rev: main\b.*", f"rev: v{__version__}"),
-    (r"There is no release on PyPI yet; this installs the latest commit\.\s*", ""),
+    (
+        r"(It|devicefix) isn't\s+on\s+PyPI\s+yet,\s+so\s+install\s+the\s+latest\s+commit\s+from\s+GitHub\b",
+        r"Install it",
+    ),
 )
 
 

@@ -22,8 +22,7 @@ noise = torch.cuda.FloatTensor(16, 100).normal_()
 """
 COMMANDS = (
     "devicefix check --output-format full train.py",
-    "devicefix rewrite --in-place train.py",
-    "devicefix check train.py",
+    "devicefix check --fix train.py",
 )
 
 

@@ -22,8 +22,8 @@ from devicefix.config.version import __version__
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PUBLISHED = "\n  published: true" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-INSTALLED = re.compile(r"pip install (?:-\S+ )*(?:'?devicefix|git\+)[^\n]*")
-ON_GITHUB = re.compile(r"pip install (git\+\S+/devicefix|'devicefix\[\w+\] @ git\+\S+/devicefix')")
+INSTALLED = re.compile(r"(?:pip|pipx|uv tool) install (?:-\S+ )*(?:'?devicefix|git\+)[^\n]*|uvx [^\n]*")
+ON_GITHUB = re.compile(r"[a-z ]+ install (git\+\S+/devicefix|'devicefix\[\w+\] @ git\+\S+/devicefix')")
 NAMED = re.compile(r"rev: (?!main\b)\S+|devicefix/devicefix@(?!main\b)\S+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -69,7 +69,7 @@ def test_the_documentation_names_releases_with_one_setting(hooks: Any, config: A
     assert [hooks.on_page_markdown(text, config=config, page=None, files=None) for text in texts] == texts
     config.extra["published"] = True
     shown = "".join(hooks.on_page_markdown(text, config=config, page=None, files=None) for text in texts)
-    assert not re.search(r"pip install [^\n]*git\+|rev: main|@main|no release", shown)
+    assert not re.search(r"pip install [^\n]*git\+|rev: main|@main|PyPI yet", shown)
     assert f"uses: devicefix/devicefix@v{__version__}\n" in shown
     assert f"rev: v{__version__}\n" in shown
     assert "pip install devicefix\n" in shown and "pip install 'devicefix[verify]'\n" in shown
