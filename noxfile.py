@@ -44,7 +44,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types of the package, the tests and the benchmarks."""
-    session.install("-e", ".[dev]")
+    session.install("-e", ".[lint]")
     session.run("mypy", *session.posargs)
 
 

@@ -190,6 +190,14 @@ def test_workflows_are_valid(workflow: Path) -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_have_no_checks_of_their_own(workflow: Path) -> None:
+    """`.ci/run` has the commands, so that a contributor runs the same ones."""
+    text = workflow.read_text(encoding="utf-8")
+    assert not re.search(r"^(?!\s*#).*\b(pytest|ruff|mypy|nox)\b", text, re.M)
+    assert set(re.findall(r"\.ci/run (\w+)", text)) <= {"lint", "test"}
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_actions_are_pinned(workflow: Path) -> None:
     uses = re.findall(r"uses: (\S+)(.*)", workflow.read_text(encoding="utf-8"))
     assert all(re.search(r"@[0-9a-f]{40}$", action) and re.match(r" # v\d", tag) for action, tag in uses)
