@@ -79,9 +79,12 @@ class ProjectFolder:
 
 
 def runner() -> CliRunner:
-    """Return click's runner, with standard error apart from standard output, as in click 8.2 and newer."""
-    apart: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
-    return CliRunner(**apart)
+    """Return click's runner, whose results have both streams and their mixture, as in click 8.2 and newer."""
+    options: dict[str, Any] = {}
+    if "mix_stderr" in signature(CliRunner).parameters:
+        options = {"mix_stderr": False}
+        setattr(CliResult, "output", property(lambda done: done.stdout + done.stderr))  # noqa: B010 (for mypy)
+    return CliRunner(**options)
 
 
 class Cli:
