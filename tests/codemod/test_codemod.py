@@ -51,7 +51,7 @@ def test_its_options_are_those_of_rewrite(tmp_path: Path) -> None:
     assert "torch.HalfTensor" in file.read_text()
     done = codemod(tmp_path, "--select", "DF999", "tied.py")
     assert done.returncode == 2
-    assert "argument --select: no rule has the code 'DF999'" in done.stderr
+    assert "argument --select: no rule has the code or name 'DF999'" in done.stderr
 
 
 def test_a_wrong_configuration_skips_the_file(tmp_path: Path) -> None:

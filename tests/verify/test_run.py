@@ -192,7 +192,7 @@ def test_accelerator_chooses_the_accelerator(project: ProjectFolder, run: Run) -
         print(torch.ones(2).to("cuda").device)
     """
     project.write({"train.py": program, "machine.py": machine})
-    done = run("--accelerator", "train.py")
+    done = run("--target", "accelerator", "train.py")
     assert done.stdout == "meta\n", done.stderr
 
 
@@ -232,7 +232,7 @@ def test_simulate_rewrites_only_if_it_is_asked_to(project: ProjectFolder, run: R
     program = "import torch\nprint(torch.ones(1).to('cuda').device)\n"
     project.write({"train.py": program})
     assert "not compiled with CUDA" in run("--simulate", "mps", "train.py").stderr
-    assert run("--simulate", "mps", "--accelerator", "train.py").stdout == "mps:0\n"
+    assert run("--simulate", "mps", "--target", "accelerator", "train.py").stdout == "mps:0\n"
     assert run("--simulate", "mps", "--rewrite", "train.py").stdout == "cpu\n"
     assert run("--no-rewrite", "--cpu", "train.py").returncode == 1
 
@@ -240,9 +240,12 @@ def test_simulate_rewrites_only_if_it_is_asked_to(project: ProjectFolder, run: R
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--cpu", "--accelerator"), "--cpu and --accelerator cannot be used together"),
+        (("--cpu", "--target", "accelerator"), "--cpu and --target accelerator cannot be used together"),
         (("--cpu", "--simulate", "xpu"), "--cpu and --simulate cannot be used together"),
-        (("--no-rewrite", "--accelerator"), "--accelerator and --no-rewrite cannot be used together"),
+        (
+            ("--no-rewrite", "--target", "accelerator"),
+            "--target accelerator and --no-rewrite cannot be used together",
+        ),
         (("--simulate", "tpu"), "'tpu' is not one of"),
     ],
 )
