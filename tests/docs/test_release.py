@@ -22,8 +22,8 @@ from devicefix.config.version import __version__
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PUBLISHED = "\n  published: true" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-INSTALLED = re.compile(r"(?:pip|pipx|uv tool) install (?:-\S+ )*(?:'?devicefix|git\+)[^\n]*|uvx [^\n]*")
-ON_GITHUB = re.compile(r"[a-z ]+ install (git\+\S+/devicefix|'devicefix\[\w+\] @ git\+\S+/devicefix')")
+INSTALLED = re.compile(r"(?:pip|pipx|uv tool) install (?:-\S+ )*(?:['\"]?devicefix|git\+)[^\n]*|uvx [^\n]*")
+ON_GITHUB = re.compile(r"[a-z ]+ install (git\+\S+/devicefix|(['\"])devicefix\[\w+\] @ git\+\S+/devicefix\2)")
 NAMED = re.compile(r"rev: (?!main\b)\S+|devicefix/devicefix@(?!main\b)\S+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -44,6 +44,17 @@ def test_pages_name_what_works_without_a_release(page: Path) -> None:
     if PUBLISHED and page == ROOT / "README.md":
         pytest.skip("it names the release")
     assert names_a_release(page.read_text(encoding="utf-8")) == []
+
+
+def test_the_program_names_what_works_without_a_release() -> None:
+    if PUBLISHED:
+        pytest.skip("it names the release")
+    folders = [ROOT / name for name in ("action", "devicefix", "skills")]
+    files = [ROOT / "action.yml", *(file for folder in folders for file in folder.rglob("*"))]
+    read = [file for file in files if file.is_file() and file.suffix not in (".pyc", ".wasm")]
+    assert len(read) > 200
+    found = {file: names_a_release(file.read_text(encoding="utf-8", errors="replace")) for file in read}
+    assert {file: names for file, names in found.items() if names} == {}
 
 
 # -- the switch ----------------------------------------------------------------------------------------
