@@ -26,7 +26,6 @@ from devicefix.devices.counterparts import (
     FUNCTIONS,
     NEWEST,
     RAISES,
-    SOURCES,
     TARGETS,
     Function,
     Support,
@@ -167,7 +166,7 @@ def counterparts() -> str:
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
     works, in_module = known_of_hpu(TARGETS, "torch."), known_of_hpu(FUNCTIONS)
     parts.append(f"\n## HPU\n\nOnly this is known: {works} works, and `torch.hpu` has {in_module}.\n")
-    parts.append(f"\nSources: {', '.join(SOURCES.values())}.\n")
+    parts.append(f"\n[Sources]({GITHUB}/blob/main/devicefix/devices/counterparts.toml)\n")
     return "".join(parts)
 
 
@@ -279,9 +278,11 @@ COMMAND_LINE = """\
 # Command line
 
 Each command has its own options and some of the [shared options](#shared-options). `--help` lists the
-options that people use first, and `--help-all` lists all.
+most common options, and `--help-all` lists all. PATHS are files or folders, or `-` for standard input. The
+default is the current folder.
 
 """
+PATHS = "PATHS are files or folders, or `-` for standard input. [default: the current folder]"
 Options = list[tuple[str, str]]  # how each option is written, and its help
 
 
@@ -289,12 +290,13 @@ def commands() -> str:
     """Return the page of the commands: what each has of its own, then what several share."""
     found = {name: options_of(context_of(name)) for name in sorted(COMMANDS)}
     holders: dict[tuple[str, str], list[str]] = {}
-    for name, options in found.items():
+    for name, options in sorted(found.items(), key=lambda item: item[0] == "config"):
         for option in options:
-            holders.setdefault(option, []).append(f"`{name}`")
+            if name != "config" or option not in holders:  # `config` has the options of the others
+                holders.setdefault(option, []).append(f"`{name}`")
     parts = [COMMAND_LINE]
     for name, options in found.items():
-        parts += command(context_of(name), [option for option in options if len(holders[option]) == 1])
+        parts += command(context_of(name), [option for option in options if holders[option] == [f"`{name}`"]])
     parts.append("## Shared options\n\n")
     shared = sorted((names for names in holders.values() if len(names) > 1), key=len, reverse=True)
     for names in dict.fromkeys(map(tuple, shared)):
@@ -309,7 +311,7 @@ def command(context: click.Context, options: Options) -> Iterator[str]:
     """Yield the parts of a command's section, with its own options."""
     usage = " ".join(context.command.collect_usage_pieces(context))
     yield f"## {context.info_name}\n\n`devicefix {context.info_name} {usage}`\n\n"
-    yield f"{cleandoc(context.command.help or '')}\n\n"
+    yield f"{cleandoc(context.command.help or '').replace(PATHS, '').strip()}\n\n"
     yield from listed(options)
     yield f"{cleandoc(context.command.epilog or '')}\n\n"
 
@@ -335,8 +337,7 @@ def listed(options: Options) -> Iterator[str]:
         if key and text.startswith(key.summary):
             links.append(f"[`--{key.name}`](configuration.md#{key.name.removeprefix('extend-')})")
         else:
-            cells = (cell.replace("|", r"\|") for cell in (f"`{names}`", text))
-            lines.append(f"| {' | '.join(cells)} |\n")
+            lines.append(f"| `{names}` | {text} |\n")
     yield f"[Configuration keys](configuration.md): {', '.join(links)}.\n\n" if links else ""
     if lines:
         yield from ("| Option | Meaning |\n| --- | --- |\n", *lines, "\n")

@@ -50,8 +50,8 @@ class AttentionLibrary(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, the program calls the library as before. Without CUDA, it calls a function that the fix
-    adds. Its results differ only by rounding, as between any two kernels. The function handles the order of the
-    dimensions, fewer key heads than query heads, and the alignment of a causal mask.
+    adds. Its results differ only by rounding. The function handles the order of the dimensions, grouped-query
+    attention, and the alignment of a causal mask.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers, and if the mask may be
     anything other than `None`. There is no fix if a call has another argument, such as `window_size`, if the program

@@ -25,15 +25,14 @@ class ConfiguredDevice(Rule):
     """
     ## What it does
     Finds code that reads a device, or the backend of a process group, from a configuration file of the project that
-    selects CUDA or NCCL. The file must be in YAML, JSON or TOML format, and its path or name must appear in the code,
-    in Hydra's `config_name`, or in a command of a script or README that starts the program.
+    selects CUDA or NCCL. The file must be in YAML, JSON or TOML format, and the code, Hydra's `config_name`, or a
+    command in a script or README must contain its path or name.
 
-    The rule follows the value through other files, objects and unpacked calls, such as `build(**config)`,
-    `hydra.utils.instantiate(config.model)` and Lightning's `Trainer(**config)` with `accelerator: gpu`.
+    The rule follows the value through other files, objects and unpacked calls, such as `build(**config)` and
+    `hydra.utils.instantiate(config.model)`.
 
-    It also finds texts in the code that the program parses or runs, such as `json.loads('{"device": "cuda"}')`,
-    `parser.parse_args("--device cuda".split())` and `eval("x.cuda()")`, and devices or tensor types that the program
-    takes out of a text.
+    It also finds strings that the program parses or runs, such as `json.loads('{"device": "cuda"}')` and
+    `eval("x.cuda()")`.
 
     ## Why it matters
     Moving anything to the device fails without CUDA.
@@ -51,16 +50,15 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it replaces only the value from the project's own file or text, and only without CUDA, where the
-    program would have failed. If the user chooses another device that does not exist, such as `cuda:1`, the program
-    still raises an error. If the command line asks for the same device as the file, the program uses the CPU without
-    CUDA.
+    The fix is safe: it replaces only the value from the file or string, and only without CUDA, where the program would
+    have failed. If the user chooses another device that doesn't exist, such as `cuda:1`, the program still raises an
+    error. If the user chooses the same device as the file, the program uses the CPU without CUDA.
 
     The fix is unsafe if the program reads an index from the value, stops if the device is the CPU, or passes it as
     `accelerator`, because the trainer's other settings may need a GPU too.
 
     There is no fix with `--target accelerator`, for a configuration that a call unpacks, and for lists of settings and
-    the arguments of `parse_args`. A text itself is never changed.
+    arguments of `parse_args`. The string itself never changes.
     """
 
     code = "DF207"

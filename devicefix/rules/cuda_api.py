@@ -34,8 +34,8 @@ class CudaApi(Rule):
     `--target accelerator`.
 
     ## Why it matters
-    A program that uses `torch.accelerator`, `torch.Stream` and `torch.Event` (torch 2.6 or later) also runs on
-    accelerators other than CUDA.
+    With `torch.accelerator`, `torch.Stream` and `torch.Event` (torch 2.6 or later), a program also runs on other
+    accelerators.
 
     ## Example
     ```python
@@ -60,11 +60,10 @@ class CudaApi(Rule):
     a CPU. The fix replaces either all streams and events in a file or none.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
-    this code works with any accelerator. A statement that only calls what is specific to CUDA, such as
-    `torch.cuda.nvtx.mark`, gets its own check. If other code under the check is specific to CUDA, such as a CUDA
-    tensor type, there is no fix. The fix is unsafe if the program passes the result to a function, returns it, or
-    stores it where other files may read it: code for CUDA may depend on it. Even then, nothing changes with CUDA or on
-    a CPU. A branch beside one for another accelerator stays as it is.
+    this code works with any accelerator. A statement that only calls a function specific to CUDA, such as
+    `torch.cuda.nvtx.mark`, gets its own check. If other code under the check is specific to CUDA, such as a CUDA tensor
+    type, there is no fix. The fix is unsafe if the result is passed to a function, returned or stored where other files
+    may read it, because code for CUDA may depend on it. Even then, nothing changes with CUDA or on a CPU.
 
     If `torch.accelerator` has no [counterpart](https://devicefix.github.io/devicefix/counterparts/), the fix uses the
     accelerator's own module if all accelerators have the function; otherwise, there is no fix. If the function fails

@@ -99,11 +99,11 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if a float32 layer of `torch.nn` certainly gets a tensor in low precision under autocast, which
-    fails on a CPU otherwise. In other cases, it is unsafe, because everything may be in float32, and the results on a
-    CPU are then more accurate without autocast. [Low precision on a
-    CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu) shows how much they differ. In a program that trains in
-    float16, also use a gradient scaler for the device.
+    The fix is safe if a float32 layer of `torch.nn` certainly gets a low-precision tensor under autocast, which
+    otherwise fails on a CPU. In other cases, it is unsafe: if everything is in float32, the results on a CPU are more
+    accurate without autocast. [Low precision on a
+    CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu) shows how much they differ. In a
+    program that trains in float16, also use a gradient scaler for the device.
 
     The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. It also sets it
     where autocast has no dtype and its device is a variable for CUDA. This is unsafe if the variable may also be the

@@ -20,7 +20,7 @@ class CudaFunction(Rule):
     `torch.cuda.set_device(rank)`.
 
     ## Why it matters
-    These calls are useful only with CUDA. Without CUDA, they stop the program.
+    Without CUDA, these calls stop the program.
 
     ## Example
     ```python
@@ -45,11 +45,11 @@ class CudaFunction(Rule):
     a state is unsafe if devicefix doesn't know all its uses. The fix of a seed is unsafe if the program never seeds
     the CPU's generator.
 
-    Any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later and the call itself does not initialize CUDA:
-    the variable has no effect after `torch.cuda.is_available()`.
+    Any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after
+    `torch.cuda.is_available()`, unless the call itself initializes CUDA.
 
-    Calls that return other values, such as GPU properties, have no fix, because you have to decide what to use on a
-    CPU. The same is true of a current device if devicefix can't tell whether it is used as a device or as a number.
+    Calls that return other values, such as GPU properties, have no fix, because you have to choose a value for the CPU.
+    The same is true of a current device if it may be used as a number.
     """
 
     code = "DF401"

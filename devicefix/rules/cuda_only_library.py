@@ -29,18 +29,18 @@ def _words() -> list[bytes]:
 class CudaOnlyLibrary(Rule):
     """
     ## What it does
-    Finds imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers, Triton,
-    DCNv2 and others) and of the project's compiled CUDA extensions, code that builds such extensions, and calls to
-    `nvidia-smi` that fail without it. Each library is reported once per file.
+    Finds imports of libraries that need CUDA (apex, CuPy, TensorRT, flash-attn, xformers, Triton and others) and of the
+    project's compiled CUDA extensions, code that builds such extensions, and calls to `nvidia-smi` that fail without
+    it. Each library is reported once per file.
 
     The rule ignores an import under a check for CUDA, or in a `try` statement whose `except ImportError` continues
     without the library, unless code uses the library without checking whether the import succeeded. xformers can be
     installed without CUDA, so a check of its import alone does not count.
 
-    Some files are written for CUDA as a whole: at the top, they import Triton, CuPy, PyCUDA, TensorRT, xfuser, a
-    compiled CUDA extension of the project, or flash-attn functions without an equivalent in torch. Files that import
-    such a file count as well, except for flash-attn. devicefix fixes nothing in these files, and lists the lines that
-    need CUDA. After you have made the import optional, run devicefix again.
+    devicefix fixes nothing in a file that imports Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA extension of
+    the project, or flash-attn functions without an equivalent in torch at the top. It lists the lines that need CUDA
+    instead. Except for flash-attn, the same is true of files that import such a file. After you have made the import
+    optional, run devicefix again.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.
@@ -57,10 +57,9 @@ class CudaOnlyLibrary(Rule):
     import the library under `if torch.cuda.is_available():` or in a `try` statement, and add a CPU path.
 
     ## Fix safety
-    Usually, there is no fix: the replacement depends on the program. A flag that records whether xformers is installed
-    becomes `True` only if CUDA is available. The same is true of a parameter or option that turns the library on by
-    default, if the program has another path. These fixes are unsafe, because the path without the library may compute
-    different results.
+    Usually, there is no fix: the replacement depends on the program. If the program has a path without the library,
+    devicefix sets a flag for xformers, or an option that turns the library on, to `True` only if CUDA is available.
+    This fix is unsafe, because the other path may compute different results.
     """
 
     code = "DF902"

@@ -23,7 +23,7 @@ class CudaRequired(Rule):
     """
     ## What it does
     Finds code that stops the program without CUDA, such as `assert torch.cuda.is_available()`, a branch that raises an
-    error or exits, `torch.cuda.is_available() or sys.exit()`, or a call to a function that ends the program.
+    error or exits, or a call to a function that ends the program.
 
     The rule ignores a check of what the user requested, as in
     `if args.device == "cuda" and not torch.cuda.is_available()`, or `if args.cuda` with an option that is off by
@@ -55,8 +55,7 @@ class CudaRequired(Rule):
 
     The fix is unsafe if:
 
-    - the check depends on an option or setting that may be a request for a GPU, and whose default is unknown. A
-      default such as `--gpu_ids 0` is not a request.
+    - the check depends on an option or setting that may be a request for a GPU, and whose default is unknown.
     - a caller catches the error and then uses another result.
     - the check refuses only some uses, as in `fused and not torch.cuda.is_available()`, or the function checks several
       things that other code needs.

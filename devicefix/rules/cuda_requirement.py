@@ -16,10 +16,9 @@ class CudaRequirement(Rule):
     - packages without a release for macOS, such as `triton` and `nvidia-cublas-cu12`
     - conda packages that install CUDA, such as `pytorch-cuda`, and CUDA builds of conda packages
 
-    The rule checks requirements and constraints files, `pyproject.toml`, `setup.cfg`, conda environments, and commands
-    of pip and conda in Dockerfiles, shell scripts, makefiles, CI workflows and notebooks. It ignores optional
-    dependencies, dependency groups, and files whose names contain `cuda`, `gpu`, `nvidia` or a version such as
-    `cu118`.
+    The rule checks requirements files, `pyproject.toml`, `setup.cfg`, conda environments, and pip and conda commands in
+    other files. It ignores optional dependencies, dependency groups, and files whose names contain `cuda`, `gpu`,
+    `nvidia` or a version such as `cu118`.
 
     ## Why it matters
     Without CUDA, the installation fails, or downloads gigabytes of files that the program cannot use.

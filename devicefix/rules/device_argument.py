@@ -44,8 +44,8 @@ class DeviceArgument(Rule):
     """
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
-    `torch.set_default_device("cuda")`. GPU indexes passed to functions of the project are found if these functions use
-    them only as devices, and also receive other devices or are called by code that moves to the index several times.
+    `torch.set_default_device("cuda")`. Finds GPU indexes passed to functions of the project if these functions use them
+    only as devices, and also receive other devices or are called by code that moves to the index several times.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.

@@ -24,9 +24,9 @@ _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "s
 class GpuCount(Rule):
     """
     ## What it does
-    Finds code that uses `torch.cuda.device_count()` as a number of processes or chunks, a factor, a divisor, a size,
-    the choices of an option, the length of a list that the program uses, or the iterations of a loop over the GPUs.
-    The rule follows the count through variables, arguments and options.
+    Finds code that uses `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a size, the length
+    of a list, or the iterations of a loop over the GPUs. The rule follows the count through variables, arguments and
+    options.
 
     ## Why it matters
     Without CUDA, the count is 0: a program that starts 0 processes does nothing and exits successfully, a batch size
@@ -52,8 +52,7 @@ class GpuCount(Rule):
     The fix is unsafe if:
 
     - the number in these expressions may also come from elsewhere, for example from a user who chose 0.
-    - a function counts GPUs for configuration files, as in OmegaConf's
-      `register_new_resolver("gpus", torch.cuda.device_count)`.
+    - a function counts GPUs for configuration files, as in OmegaConf's `register_new_resolver`.
     - the program passes a GPU index computed from the count to other code.
     - the program uses what a loop over the GPUs creates. The loop may be meant to do nothing without a GPU.
     """

@@ -18,7 +18,7 @@ class GuardedMove(Rule):
     if the file would need a new definition of a device.
 
     ## Why it matters
-    The code is correct, but `.to(device)` is shorter, and the guard invites more code that works only with CUDA.
+    The code is correct, but `.to(device)` is shorter and works on any device.
 
     ## Example
     ```python

@@ -36,8 +36,8 @@ class GuardedName(Rule):
     ```
 
     ## Fix safety
-    There is no fix: define the name for the CPU, either before the guard or in an `else` branch. If the guarded code
-    only moves something, the `guarded-move` rule removes the guard.
+    There is no fix: define the name for the CPU, either before the check or in an `else` branch. If the code under the
+    check only moves something, `DF702` removes the check.
     """
 
     code = "DF703"

@@ -110,10 +110,9 @@ class HardWiredFlag(Rule):
     `TypeError`.
 
     ## Fix safety
-    The fix is safe if the library documents what the option needs and which value works on a CPU. This is true of
-    `cuda` in `torch_fidelity.calculate_metrics`, `accelerator` in Lightning's `Trainer` and `Fabric`, `bf16` in
-    `TrainingArguments`, and `device_map` and `attn_implementation` in a Hugging Face library or a class that inherits
-    from one. Without CUDA, attention becomes `"sdpa"`.
+    The fix is safe if the library documents what the option needs and which value works on a CPU, such as `accelerator`
+    in Lightning's `Trainer` and `Fabric`, `bf16` in `TrainingArguments`, and `device_map` and `attn_implementation` in
+    Hugging Face libraries. Without CUDA, attention becomes `"sdpa"`.
 
     The fix is unsafe if only the name of a setting suggests that it selects CUDA, or if `devices` is a variable,
     because the program then uses a single process without CUDA. Other options have no fix, because their effect

@@ -12,9 +12,8 @@ from devicefix.rules.kept_view import copied, remedy
 class KeptState(Rule):
     """
     ## What it does
-    Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule
-    follows names in one function, and from a function to its calls in the same file. `devicefix verify` watches all
-    copies while the program runs.
+    Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule only
+    follows names within a function and to its callers in the same file; `devicefix verify` watches all copies.
 
     ## Why it matters
     On a GPU, `.cpu()` copies the parameter. On a CPU, it returns the parameter itself, which the next optimizer step

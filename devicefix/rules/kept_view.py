@@ -18,10 +18,9 @@ _MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 class KeptView(Rule):
     """
     ## What it does
-    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is used after the program changes
-    `x` in place, for example with `+=`, `x[...] = y` or `copy_()`, or the other way around. The rule follows names in
-    one function, and from a function to its calls in the same file. `devicefix verify` watches all copies while the
-    program runs.
+    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is used after the program changes `x`
+    in place, for example with `+=`, `x[...] = y` or `copy_()`, or the other way around. The rule only follows names
+    within a function and to its callers in the same file; `devicefix verify` watches all copies.
 
     ## Why it matters
     On a GPU, these calls make a copy. On a CPU, they return `x` itself, and `.numpy()` returns a view of it, so the

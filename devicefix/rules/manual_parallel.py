@@ -23,7 +23,7 @@ class ManualParallel(Rule):
     """
     ## What it does
     Finds direct calls to the `torch.nn.parallel` functions `replicate`, `scatter`, `gather`, `parallel_apply` and
-    `data_parallel`. If a function in your program contains several of these calls, the rule reports only the first.
+    `data_parallel`.
 
     ## Why it matters
     These functions distribute work over several GPUs. Without CUDA, they raise errors such as "Broadcast function not

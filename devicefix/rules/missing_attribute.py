@@ -14,8 +14,7 @@ class MissingAttribute(Rule):
     """
     ## What it does
     Reports an attribute, such as `model.module`, if a run showed that the object has it only with CUDA, for example
-    because the program wraps a model in `DataParallel` only then. Only `devicefix migrate --run` uses this rule,
-    because it needs a run.
+    because the program wraps a model in `DataParallel` only then. Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
     Without CUDA, the object is not wrapped, and the program stops with an `AttributeError`.

@@ -21,9 +21,8 @@ class PinMemory(Rule):
     Finds code that pins a tensor's memory, such as `x.pin_memory()` and `torch.empty(n, pin_memory=True)`.
 
     ## Why it matters
-    Memory is pinned so that a GPU can read it directly. Without a GPU, pinning raises an error: "Cannot access
-    accelerator device when none is available". The rule ignores `DataLoader(pin_memory=True)`, which only causes a
-    warning.
+    Without a GPU, pinning memory raises an error: "Cannot access accelerator device when none is available". The rule
+    ignores `DataLoader(pin_memory=True)`, which only causes a warning.
 
     ## Example
     ```python
@@ -39,9 +38,9 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the memory is pinned as before. If the pinned expression is short, the fix repeats it,
-    but the program still evaluates it only once. A longer expression is reported without a fix. A variable passed as
-    `pin_memory` is reported only if the same file sets it to `True`, for example as a parameter's default.
+    The fix is safe: with CUDA, the memory is pinned as before. A long expression is reported without a fix. A variable
+    passed as `pin_memory` is reported only if the same file sets it to `True`, for example as the default of a
+    parameter.
     """
 
     code = "DF104"

@@ -16,8 +16,8 @@ _MOVES = ("to", "to_empty")
 class RequestedDevice(Rule):
     """
     ## What it does
-    Reports a device that comes from elsewhere, such as a parameter or a configuration, if a run showed that it is a CUDA
-    device. Only `devicefix migrate --run` uses this rule, because it needs a run.
+    Reports a device that comes from elsewhere, such as a parameter or a configuration, if a run showed that it is a
+    CUDA device. Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
     Without CUDA, the call raises an error: "Torch not compiled with CUDA enabled".

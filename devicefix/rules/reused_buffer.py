@@ -14,8 +14,8 @@ class ReusedBuffer(Rule):
     ## What it does
     Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`,
     `torch.as_tensor(buffer, device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program
-    changes the NumPy array in place. The rule follows names in one function, and from a function to its calls in the
-    same file. `devicefix verify` watches all copies while the program runs.
+    changes the NumPy array in place. The rule only follows names within a function and to its callers in the same file;
+    `devicefix verify` watches all copies.
 
     ## Why it matters
     `torch.from_numpy` shares memory with the array. Moving the tensor to a GPU copies it. On a CPU, the tensor changes

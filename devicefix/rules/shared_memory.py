@@ -14,7 +14,7 @@ class SharedMemory(Rule):
     """
     ## What it does
     Reports a call such as `x.cpu()` if a run showed that its result shares memory with `x` on a CPU, and that one of
-    them changes while the other is in use. Only `devicefix migrate --run` uses this rule, because it needs a run.
+    them changes while the other is in use. Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
     On a GPU, these calls make a copy. On a CPU, they return `x` itself, so the numbers can be wrong without an error.

@@ -17,8 +17,7 @@ class CudaStream(Rule):
     Finds CUDA streams and events, and the code that uses them.
 
     ## Why it matters
-    Without CUDA, creating a stream or an event raises an error: "torch.cuda.Stream requires CUDA support". Programs
-    use them to load the next batch and to measure time.
+    Without CUDA, creating a stream or an event raises an error: "torch.cuda.Stream requires CUDA support".
 
     ## Example
     ```python
@@ -41,7 +40,7 @@ class CudaStream(Rule):
     The fix is safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is nothing to
     synchronize. On a CPU, a measured time becomes `nan`, or 0.0 if the program compares it, converts it to an int, or
     keeps it in a collection without dividing by it. The fix of a comparison of streams is unsafe if its arguments may
-    do more than return a value.
+    have side effects.
 
     The fix changes all uses of a stream or event together, along with the streams and events used with it. There is no
     fix if some uses are unknown, for example because the stream is passed to a function, is stored in a list or shares

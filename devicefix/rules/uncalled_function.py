@@ -47,8 +47,8 @@ class UncalledFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it replaces only functions that return `None`. Other functions, and functions that are looked up by
-    a computed name, are reported without a fix: you have to decide what to use on a CPU.
+    The fix is safe: it replaces only functions that return `None`. Other functions, and functions with a computed name,
+    are reported without a fix: you have to choose what to use on a CPU.
     """
 
     code = "DF409"

@@ -18,7 +18,7 @@ class ConfigFile(Rule):
       that requests a GPU from Colab or Kaggle
 
     ## Why it matters
-    Even if the code runs on any device, such a setting selects a GPU, which may not exist.
+    Such a setting selects a GPU, which may not exist.
 
     ## Example
     ```yaml
@@ -32,9 +32,8 @@ class ConfigFile(Rule):
     ```
 
     ## Use instead
-    Let the program choose the device: use `device: auto` or omit the setting if the program supports that.
-    Alternatively, use separate files for the GPU and the CPU. The program can also override the setting if CUDA is not
-    available:
+    If the program supports it, omit the setting or use `device: auto`. Alternatively, use separate files for the GPU
+    and the CPU, or override the setting in the program:
 
     ```python
     device = torch.device(config["device"] if torch.cuda.is_available() else "cpu")

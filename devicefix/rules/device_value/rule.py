@@ -54,8 +54,7 @@ class DeviceValue(Rule):
     - the program reads an index from the value, as in `device.split(":")[1]`, or adds one, as in
       `torch.device(device, 1)`. The CPU has no index, and `cpu:1` never equals a tensor's device.
     - the program stops if the value is the CPU, as in `assert device == "cuda"`.
-    - the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after the added call to
-      `torch.cuda.is_available()`.
+    - the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after `torch.cuda.is_available()`.
     """
 
     code = "DF203"
