@@ -177,7 +177,7 @@ class Doubt:
     """A reason why a fix with this need is not safe.
 
     Attributes:
-        why: The reason, as in "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`".
+        why: The reason, as in "the fix checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`".
     """
 
     why: str

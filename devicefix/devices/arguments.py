@@ -24,7 +24,7 @@ from devicefix.facts.values import (
 from devicefix.model import Fix
 
 _BY_NAME = "only its name suggests that it is a GPU"
-_OTHER_VALUES = "its other values are not known, and may not be GPUs"
+_OTHER_VALUES = "its other values are unknown and may not be GPUs"
 _GPU_LIST = re.compile(r"(^|_)(gpus|(gpu|device)_?ids?)\Z", re.I)
 
 

@@ -31,9 +31,9 @@ _NOT_STARTING = (
     "torch.cuda.memory.change_current_allocator",
 )  # fmt: skip
 # Why not to ask for CUDA at a place.
-_FORKED = "it asks for CUDA during import, and CUDA does not survive the processes that the program forks"
-_FORKED_BELOW = "it asks for CUDA before the program forks processes, in which CUDA does not survive"
-_SETS_LATE = "it asks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
+_FORKED = "the fix checks for CUDA during import, and CUDA may then fail in processes that the program forks"
+_FORKED_BELOW = "the fix checks for CUDA before the program forks processes, where CUDA may then fail"
+_SETS_LATE = "the fix checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`"
 TOO_EARLY = (_FORKED, _FORKED_BELOW, _SETS_LATE)  # a run on one machine does not show whether they matter
 _TO_DEVICE = re.compile(r"cuda|device|\.to\(")
 _FORKING = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start", "start_processes", "DataLoader"}

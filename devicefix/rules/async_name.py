@@ -255,7 +255,7 @@ class AsyncName(Rule):
         if function in _METHODS | functions:
             message = f"{_BROKEN}; use `{_NEW}`, its name since PyTorch 0.4"
             return self.finding(node, message, self._edited([node]))
-        message = f"{_BROKEN}; use the argument's new name, which is `{_NEW}` in PyTorch 0.4 and later"
+        message = f"{_BROKEN}; use `{_NEW}`, the name of the argument since PyTorch 0.4"
         fix = self._edited([node], "the function may have its own parameter `async`")
         return self.finding(node, message, fix)
 

@@ -18,7 +18,7 @@ from devicefix.rules.shared.device_uses import checked_for_uses
 from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
 
 _SHOWN = 5  # files
-_ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU, too"
+_ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU too"
 
 
 class ConfiguredDevice(Rule):
@@ -309,10 +309,10 @@ class ConfiguredDevice(Rule):
             for text, why, key, device in parsed:
                 taking = [read for name, read in reads if name in ("", key)] if key else []
                 if not taking or not all((device and read in fixed) or self._asks(read) for read in taking):
-                    yield self.finding(text, why, unless="because a text is not rewritten")
+                    yield self.finding(text, why, unless="because devicefix does not rewrite strings")
         taken = taken_texts(self.facts, {tie[0] for parsed in texts.values() for tie in parsed})
         for text, why in {text: why for value, text, why in taken if not self._asks(value)}.items():
-            yield self.finding(text, why, unless="because a text is not rewritten")
+            yield self.finding(text, why, unless="because devicefix does not rewrite strings")
 
     def _reads(self, whole: ast.expr, seen: set[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
         """Yield what reads a part of a configuration, with its key, and where all goes out of sight, without one."""

@@ -26,7 +26,7 @@ _NO_FLOAT32 = (
 )
 _STILL_ON = (
     "this disables autocast only for CUDA, but the surrounding code uses autocast for the program's device;"
-    " pass that device's type"
+    " pass the type of that device"
 )
 _BY_DEFAULT = "autocast is to float16 with CUDA, but to bfloat16 on a CPU; pass `dtype=torch.float16`"
 _BFLOAT16_ON_CPU = "a program that runs on a CPU already computes in bfloat16 there"

@@ -20,9 +20,9 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.called_below import called_below
 
 _MOVES = "`.cuda()` needs CUDA; use `.to(device)`"
-_SKIPPED = "on a CPU, this also skips anything else that the project's own `cuda` does"
+_SKIPPED = "on a CPU, this also skips anything else that the `cuda` method of the project does"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
-_IN_GRAPH = "the graph that this class runs may change in place a tensor that is copied only on a GPU"
+_IN_GRAPH = "the graph may change, in place, a tensor that is copied only on a GPU"
 
 
 class CudaCall(Rule):
@@ -658,7 +658,7 @@ class CudaCall(Rule):
         used = not (library or isinstance(parent, ast.Attribute) or _only_moves(parent, receiver))
         if fix and self.context.project.has_cuda_effects(used) and not self._is_of_torch(node):
             fix = replace(fix, why=_SKIPPED)
-        return self.finding(node, message, fix, unless="because the object is `super()`, or long code")
+        return self.finding(node, message, fix, unless="because the object is `super()` or a long expression")
 
     def _of_super(self, node: ast.Call) -> Fix | None:
         """Return the fix that makes `super().cuda()` of a module `super().to(device)`, or None."""

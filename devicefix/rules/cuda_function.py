@@ -923,26 +923,26 @@ class CudaFunction(Rule):
         fix, why = None, "because it depends on a condition of the program"
         if not guarded:
             fix = self._functions.fix(node, short)
-            why = "because not all places that restore the state are known"
-        message = f"`{name}` has no effect without CUDA, where the same numbers are then not drawn again"
-        return self.finding(node, f"{message}; use the CPU's generator", fix, unless=why)
+            why = "because some places that restore the state may be unknown"
+        message = f"`{name}` has no effect without CUDA, so random numbers are not reproducible there"
+        return self.finding(node, f"{message}; use the CPU generator", fix, unless=why)
 
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
         """Return the finding for a function that raises an error without CUDA."""
         fix = self._functions.fix(node, short)
-        advice = "call it only if CUDA is available" if fix else "guard it, and add a CPU path"
+        advice = "call it only if CUDA is available" if fix else "call it only if CUDA is available, and add a CPU path"
         if fix is not None and short == "get_device_capability":
             advice += f"; a CPU counts as {self._functions.instead(node, short)}"
-        why = "because the program needs its result, or a part of it"
+        why = "because the program uses its result"
         if fix is None and (use := self._functions.failing(node)) is not None:
-            why = f"because line {use.lineno} needs more than a CPU has"
+            why = f"because line {use.lineno} uses a value that a CPU does not have"
         return self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
         is_read = isinstance(node.ctx, ast.Load)
         if is_read and self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):
             fix = self.context.when_cuda(node, f"{self.devices.torch(node).text}.default_generator")
-            yield self.finding(node, f"`{_GENERATORS}` is empty without CUDA; use the CPU's generator", fix)
+            yield self.finding(node, f"`{_GENERATORS}` is empty without CUDA; use the CPU generator", fix)
 
     def _statistics(self, node: ast.Call) -> Iterator[Finding]:
         """Check the items of `torch.cuda.memory_stats()`, which has none without CUDA."""
@@ -960,8 +960,8 @@ class CudaFunction(Rule):
         """Check a call of a method of `torch.Generator` that a generator of the CPU does not have."""
         method = last_name(node.func)
         if method in ("graphsafe_get_state", "graphsafe_set_state") and not self.facts.is_guarded(node):
-            message = f"`{method}` raises an error for a generator of the CPU; use `{method[10:]}`"
-            yield self.finding(node, message, unless="because a state of the CPU is a copy")
+            message = f"`{method}` raises an error for a CPU generator; use `{method[10:]}`"
+            yield self.finding(node, message, unless="because the state of a CPU generator is a copy")
 
     def _perhaps(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a name that is bound to a function of `torch.cuda`, and to something else."""
@@ -969,7 +969,7 @@ class CudaFunction(Rule):
             if name.startswith("torch.cuda.") and self._functions.raises(name.removeprefix("torch.cuda.")):
                 if not self.facts.is_guarded(node):
                     code = self.context.source.code(node.func)
-                    message = f"`{code}` may be `{name}` here, which raises an error without CUDA; guard it"
+                    message = f"`{code}` may be `{name}` here, which raises an error without CUDA; call it only if CUDA is available"
                     yield self.finding(node, message, unless="because it may be another function")
                 return
 

@@ -1138,7 +1138,7 @@ class CudaRequired(Rule):
             if verdict is not None and verdict.removable:
                 fix = self.context.replace_statement(rest[0], device, verdict.why)
                 others = [each for body in bodies for each in body if self._device_chosen(each) != device]
-                unless = "because the other branches bind more" if self._binds(others) else ""
+                unless = "because the other branches define more names" if self._binds(others) else ""
                 yield self.finding(rest[0], f"{MESSAGE}; choose the CPU", None if unless else fix, unless)
 
     def _binds(self, statements: Iterable[ast.stmt]) -> bool:
@@ -1227,9 +1227,9 @@ class CudaRequired(Rule):
         if not verdict.removable:
             yield self.finding(place, verdict.message)
         elif not edits:
-            yield self.finding(place, verdict.message).unfixed("because other code shares its statement")
+            yield self.finding(place, verdict.message).unfixed("because the statement contains other code")
         elif self._is_tried_alone(self.facts.tree.statement(place)):
-            yield self.finding(place, f"{verdict.message} and the handler of its error")
+            yield self.finding(place, f"{verdict.message} and the handler of the error")
         else:
             doubts = (verdict.why, self.devices.why_kept(place))
             yield self.finding(place, verdict.message, Fix(edits, "; ".join(filter(None, doubts))))

@@ -27,7 +27,7 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 from devicefix.rules.shared.device_uses import checked_for_uses
 
-_OTHER_DEVICE = "the number may be that of another kind of device, such as a camera"
+_OTHER_DEVICE = "this may be the index of another kind of device, such as a camera"
 _NUMBERED = "the program adds an index to it, and a CPU has no index"
 # Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (

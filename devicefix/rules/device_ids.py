@@ -12,7 +12,7 @@ from devicefix.facts.values import is_constant, last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-_OTHER_DEVICES = "the devices may be those of another accelerator"
+_OTHER_DEVICES = "the devices may belong to another accelerator"
 _WRAPPERS = ("DistributedDataParallel", "DDP")
 _OF_TORCH = (
     "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel",

@@ -10,7 +10,7 @@ from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CPU_LACKS, OF_MEMORY
 
-_NEEDS_ANOTHER = "because a CPU needs another call in its place"
+_NEEDS_ANOTHER = "because a CPU needs a different call"
 _TWICE = "the check evaluates the module a second time"
 
 

@@ -219,7 +219,7 @@ class DeviceQuestion(Rule):
             case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
                 return _Type(f"{self.context.source.code(inner)}.type", self._is_known(inner))
         torch = self.devices.torch(device)
-        why = "" if self._is_known(device) else "it may be no string that names a device"
+        why = "" if self._is_known(device) else "it may not be a device name"
         code = f"{torch.text}.device({self.context.source.code(device)}).type"
         return _Type(code, not why, why, torch.needs)
 

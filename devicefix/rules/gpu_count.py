@@ -14,10 +14,10 @@ from devicefix.rules.shared.counts import Counts, Harm, Refused, is_zero
 from devicefix.rules.shared.counts.ranges import made_of
 
 # They ask about a function, or replace it.
-_NOT_COUNTED = "the number may be one that the user chose"
+_NOT_COUNTED = "the user may have chosen this number"
 _MAY_BE_MEANT = "the loop may be meant to do nothing without a GPU"
-_ASKED = "a configuration file may ask whether it is 0"
-_ONE_OF_SEVERAL = "the number of a GPU becomes 0"
+_ASKED = "a configuration file may check whether it is 0"
+_ONE_OF_SEVERAL = "the GPU index becomes 0"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
 
@@ -924,7 +924,7 @@ class GpuCount(Rule):
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
         fix = Fix((edit, *removed), why) if self.context.has_builtin(node, "max") else None
         message = "the number of GPUs is 0 without CUDA; use at least 1"
-        return self.finding(node, message, fix, "because `max` is not the builtin here")
+        return self.finding(node, message, fix, "because `max` is redefined here")
 
     def _number(self, count: ast.expr) -> ast.expr | None:
         """Return the number of one GPU that is made of the number of all: `rank % n`, `list(range(n))[0]`."""

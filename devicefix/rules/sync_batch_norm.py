@@ -192,7 +192,7 @@ class SyncBatchNorm(Rule):
             return
         fix = self._as_plain(node, call) if call is not None else None
         message = "`SyncBatchNorm` needs CUDA in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
-        yield self.finding(node, message, fix, "because the dimensions of its inputs are not known")
+        yield self.finding(node, message, fix, "because the dimensions of its inputs are unknown")
 
     def _is_value(self, node: ast.expr) -> bool:
         """Return whether a class is called or passed on, and not only asked for, or a base of another class."""

@@ -244,7 +244,7 @@ class UncalledCuda(Rule):
                 name = next(name for name in ("x", "each", "tensor") if name not in read)
                 moved = f"lambda {name}: {name}.to({device.text})"
                 fix = self.context.replace(node, DeviceExpr(moved, device.needs))
-            unless = _OWN if mapped else "because its uses are not known"
+            unless = _OWN if mapped else "because its uses are unknown"
             yield self.finding(node, _UNBOUND, fix, unless)
         elif self._is_method(node, node.value):
             yield self.finding(node, _STORED)

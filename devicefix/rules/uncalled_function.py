@@ -263,7 +263,7 @@ class UncalledFunction(Rule):
         for each in node.names:
             if (name := f"{node.module}.{each.name}") in self.references and not self.facts.is_guarded(node):
                 if self.context.project.is_read_elsewhere(self.devices.path, each.asname or each.name):
-                    message = f"calling `{name}` raises an error without CUDA; put its calls under a guard"
+                    message = f"calling `{name}` raises an error without CUDA; call it only if CUDA is available"
                     yield self.finding(node, message, unless="because they are in other files")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -310,13 +310,13 @@ class UncalledFunction(Rule):
     def _looked_up(self, node: ast.expr) -> Finding:
         code = self.context.source.code(node)
         message = f"`{code}` may need CUDA; use its functions only if CUDA is available"
-        return self.finding(node, message, unless="because the functions called are not known")
+        return self.finding(node, message, unless="because the called functions are unknown")
 
     def _found(self, node: ast.expr, name: str) -> Finding:
         returns_none = name.removeprefix("torch.cuda.") in _RETURN_NONE
         fix = self.context.when_cuda(node, _NOTHING) if returns_none else None
         advice = (
-            "store it only if CUDA is available" if fix else "put the calls under a guard, and add a CPU path"
+            "store it only if CUDA is available" if fix else "call it only if CUDA is available, and add a CPU path"
         )
         return self.finding(node, f"calling `{name}` later raises an error without CUDA; {advice}", fix)
 

@@ -208,7 +208,7 @@ def _request(request: Request) -> str:
 
 def _hazard(hazard: CopyHazard) -> str:
     where = f"at {place(hazard.changed)}" if hazard.changed else "later"
-    shared = f"the shared {hazard.what} is changed {where} while both objects are in use"
+    shared = f"the shared {hazard.what} is changed {where} while both are in use"
     return f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; {shared}"
 
 

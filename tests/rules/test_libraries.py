@@ -49,7 +49,7 @@ def test_the_names_of_programs_differ() -> None:
             "transpose the sequence and head dimensions",
         ),
         ("from flash_attn import flash_attn_varlen_func", "call it on each sequence separately"),
-        ("import apex.amp", "turn themselves off on a CPU"),
+        ("import apex.amp", "disable themselves on a CPU"),
     ],
 )
 def test_the_most_exact_name_gives_the_advice(statement: str, advice: str) -> None:

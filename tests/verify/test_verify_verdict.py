@@ -220,7 +220,7 @@ def test_the_text_has_every_section(shown: Report) -> None:
         "the rewritten program there and on the CPU",
         "  CUDA requests  train.py:1 .cuda() (2 times), by lib: one",
         "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a CPU; "
-        "the shared numpy view is changed at train.py:3 while both objects are in use",
+        "the shared numpy view is changed at train.py:3 while both are in use",
         "  fixes run      3 of 7 lines in 2 modules; 1 module with 1 line was not imported",
         "                 train.py: 1 of 5 lines",
         "                 all.py: 2 of 2 lines",

@@ -40,7 +40,7 @@ def problems(text: str) -> Iterator[Problem]:
         if value in listed:
             yield from _quoted(requirements.examine(value, match.start(group)), '"' if group == 1 else "'")
         elif _URL.fullmatch(value):
-            message = f"`{value}` has only CUDA builds; without CUDA, use an index for the CPU"
+            message = f"`{value}` has only CUDA builds; without CUDA, use an index with CPU builds"
             yield Problem(match.start(group), match.end(group), INDEX, message)
 
 

@@ -37,7 +37,7 @@ _ASKED = re.compile(r"(>=|<) \(?8\b|> \(?7\b")
 _CHOSEN = re.compile(r"(return |\w+ = )?(\w+\.to\()?'?(\w+\.)?(b?f(loat|p)?(16|32)|half)'?\)?")
 _BFLOAT16 = "(8, 0)"
 _CONVERSIONS = {"format", "str", "int", "float", "round"}
-_OPEN = "other code may use the stored state, or the CPU's generator"
+_OPEN = "other code may use the stored state or the CPU generator"
 _EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 

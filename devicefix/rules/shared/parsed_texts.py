@@ -42,7 +42,7 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
         for node, text in _texts(facts, given) if language and given and not facts.is_guarded(call) else ():
             if _SELECTED.search(text) and not cuda_string(node) and not facts.is_guarded(node):
                 sure = node is (facts.value(given[0]) or given[0])
-                head = f"`{facts.source.code(call.func)}` in line {call.lineno} parses "
+                head = f"`{facts.source.code(call.func)}` on line {call.lineno} parses "
                 for each in _in_code(text) if language == "python" else _in_values(text, language):
                     tie = node, head + each[0], each[1], each[2] if sure else ""
                     found.setdefault(call, []).append(tie)
@@ -60,7 +60,7 @@ def taken_texts(facts: Facts, seen: set[ast.expr]) -> Iterator[tuple[ast.expr, a
     for value in (each for each in values if not facts.is_guarded(each)):
         for node, _ in _texts(facts, [value]):
             if node in found and not facts.is_guarded(node):
-                made = f"`{facts.source.code(value)}` in line {value.lineno} is made of this text"
+                made = f"`{facts.source.code(value)}` on line {value.lineno} is built from this string"
                 yield value, node, f"{made}, which may select CUDA; let the program choose the device"
 
 

@@ -107,10 +107,10 @@ class Refusals:
         if request is Request.OPEN:
             return "the user may have asked for a GPU"
         if self._depends_on_more(condition[0]):
-            return "it refuses only some uses, which may need CUDA"
+            return "it rejects only some uses, which may need CUDA"
         if self._only_checks(self.function(site), site):
-            return "its function only checks what other code needs"
-        return "the program catches its error" if self._is_caught(site, error, _CALLERS) else ""
+            return "the function only checks what other code needs"
+        return "the program catches the error" if self._is_caught(site, error, _CALLERS) else ""
 
     def is_requested(self, site: ast.AST) -> bool:
         """Return whether a condition around a place names a device."""

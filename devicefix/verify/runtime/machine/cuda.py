@@ -219,7 +219,7 @@ def _random(machine: Machine) -> dict[str, Any]:
 
     def get_state(device: Any = machine.type) -> torch.Tensor:
         machine.gpu(device)
-        return torch.default_generator.get_state()  # all draws use the CPU's generator
+        return torch.default_generator.get_state()  # all draws use the CPU generator
 
     def set_state(new_state: torch.Tensor, device: Any = machine.type) -> None:
         check_state(new_state)
