@@ -138,12 +138,12 @@ def source(rule: type[Rule]) -> str:
 COUNTERPARTS = """\
 # Counterparts of torch.cuda
 
-What replaces the functions and classes of `torch.cuda` on any accelerator, from torch 2.4 to {newest}.
-Functions that are not in the tables have no known counterpart.
-[`--target accelerator`](guide/accelerator.md) uses counterparts that do the same.
+This page lists what replaces `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Functions that are
+not in the tables have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses counterparts
+that do the same.
 
 - *2.6/2.4*: the counterpart works on the device from torch 2.6, and the device's own module, such as
-  `torch.xpu`, has a function of the same name from 2.4. An empty cell means none, *?* unknown.
+  `torch.xpu`, has a function of the same name from 2.4. An empty cell means that there is none, and *?* that it is unknown.
   `torch_npu` and `torch_musa` number their releases after torch.
 - \\*: other arguments, or another result, than on CUDA.
 - In a CPU build, functions of `torch.accelerator` raise an error, except {harmless}.
@@ -165,7 +165,7 @@ def counterparts() -> str:
     parts += ["## Others\n\n", *table_rows(rows), "\n"]
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
     works, in_module = known_of_hpu(TARGETS, "torch."), known_of_hpu(FUNCTIONS)
-    parts.append(f"\n## HPU\n\nOnly this is known: {works} works, and `torch.hpu` has {in_module}.\n")
+    parts.append(f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. Nothing else is known.\n")
     parts.append(f"\n[Sources]({GITHUB}/blob/main/devicefix/devices/counterparts.toml)\n")
     return "".join(parts)
 

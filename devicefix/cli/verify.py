@@ -136,7 +136,7 @@ limit_options = together(
 @click.option(
     "--gpus",
     type=click.IntRange(min=1),
-    help="The number of GPUs in the simulated CUDA machine. [default: 1, and those that the program names]",
+    help="The number of GPUs in the simulated CUDA machine. [default: 1, or more if the program names others]",
 )
 @click.option(
     "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of failing, and list them all."
@@ -159,7 +159,7 @@ limit_options = together(
     " [default: only for short runs in small folders]",
 )
 @click.option(
-    "--triton-interpret", is_flag=True, help="Run Triton kernels in Triton's interpreter, on the CPU."
+    "--triton-interpret", is_flag=True, help="Run Triton kernels on the CPU, in the Triton interpreter."
 )
 @program_options
 @click.option(

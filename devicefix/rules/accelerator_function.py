@@ -37,7 +37,7 @@ class AcceleratorFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it makes the call only if an accelerator is available. There is no fix for code that uses
+    The fix is safe: with an accelerator, the program still makes the call. There is no fix for code that uses
     `current_accelerator()`, or for any other call whose return value the program uses.
     """
 

@@ -43,8 +43,8 @@ class AsyncName(Rule):
     fix also renames its parameter, or if it passes its `**kwargs` only to these methods. The fix is unsafe for any
     other function, whose parameter may have a different name.
 
-    There is no fix for attributes, module-level variables and imported names, nor for the other variables and
-    parameters of a file that has one of these or already uses the name `non_blocking`.
+    There is no fix for attributes, module-level variables and imported names. If a file has one of these or already
+    uses the name `non_blocking`, its other variables and parameters have no fix either.
     """
 
     code = "DF814"

@@ -54,9 +54,8 @@ class AttentionLibrary(Rule):
     attention, and the alignment of a causal mask.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers, and if the mask may be
-    anything other than `None`. There is no fix if a call has another argument, such as `window_size`, if the program
-    uses a packed function or an xformers mask or passes a library function as a value, or if another file imports a
-    library function from this file.
+    anything other than `None`. There is no fix for other arguments, such as `window_size`, for packed functions and
+    xformers masks, and for library functions that the program passes as values or imports from this file into another.
     """
 
     code = "DF417"

@@ -24,9 +24,8 @@ _ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU too"
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds code that reads a device, or the backend of a process group, from a configuration file of the project that
-    selects CUDA or NCCL. The file must be in YAML, JSON or TOML format, and the code, Hydra's `config_name`, or a
-    command in a script or README must contain its path or name.
+    Finds code that reads a CUDA device or the NCCL backend from a YAML, JSON or TOML file of the project. The code, the
+    `config_name` of Hydra, or a command in a script or README must contain the path or name of the file.
 
     The rule follows the value through other files, objects and unpacked calls, such as `build(**config)` and
     `hydra.utils.instantiate(config.model)`.
@@ -63,7 +62,7 @@ class ConfiguredDevice(Rule):
 
     code = "DF207"
     name = "configured-device"
-    summary = "A configuration file, or a text that the program parses, selects CUDA"
+    summary = "A configuration file or a parsed string selects CUDA"
     words = (b"safe_load", b"full_load", b"yaml.load", b"OmegaConf.load", b"hydra.main")
     INVALID = (
         Example(

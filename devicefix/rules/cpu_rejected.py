@@ -39,7 +39,7 @@ class CpuRejected(Rule):
 
     ## Fix safety
     There is no fix: the code after the check may need CUDA. devicefix doesn't fix code that runs only if a check of a
-    tensor or device passes, but lists its lines in the message. After you have added a CPU path, run devicefix again.
+    tensor or device passes, but lists its lines in the message.
     """
 
     code = "DF704"

@@ -94,6 +94,8 @@ class CudaAutocast(Rule):
 
     ## Use instead
     ```python
+    embedding = nn.Embedding(n, d).to(torch.bfloat16)
+    head = nn.Linear(d, n)
     with torch.autocast(device.type, dtype=torch.bfloat16):
         loss = head(embedding(x))
     ```
@@ -102,8 +104,8 @@ class CudaAutocast(Rule):
     The fix is safe if a float32 layer of `torch.nn` certainly gets a low-precision tensor under autocast, which
     otherwise fails on a CPU. In other cases, it is unsafe: if everything is in float32, the results on a CPU are more
     accurate without autocast. [Low precision on a
-    CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu) shows how much they differ. In a
-    program that trains in float16, also use a gradient scaler for the device.
+    CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu) shows how much they differ. To train
+    in float16, also use a gradient scaler for the device.
 
     The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. It also sets it
     where autocast has no dtype and its device is a variable for CUDA. This is unsafe if the variable may also be the

@@ -37,13 +37,13 @@ class CudaFunction(Rule):
 
     ## Fix safety
     The fix is safe if the call is a statement on its own. It is also safe if the call returns the current device, or
-    the GPU's name or capability, and every use of the result accepts the value for a CPU. A CPU counts as a GPU with
-    the capability (0, 0), older than any real one, or (8, 0) if the capability only chooses between bfloat16 and
-    another dtype.
+    the GPU's name or capability, and every use of the result accepts the value for a CPU. A CPU gets the capability (0,
+    0), which is lower than that of any GPU, or (8, 0) if the capability only decides between bfloat16 and another
+    dtype.
 
-    A random state that the program only restores becomes that of the CPU's generator. The fix of saving and restoring
-    a state is unsafe if devicefix doesn't know all its uses. The fix of a seed is unsafe if the program never seeds
-    the CPU's generator.
+    A random state that the program only restores becomes the state of the CPU generator. This fix is unsafe if
+    devicefix doesn't know all uses of the state. The fix for a seed is unsafe if the program never seeds the CPU
+    generator.
 
     Any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after
     `torch.cuda.is_available()`, unless the call itself initializes CUDA.

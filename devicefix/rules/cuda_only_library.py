@@ -34,12 +34,12 @@ class CudaOnlyLibrary(Rule):
     it. Each library is reported once per file.
 
     The rule ignores an import under a check for CUDA, or in a `try` statement whose `except ImportError` continues
-    without the library, unless code uses the library without checking whether the import succeeded. xformers can be
-    installed without CUDA, so a check of its import alone does not count.
+    without the library, unless code uses the library without checking whether the import succeeded. For xformers, which
+    can be installed without CUDA, such a check is not enough.
 
-    devicefix fixes nothing in a file that imports Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA extension of
-    the project, or flash-attn functions without an equivalent in torch at the top. It lists the lines that need CUDA
-    instead. Except for flash-attn, the same is true of files that import such a file. After you have made the import
+    devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA
+    extension of the project, or flash-attn functions without an equivalent in torch. Instead, it lists the lines that
+    need CUDA. Except for flash-attn, the same is true of files that import such a file. After you have made the import
     optional, run devicefix again.
 
     ## Why it matters

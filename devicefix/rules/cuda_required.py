@@ -25,9 +25,8 @@ class CudaRequired(Rule):
     Finds code that stops the program without CUDA, such as `assert torch.cuda.is_available()`, a branch that raises an
     error or exits, or a call to a function that ends the program.
 
-    The rule ignores a check of what the user requested, as in
-    `if args.device == "cuda" and not torch.cuda.is_available()`, or `if args.cuda` with an option that is off by
-    default. It also ignores a check whose error is caught in the same function to continue on a CPU.
+    The rule ignores checks of what the user requested, as in `args.device == "cuda" and not torch.cuda.is_available()`,
+    and checks whose error is caught in the same function to continue on a CPU.
 
     ## Why it matters
     The check has no effect with CUDA and only prevents the program from running on a CPU.
@@ -55,9 +54,9 @@ class CudaRequired(Rule):
 
     The fix is unsafe if:
 
-    - the check depends on an option or setting that may be a request for a GPU, and whose default is unknown.
+    - the check depends on an option or setting that may request a GPU, and whose default is unknown.
     - a caller catches the error and then uses another result.
-    - the check refuses only some uses, as in `fused and not torch.cuda.is_available()`, or the function checks several
+    - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function checks several
       things that other code needs.
     - code after the check still needs CUDA, because it has no safe fix.
 

@@ -44,8 +44,8 @@ class DeviceArgument(Rule):
     """
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
-    `torch.set_default_device("cuda")`. Finds GPU indexes passed to functions of the project if these functions use them
-    only as devices, and also receive other devices or are called by code that moves to the index several times.
+    `torch.set_default_device("cuda")`. Also finds GPU indexes passed to functions of the project that use them only as
+    devices, if these functions also receive other devices or their caller moves to the index several times.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -70,11 +70,11 @@ class DeviceArgument(Rule):
 
     The fix is unsafe if:
 
-    - the function adds an index to the name, as in `torch.device(device, 1)`. Without CUDA, the result is `cpu:1`,
-      which never equals a tensor's device.
-    - a function of another library receives a GPU index from a variable to which the program does not move.
-    - a literal index is passed to a function that belongs neither to the project nor to a library that uses torch,
-      because the index may be that of another kind of device.
+    - the function adds an index to the name, as in `torch.device(device, 1)`. Without CUDA, the result `cpu:1` never
+      equals the device of a tensor.
+    - a function of another library receives a GPU index from a variable that the program doesn't use in a move.
+    - a function from neither the project nor a library that uses torch receives a literal index, which may be that of
+      another kind of device.
     """
 
     code = "DF202"

@@ -21,8 +21,8 @@ class DeviceNamespace(Rule):
     in `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`.
 
     ## Why it matters
-    `torch.cpu` has `synchronize`, `set_device`, `current_device`, `device_count`, `Stream` and `Event` (torch 2.13),
-    but no functions for memory, random numbers or device properties. Calling one raises an `AttributeError`.
+    `torch.cpu` has no functions for memory, random numbers or device properties (torch 2.13). Calling one raises an
+    `AttributeError`.
 
     ## Example
     ```python
@@ -38,8 +38,7 @@ class DeviceNamespace(Rule):
     ## Fix safety
     The fix is safe for statements that only manage GPU memory: the program calls the function only if the module has
     it. The fix is unsafe if the module comes from a function that may have other effects, because the program then
-    calls that function twice. Calls to other functions are reported without a fix: how to replace them on a CPU
-    depends on the program.
+    calls that function twice. Calls to other functions are reported without a fix.
     """
 
     code = "DF421"

@@ -37,8 +37,8 @@ class _Type(NamedTuple):
 class DeviceQuestion(Rule):
     """
     ## What it does
-    Finds checks whether a tensor or a device is on CUDA, such as `x.is_cuda` and `device.type == "cuda"`, around code
-    for any accelerator. This rule applies only with `--target accelerator`.
+    Finds checks for CUDA tensors and devices, such as `x.is_cuda` and `device.type == "cuda"`, around code for any
+    accelerator. This rule applies only with `--target accelerator`.
 
     ## Why it matters
     On another accelerator, the program skips the code without an error. For example, it times its steps without
@@ -57,10 +57,10 @@ class DeviceQuestion(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the check only decides about functions of `torch` that every accelerator has. With CUDA and on a
-    CPU, the result stays the same; `"meta"` is left out if the device is known to be a GPU or the CPU. The fix is
-    unsafe if other functions are called under the check, because they may be written for CUDA. The rule ignores checks
-    around what only CUDA has, such as NCCL, and checks that end the program.
+    The fix is safe if the check only guards `torch` functions that every accelerator has. With CUDA and on a CPU, the
+    result stays the same; `"meta"` is left out if the device is known to be a GPU or the CPU. The fix is unsafe if
+    other functions are called under the check, because they may be written for CUDA. The rule ignores checks around
+    what only CUDA has, such as NCCL, and checks that end the program.
     """
 
     code = "DF412"

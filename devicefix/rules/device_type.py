@@ -21,7 +21,7 @@ class DeviceType(Rule):
     `torch.amp.GradScaler()`. This rule applies only with `--target accelerator`.
 
     ## Why it matters
-    On another accelerator, torch turns such autocast and gradient scalers off, and the program trains in another
+    On another accelerator, torch disables autocast and gradient scalers for CUDA, and the program trains in another
     precision without an error.
 
     ## Example
@@ -42,7 +42,7 @@ class DeviceType(Rule):
     The fix is safe. On a CPU, `autocast("cuda")` and `GradScaler("cuda")` are off, and the fix keeps them off. `DF407`
     finds autocast that a CPU needs.
 
-    The fix of `torch.get_autocast_gpu_dtype()` keeps the dtype of CUDA on a CPU.
+    The fix for `torch.get_autocast_gpu_dtype()` keeps the dtype of CUDA on a CPU.
     `[ProfilerActivity.CPU, ProfilerActivity.CUDA]` becomes the activities that the machine supports; elsewhere,
     `ProfilerActivity.CUDA` has no fix.
     """

@@ -37,12 +37,12 @@ class DisabledScaler(Rule):
     ```
 
     ## Fix safety
-    The fix of the scale is safe even if the object is not a `GradScaler`: if its state contains `"scale"`, the value
+    The fix for the scale is safe even if the object is not a `GradScaler`: if its state contains `"scale"`, the value
     is the same as before. The fix is unsafe in a `try` statement, because a handler may expect the `KeyError`. Any
     other access is reported without a fix.
 
-    The rule recognizes a `GradScaler` by its class, by a class name that contains "scaler" or, if the class is
-    unknown, by the object's own name.
+    The rule recognizes a `GradScaler` by its class, by a class name that contains "scaler" or, if the class is unknown,
+    by the name of the object.
     """
 
     code = "DF410"

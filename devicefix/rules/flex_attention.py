@@ -29,9 +29,8 @@ class FlexAttention(Rule):
     ```
 
     ## Fix safety
-    There is no fix: to train on a CPU, compute the same result with
-    `torch.nn.functional.scaled_dot_product_attention`. The rule ignores code that selects FlexAttention by name, as in
-    `if backend == "flex"`, because the user can choose another backend.
+    There is no fix: to train on a CPU, compute the same result with `torch.nn.functional.scaled_dot_product_attention`.
+    The rule ignores FlexAttention under a condition such as `if backend == "flex"`.
     """
 
     code = "DF418"

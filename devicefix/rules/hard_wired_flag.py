@@ -95,8 +95,6 @@ class HardWiredFlag(Rule):
 
     ## Example
     ```python
-    from some_library import Config
-
     Config.cuda = True
     ```
 

@@ -30,7 +30,11 @@ class KeptState(Rule):
 
     ## Use instead
     ```python
+    for epoch in range(epochs):
+        train(model, optimizer)
+        if accuracy(model) > highest:
             best = {k: v.cpu().clone() for k, v in model.state_dict().items()}
+    model.load_state_dict(best)
     ```
 
     ## Fix safety

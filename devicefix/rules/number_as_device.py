@@ -35,13 +35,13 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the program only uses the variable as a device, passes it to `torch.cuda` functions or prints
-    it: with CUDA, its value is the same as before. The fix is unsafe if the program passes the variable to a function
-    in another file or to a model, as in `model(batch, device)`, because only the function's name suggests that it
+    The fix is safe if the program only uses the variable as a device, passes it to `torch.cuda` functions or prints it:
+    with CUDA, its value is the same as before. The fix is unsafe if the program passes the variable to a function in
+    another file or to a model, as in `model(batch, device)`, because only the name of the function suggests that it
     expects a device.
 
-    If the program uses the variable in any other way, `DF102` and `DF202` fix each use separately. This also applies
-    to an attribute if the program does anything with the objects of its class except call them and their methods.
+    Otherwise, `DF102` and `DF202` fix each use separately. This also applies to an attribute if the program does more
+    with the objects of its class than call them and their methods.
     """
 
     code = "DF205"

@@ -18,8 +18,7 @@ class PreferredLibrary(Rule):
     select a library available only in builds with CUDA, such as cuSOLVER, MAGMA or cuBLASLt.
 
     ## Why it matters
-    In builds of PyTorch without CUDA, the call raises a `RuntimeError`. On a CPU, the setting would have no effect
-    anyway.
+    In builds of PyTorch without CUDA, the call raises a `RuntimeError`.
 
     ## Example
     ```python
@@ -33,7 +32,7 @@ class PreferredLibrary(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it makes the call only if CUDA is available. The fix is unsafe if the program sets
+    The fix is safe: with CUDA, the program still makes the call. The fix is unsafe if the program sets
     `CUDA_VISIBLE_DEVICES` later, which has no effect after `torch.cuda.is_available()`. There is no fix if the program
     uses the return value. The rule ignores calls without an argument or with a value that every build accepts, such as
     `"default"`.

@@ -43,10 +43,10 @@ class ShardedParameters(Rule):
     ```
 
     ## Fix safety
-    The fix of `device_id` is safe: with CUDA, the argument is the same as before. Without CUDA, the parameters are
-    sharded over CPUs, with gloo. The fix of offloading is safe too: on a CPU, the parameters are already there.
+    The fix for `device_id` is safe: with CUDA, the argument is the same as before. Without CUDA, the parameters are
+    sharded over CPUs, with gloo. The fix for offloading is safe too: on a CPU, the parameters are already there.
 
-    The fix of `sync_module_states` is unsafe: without CUDA, the states are not synchronized, and processes may start
+    The fix for `sync_module_states` is unsafe: without CUDA, the states are not synchronized, and processes may start
     with different weights.
     """
 

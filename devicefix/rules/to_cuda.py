@@ -35,8 +35,8 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the device is the same as before. However, the fix is unsafe if only a variable's name
-    suggests that the variable contains a GPU index.
+    The fix is safe: with CUDA, the device is the same as before. It is unsafe if only the name of a variable suggests
+    that it contains a GPU index.
     """
 
     code = "DF102"

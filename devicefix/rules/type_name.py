@@ -43,7 +43,7 @@ class TypeName(Rule):
 
     code = "DF302"
     name = "type-name"
-    summary = "A string names a CUDA tensor type"
+    summary = "A string specifies a CUDA tensor type"
     words = (b"cuda",)
     INVALID = (
         Example(

@@ -16,9 +16,9 @@ class Unparsable(Rule):
     Finds files that are not valid Python 3, and reports the line and the cause of the error.
 
     ## Why it matters
-    devicefix neither checks nor rewrites such a file. If it is written in Python 2, the message says so. If it uses
-    syntax from a newer Python version than the one that runs devicefix, run devicefix on that version. A file that
-    only contains `x.cuda(async=True)` is still checked; see `DF814`.
+    devicefix neither checks nor rewrites such a file. If it uses syntax from a newer Python version than the one that
+    runs devicefix, run devicefix on that version. A file that only contains `x.cuda(async=True)` is still checked; see
+    `DF814`.
 
     ## Example
     ```python

@@ -14,7 +14,7 @@ class ConfigFile(Rule):
 
     - devices, GPU counts and the NCCL backend in YAML, JSON and TOML files
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
-    - the same options in a notebook's shell commands, along with `!nvidia-smi`, cells such as `%%cu`, and metadata
+    - the same options in shell commands of a notebook, along with `!nvidia-smi`, cells such as `%%cu`, and metadata
       that requests a GPU from Colab or Kaggle
 
     ## Why it matters

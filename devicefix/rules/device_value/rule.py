@@ -52,7 +52,7 @@ class DeviceValue(Rule):
     - the value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, it may equal another
       element.
     - the program reads an index from the value, as in `device.split(":")[1]`, or adds one, as in
-      `torch.device(device, 1)`. The CPU has no index, and `cpu:1` never equals a tensor's device.
+      `torch.device(device, 1)`. The CPU has no index.
     - the program stops if the value is the CPU, as in `assert device == "cuda"`.
     - the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after `torch.cuda.is_available()`.
     """
