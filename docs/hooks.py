@@ -138,14 +138,14 @@ def source(rule: type[Rule]) -> str:
 COUNTERPARTS = """\
 # Counterparts of torch.cuda
 
-This page lists what replaces `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Functions that are
-not in the tables have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses counterparts
-that do the same.
+This page lists what replaces `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Functions that
+are not in the tables have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses
+counterparts that do the same.
 
-- *2.6/2.4*: the counterpart works on the device from torch 2.6, and the device's own module, such as
-  `torch.xpu`, has a function of the same name from 2.4. An empty cell means that there is none, and *?* that it is unknown.
+- *2.6/2.4*: the counterpart works on the device from torch 2.6, and the module of the device, such as
+  `torch.xpu`, has a function of the same name from 2.4. An empty cell means none, and *?* means unknown.
   `torch_npu` and `torch_musa` number their releases after torch.
-- \\*: other arguments, or another result, than on CUDA.
+- \\*: different arguments or a different result than on CUDA.
 - In a CPU build, functions of `torch.accelerator` raise an error, except {harmless}.
 - For HPU, see [below](#hpu).
 
@@ -165,7 +165,7 @@ def counterparts() -> str:
     parts += ["## Others\n\n", *table_rows(rows), "\n"]
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
     works, in_module = known_of_hpu(TARGETS, "torch."), known_of_hpu(FUNCTIONS)
-    parts.append(f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. Nothing else is known.\n")
+    parts.append(f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. The rest is unknown.\n")
     parts.append(f"\n[Sources]({GITHUB}/blob/main/devicefix/devices/counterparts.toml)\n")
     return "".join(parts)
 
@@ -255,9 +255,9 @@ def notes(functions: list[Function]) -> Iterator[str]:
 CONFIGURATION = """\
 # Configuration keys
 
-The keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in `pyproject.toml`. [Configure
-devicefix](configure.md) explains which file applies. Each key but `extend` is also an option: `--select` for
-`select`. {additions} add to what is already configured.
+This page describes the keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in
+`pyproject.toml`. [Configure devicefix](configure.md) explains which file applies. Each key except `extend`
+is also an option: `--select` for `select`. {additions} add to what is already configured.
 """
 
 

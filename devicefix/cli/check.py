@@ -74,7 +74,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option(
     "--unfixed",
     is_flag=True,
-    help="Show only the findings that --fix leaves, which need a person or an unsafe fix.",
+    help="Show only the findings that --fix does not fix.",
 )
 @click.option("--statistics", is_flag=True, help="Show only the number of findings for each rule.")
 @click.option(

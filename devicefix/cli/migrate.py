@@ -25,7 +25,7 @@ EPILOG = """\
 command must start Python, and devicefix runs it several times.
 
 Exit status: 0 if all commands pass, 1 if a command fails, 2 if an error occurs. Without --run: 0 if no
-findings are left, 1 if findings are left, 2 if an error occurs.
+findings remain, 1 if findings remain, 2 if an error occurs.
 """
 
 

@@ -136,7 +136,7 @@ limit_options = together(
 @click.option(
     "--gpus",
     type=click.IntRange(min=1),
-    help="The number of GPUs in the simulated CUDA machine. [default: 1, or more if the program names others]",
+    help="The number of GPUs in the simulated CUDA machine. [default: 1, and those that the program uses]",
 )
 @click.option(
     "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of failing, and list them all."
@@ -145,7 +145,7 @@ limit_options = together(
     "--copies/--no-copies",
     default=True,
     show_default=True,
-    help="Detect code that relies on copies that are made on CUDA but not on a CPU.",
+    help="Detect code that relies on copies that only CUDA makes.",
 )
 @click.option(
     "--scratch/--no-scratch",
@@ -196,7 +196,7 @@ def verify(
     """Run SCRIPT on a CPU, with its modules rewritten in memory, and report whether it works.
 
     Your source files stay unchanged. The verdict is pass, fail or stopped. The report lists the remaining
-    CUDA requests, and code that relies on copies that are made on CUDA but not on a CPU.
+    CUDA requests, and code that relies on copies that only CUDA makes.
     """
     check_packages("verify", "psutil")
     from devicefix.verify.commands import Limits

@@ -1,1 +1,1 @@
-"""Carry out fixes with one LibCST transformer, and prove that nothing else changed."""
+"""Apply fixes with one LibCST transformer, and prove that nothing else changed."""

@@ -54,7 +54,7 @@ class ConfiguredDevice(Rule):
     error. If the user chooses the same device as the file, the program uses the CPU without CUDA.
 
     The fix is unsafe if the program reads an index from the value, stops if the device is the CPU, or passes it as
-    `accelerator`, because the trainer's other settings may need a GPU too.
+    `accelerator`, because other settings of the trainer may need a GPU too.
 
     There is no fix with `--target accelerator`, for a configuration that a call unpacks, and for lists of settings and
     arguments of `parse_args`. The string itself never changes.

@@ -53,7 +53,7 @@ class CudaCall(Rule):
 
     If devicefix can't tell which device the argument specifies, or if the object may have a custom `cuda` method, the
     fix keeps the call and puts it under a check for CUDA. This fix is unsafe if a custom method or a call in the
-    arguments may have side effects, which a CPU skips.
+    arguments may have side effects, because a CPU skips them.
 
     The fix is also unsafe in a subclass of `torch.fx.Interpreter`: if its graph changes a tensor in place, it changes
     a copy with CUDA, but the tensor itself on a CPU. There is no fix for `.cuda(*args)`.

@@ -56,7 +56,7 @@ class CudaExtension(Rule):
 
     code = "DF909"
     name = "cuda-extension"
-    summary = "The installation compiles CUDA code in any case"
+    summary = "The installation always compiles CUDA code"
     words = (b"CUDAExtension",)
     INVALID = (
         Example(

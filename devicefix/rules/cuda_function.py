@@ -930,7 +930,7 @@ class CudaFunction(Rule):
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
         """Return the finding for a function that raises an error without CUDA."""
         fix = self._functions.fix(node, short)
-        advice = "call it only if CUDA is available" if fix else "call it only if CUDA is available, and add a CPU path"
+        advice = "call it only if CUDA is available" + ("" if fix else ", and add a CPU path")
         if fix is not None and short == "get_device_capability":
             advice += f"; a CPU counts as {self._functions.instead(node, short)}"
         why = "because the program uses its result"

@@ -73,8 +73,8 @@ class DeviceArgument(Rule):
     - the function adds an index to the name, as in `torch.device(device, 1)`. Without CUDA, the result `cpu:1` never
       equals the device of a tensor.
     - a function of another library receives a GPU index from a variable that the program doesn't use in a move.
-    - a function from neither the project nor a library that uses torch receives a literal index, which may be that of
-      another kind of device.
+    - a literal index is passed to a function that may not use torch, because it may be the index of another kind of
+      device.
     """
 
     code = "DF202"

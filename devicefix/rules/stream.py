@@ -543,5 +543,7 @@ class CudaStream(Rule):
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
             if fix is not None:
-                message = "this stream or event does not exist without CUDA; put this code under a check for CUDA"
+                message = (
+                    "without CUDA, this stream or event does not exist; put the code under a check for CUDA"
+                )
                 yield self.finding(node, message, fix)

@@ -263,7 +263,9 @@ class UncalledFunction(Rule):
         for each in node.names:
             if (name := f"{node.module}.{each.name}") in self.references and not self.facts.is_guarded(node):
                 if self.context.project.is_read_elsewhere(self.devices.path, each.asname or each.name):
-                    message = f"calling `{name}` raises an error without CUDA; call it only if CUDA is available"
+                    message = (
+                        f"calling `{name}` raises an error without CUDA; call it only if CUDA is available"
+                    )
                     yield self.finding(node, message, unless="because they are in other files")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -315,10 +317,12 @@ class UncalledFunction(Rule):
     def _found(self, node: ast.expr, name: str) -> Finding:
         returns_none = name.removeprefix("torch.cuda.") in _RETURN_NONE
         fix = self.context.when_cuda(node, _NOTHING) if returns_none else None
-        advice = (
-            "store it only if CUDA is available" if fix else "call it only if CUDA is available, and add a CPU path"
+        advice = "store it" if fix else "add a CPU path, and call it"
+        return self.finding(
+            node,
+            f"calling `{name}` later raises an error without CUDA; {advice} only if CUDA is available",
+            fix,
         )
-        return self.finding(node, f"calling `{name}` later raises an error without CUDA; {advice}", fix)
 
     def _is_passed_on(self, node: ast.expr) -> bool:
         """Return whether a function is stored or passed on, and may be called without CUDA."""

@@ -492,7 +492,7 @@ async def test_unsafe_fixes_are_marked(code: Editor) -> None:
     offers = await code.offers(uri, 2, 20)
     first, second = offers.values()
     assert (
-        first.title.endswith(" (unsafe: may change how the program behaves on CUDA)")
+        first.title.endswith(" (unsafe: may change how the program behaves with CUDA)")
         and not first.is_preferred
     )
     assert await code.chosen(uri, first) == rewrite_source(UNSAFE, unsafe_fixes=True).source

@@ -45,7 +45,7 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
     if _VISIBLE.fullmatch(name):
         return None if value in _NONE and not several else _SELECTED
     if _names_cuda(name, values, several):
-        return "selects CUDA, but CUDA may be unavailable; use `cpu`, or let the program choose the device"
+        return "selects CUDA, which may not be available; use `cpu`, or let the program choose the device"
     if value == "nccl" and not _WORDS.fullmatch(name):
         return "needs CUDA; without CUDA, use `gloo`"
     if value == "gpu" and not several and _DEVICE.fullmatch(name):

@@ -42,7 +42,7 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
         for node, text in _texts(facts, given) if language and given and not facts.is_guarded(call) else ():
             if _SELECTED.search(text) and not cuda_string(node) and not facts.is_guarded(node):
                 sure = node is (facts.value(given[0]) or given[0])
-                head = f"`{facts.source.code(call.func)}` on line {call.lineno} parses "
+                head = f"`{facts.source.code(call.func)}` on line {call.lineno} parses a string in which "
                 for each in _in_code(text) if language == "python" else _in_values(text, language):
                     tie = node, head + each[0], each[1], each[2] if sure else ""
                     found.setdefault(call, []).append(tie)
@@ -90,7 +90,7 @@ def _in_values(text: str, language: str) -> Iterator[tuple[str, str, str]]:
     for pair, code, why in ties(f"x {plain}" if language == "shell" else plain, language):
         if any(map(_SELECTED.fullmatch, pair.values)):
             key = re.split(r"[./]", pair.key)[-1].replace("-", "_")
-            yield f"`{code}`, which {why}", key, pair.values[0] if plain == text else ""
+            yield f"`{code}` {why}", key, pair.values[0] if plain == text else ""
 
 
 def _in_code(text: str) -> Iterator[tuple[str, str, str]]:
@@ -102,4 +102,4 @@ def _in_code(text: str) -> Iterator[tuple[str, str, str]]:
             is_device = cuda_string(each) and not isinstance(inner.tree.parents.get(each), ast.Compare)
             is_device = is_device or inner.resolve(each) == "torch.cuda._"  # a type whose name is computed
             if (is_move or is_device or inner.call(each, *RAISING_IN_FULL)) and not inner.is_guarded(each):
-                yield f"`{inner.source.code(each)}`, which needs CUDA; check for CUDA first", "", ""
+                yield f"`{inner.source.code(each)}` needs CUDA; check for CUDA first", "", ""
