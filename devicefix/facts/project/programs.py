@@ -254,8 +254,15 @@ class Programs(Files):
     def _readers(self, file: ProjectFile, name: str) -> frozenset[str]:
         """Return the functions and classes of a file whose code reads a name; see `readers`."""
         file.is_followed = True
-        facts = file.facts
-        return frozenset({""}) if facts is None else facts.once(readers, facts.tree.root, name)
+        if (key := (file.normal, name)) not in self._read_by:
+            facts = file.facts
+            self._read_by[key] = frozenset({""}) if facts is None else readers(facts, facts.tree.root, name)
+        return self._read_by[key]
+
+    @cached_property
+    def _read_by(self) -> dict[tuple[str, str], frozenset[str]]:
+        """The answers of `_readers`, which every program of a large project asks for."""
+        return {}
 
     def _use_cuda(self, file: ProjectFile, names: frozenset[Named]) -> bool:
         """Return whether one of the things that processes run may use CUDA, as a file names them."""
