@@ -119,5 +119,6 @@ def _with_lines(finding: Finding, lines: list[int]) -> Finding:
     """Return a finding that names the lines of those that it replaces."""
     if not lines:
         return finding
-    shown = ", ".join(f"line {each}" for each in lines[:5]) + f" and {len(lines) - 5} more" * (len(lines) > 5)
+    *first, last = [str(each) for each in lines[:5]] + [f"{len(lines) - 5} more"] * (len(lines) > 5)
+    shown = f"lines {', '.join(first)} and {last}" if first else f"line {last}"
     return replace(finding, message=f"{finding.message}; until then, nothing is fixed on {shown}")

@@ -241,6 +241,6 @@ class KeptState(Rule):
                 training = f"line {line} changes" if line else "training changes"
                 message = (
                     f"`{code}` copies only on a GPU: on a CPU, `{held.holder}` shares memory with the parameters of"
-                    f" `{held.copy.source.path}`, which {training}; add {remedy(held)}"
+                    f" `{held.copy.source.path}`, which {training}; {remedy(held)}"
                 )
                 yield self.finding(held.copy.outer, message, copied(self.context, held))

@@ -297,9 +297,9 @@ class KeptView(Rule):
             used = f"line {held.use} uses `{path}` after that" if held.use else f"`{path}` {again}"
             change = f"line {line} also changes" if line else "training also changes"
             shown = f"on a CPU, {change} `{path}`, and {used}"
-            return f"`{code}` copies only on a GPU: {shown}; add {remedy(held)}"
+            return f"`{code}` copies only on a GPU: {shown}; {remedy(held)}"
         shared = f"`{held.holder}` shares memory with `{held.copy.source.path}`, {changed_and_used(held)}"
-        return f"`{code}` copies only on a GPU: on a CPU, {shared}; add {remedy(held)}"
+        return f"`{code}` copies only on a GPU: on a CPU, {shared}; {remedy(held)}"
 
 
 def changed_and_used(held: Held) -> str:
@@ -311,10 +311,10 @@ def changed_and_used(held: Held) -> str:
 
 
 def remedy(held: Held) -> str:
-    """Return the code that makes a copy on every device, in backticks."""
+    """Return what to do to make a copy on every device."""
     if _is_state(held.copy.outer):
-        return "`copy.deepcopy(...)` around the call"
-    return "`.clone()`" if held.copy.source.buffer is False and _array(held) is None else "`.copy()`"
+        return "wrap the call in `copy.deepcopy(...)`"
+    return "add `.clone()`" if held.copy.source.buffer is False and _array(held) is None else "add `.copy()`"
 
 
 def _is_state(outer: ast.expr) -> bool:

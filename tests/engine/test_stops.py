@@ -22,7 +22,7 @@ def test_a_file_that_imports_a_kernel(line: str) -> None:
     assert (finding.code, finding.line, finding.fix) == ("DF902", 2, None)
     name = line.split()[1]
     assert finding.message.startswith(f"`{name}` needs CUDA because of `tensorrt`; ")
-    assert finding.message.endswith("; until then, nothing is fixed on line 5, line 6")
+    assert finding.message.endswith("; until then, nothing is fixed on lines 5 and 6")
 
 
 def test_a_file_that_imports_one_that_does() -> None:
@@ -223,4 +223,4 @@ main(choose())
 def test_many_lines_are_counted() -> None:
     source = "import torch\nimport triton\n" + "torch.cuda.synchronize()\n\n" * 7
     (finding,) = analyze(source).findings
-    assert finding.message.endswith("on line 3, line 5, line 7, line 9, line 11 and 2 more")
+    assert finding.message.endswith("on lines 3, 5, 7, 9, 11 and 2 more")
