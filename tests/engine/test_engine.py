@@ -426,5 +426,5 @@ def run(target, args):
 """
     inside, outside = analyze(source).findings
     assert inside.safety is Safety.UNSAFE
-    assert "may change in place a tensor that is copied only on a GPU" in inside.message
+    assert "may change, in place, a tensor that is copied only on a GPU" in inside.message
     assert outside.safety is Safety.SAFE
