@@ -210,7 +210,7 @@ class Settings:
             raise ConfigError(f"target accelerator needs torch 2.6 or newer, but torch-version is {given}")
         chosen = {code for each in self.selections for code in each.select + each.extend_select}
         if self.target != "accelerator" and NEUTRAL in chosen:
-            raise ConfigError(f"the rules {NEUTRAL} need target accelerator")
+            raise ConfigError(f'the rules {NEUTRAL} need `target = "accelerator"` or --target accelerator')
         return self
 
 

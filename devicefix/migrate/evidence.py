@@ -120,7 +120,7 @@ def _places(report: Report) -> Iterator[Location]:
     for hazard in report.run.copies:
         yield hazard.moved
     if report.explanation is not None:
-        for tie in report.explanation.ties:
+        for tie in report.explanation.findings:
             yield tie.place
             yield Location(tie.place.file, tie.finding.line)
 

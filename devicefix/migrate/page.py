@@ -135,7 +135,10 @@ def groups(done: Migration) -> list[tuple[str, list[Left]]]:
     found = [
         ("A run stopped here:", [left for left in done.left if left.blamed]),
         ("No automatic fix:", [left for left in others if left not in settings and left not in beside]),
-        ("Unsafe fixes that no run has justified (review them, then use `rewrite --unsafe-fixes`):", unsafe),
+        (
+            "Unsafe fixes that no run has justified (after a review: `check --fix --unsafe-fixes`):",
+            unsafe,
+        ),
         ("In environment files:", beside),
         ("In configuration files and scripts:", settings),
     ]
@@ -243,8 +246,8 @@ def result(report: Report) -> str:
         return f"{click.style(report.verdict.value, fg='red')}: {printable(report.reason)}"
     numbers = "no numbers to compare"
     if comparison is not None and equal(report):
-        observations = count(comparison.compared or 0, "observation")
-        numbers = f"numbers equal in {observations} (CPU and simulated CUDA)"
+        values = count(comparison.compared or 0, "value")
+        numbers = f"numbers equal in {values} (CPU and simulated CUDA)"
     elif why := uncompared(report):
         numbers = f"the original fails on the simulated CUDA machine: {printable(why)}"
     return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"

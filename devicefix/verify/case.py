@@ -129,7 +129,7 @@ class Case:
         if finding.safety is None:
             return f"there is no automatic fix; see `devicefix rule {code}`"
         if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
-            advice = "review it, then use `devicefix rewrite --unsafe-fixes`"
+            advice = "review it, then use `devicefix check --fix --unsafe-fixes`"
             return f"the fix is unsafe, because it may change a run on CUDA; {advice}"
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"

@@ -72,10 +72,10 @@ class Explanation:
         cause: the cause.
         advice: what to do.
         evidence: what shows the cause.
-        ties: the findings that are left at the lines that took part.
+        findings: the findings that are left at the lines that took part.
     """
 
     cause: Cause
     advice: str
     evidence: tuple[str, ...] = ()
-    ties: tuple[Tie, ...] = ()
+    findings: tuple[Tie, ...] = ()

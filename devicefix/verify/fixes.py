@@ -25,7 +25,7 @@ def blamed(case: Case, explanation: Explanation | None) -> Explanation | None:
         case: the run.
         explanation: the explanation by a tie that is left.
     """
-    if explanation is None or explanation.cause is not Cause.TIE or explanation.ties:
+    if explanation is None or explanation.cause is not Cause.TIE or explanation.findings:
         return explanation
     places = [at for at in _places(case) if case.fixed(at) and (_remains(case, at) or _chooses(case, at))]
     if not places:

@@ -106,7 +106,7 @@ def _explanation(explanation: Explanation, comparison: Comparison | None, most: 
     if comparison and comparison.output:
         yield "       its output ends with:"
         yield from (f"         | {printable(line)}" for line in comparison.output[-(most or 0) :])
-    for tie in explanation.ties[:most]:
+    for tie in explanation.findings[:most]:
         yield f"       {place(tie.place)} {tie.finding.code} {printable(tie.finding.message)}"
         if tie.advice != explanation.advice:
             yield f"       {printable(tie.advice)}"

@@ -276,7 +276,7 @@ def test_a_remaining_request_is_explained(folder: ProgramFolder) -> None:
     assert re.search("not compiled with CUDA|NVIDIA driver", done.run["failure"]["error"])
     assert done.run["failure"]["frames"][-1]["line"] == 5
     found = done.report["explanation"]
-    (tie,) = found["ties"]
+    (tie,) = found["findings"]
     assert (found["cause"], tie["finding"]["code"]) == ("finding-left", "DF101")
     assert "is disabled" in found["advice"] and tie["advice"] == found["advice"]
 

@@ -716,7 +716,7 @@ def test_a_finding_in_a_notebook_is_found_by_its_cell(folder: ProgramFolder) -> 
     content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (folder.path / "nb.ipynb").write_text(json.dumps(content))
     done = folder.verify("--ignore", "DF101", "nb.ipynb", process=True)
-    (tie,) = done.report["explanation"]["ties"]
+    (tie,) = done.report["explanation"]["findings"]
     assert (tie["finding"]["code"], tie["finding"]["cell"], tie["place"]["line"]) == ("DF101", 2, 2)
     assert tie["advice"] == "DF101 is disabled; enable it to rewrite this line"
 

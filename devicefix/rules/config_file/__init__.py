@@ -8,11 +8,12 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    Finds settings outside Python code that need CUDA. This rule applies only with `--config-files`.
+    Finds settings outside Python code that need CUDA. With `--config-files`, it applies to
+    the files of a folder; a file that you name is always checked.
 
     It covers:
 
-    - devices, GPU counts and the NCCL backend in YAML, JSON and TOML files
+    - devices, GPU counts, `accelerator: gpu` of Lightning and the NCCL backend in YAML, JSON and TOML files
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
     - the same options in shell commands of a notebook, along with `!nvidia-smi`, cells such as `%%cu`, and metadata
       that requests a GPU from Colab or Kaggle
