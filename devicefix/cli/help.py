@@ -57,6 +57,16 @@ class GroupedCommand(click.Command):
             )
         )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; what follows a program are the options of the program."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if ctx.allow_interspersed_args:
+                raise
+            advice = f"{error.format_message()} Put the options of the program after SCRIPT."
+            raise click.UsageError(advice, ctx) from None
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first options, or all of them; those of no group come first."""
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]

@@ -16,6 +16,7 @@ from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import (
     FILE,
     common_folder,
+    option,
     resolver_for,
     rule_options,
     text_or_json,
@@ -172,6 +173,7 @@ limit_options = together(
 )
 @text_or_json
 @rule_options
+@option("target")
 @unsafe_option
 @click.pass_context
 def verify(
@@ -328,11 +330,17 @@ def check_packages(feature: str, *packages: str) -> None:
 
 def progress() -> Callable[[str, float], None]:
     """Return a function that prints the time of a run at intervals, on its own line on a terminal."""
-    last = 0.0
+    current, last = "", 0.0
 
     def tick(run: str, seconds: float) -> None:
-        nonlocal last
-        if sys.stderr.isatty() and seconds - last >= PROGRESS_INTERVAL:
+        nonlocal current, last
+        if not sys.stderr.isatty():
+            return
+        if run != current:
+            if current:  # nobody wonders what the first run is
+                click.echo(f"devicefix: running {run}", err=True)
+            current, last = run, 0.0
+        elif seconds - last >= PROGRESS_INTERVAL:
             last = seconds
             click.echo(f"devicefix: {run} has been running for {seconds:.0f} s", err=True)
 

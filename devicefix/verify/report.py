@@ -176,7 +176,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
         "runs", f"the original on {machine}, the rewritten program {other or 'there and on the CPU'}"
     )
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
-        seen = _count(comparison.observations, "observation")
+        seen = _count(comparison.observations, "value")
         if comparison.compared is not None and comparison.compared < comparison.observations:
             seen = f"{comparison.compared:,} of {seen}; the others are not made on the CPU"
         yield _entry("numbers", f"equal in {seen}")

@@ -586,3 +586,8 @@ def test_help_lists_ten_options_at_most_and_all_once_and_by_group(cli: Cli) -> N
     assert [line for line in shown.splitlines() if re.fullmatch(r"[A-Z].*:", line)] == [
         "Options:", "Rule selection:", "File selection:", "Miscellaneous:",
     ]  # fmt: skip
+
+
+def test_an_option_of_the_program_before_the_script_is_explained(cli: Cli) -> None:
+    done = cli("verify", "--epochs", "1", "train.py")
+    assert done.exit_code == 2 and "Put the options of the program after SCRIPT." in done.stderr

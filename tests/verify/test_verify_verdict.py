@@ -246,7 +246,7 @@ def test_a_pass_is_short(shown: Report) -> None:
     assert click.unstyle(report.text(shown)).splitlines() == [
         "verify: pass in 0.2 s",
         "  runs           the original on CUDA, the rewritten program there and on the CPU",
-        "  numbers        equal in 1 observation",
+        "  numbers        equal in 1 value",
         "  CUDA requests  none",
         "  copy hazards   none",
         "  fixes          nothing to rewrite",
