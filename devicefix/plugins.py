@@ -8,10 +8,9 @@ from devicefix.devices.context import Context
 from devicefix.devices.expression import DeviceExpr
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rewrite.edits import with_keyword
-from devicefix.rules.base import Changed, Example, Rule
+from devicefix.rules.base import Example, Rule
 
 __all__ = [
-    "Changed",
     "Context",
     "DeviceExpr",
     "Edit",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from devicefix.config.evidence import Evidence, Seen
 from devicefix.config.settings import Settings
 from devicefix.model import Result
-from devicefix.rules.base import Example, Rule, invalid, valid
+from devicefix.rules.base import Example, Rule
 
 __all__ = ["Case", "examples"]
 
@@ -21,19 +21,15 @@ class Case:
         rule: the rule whose example it is.
         example: one of its `INVALID` or `VALID` examples.
         valid: whether the rule leaves the example alone.
-        number: its place among them, from 0.
     """
 
     rule: type[Rule]
     example: Example
     valid: bool
-    number: int
 
     def __str__(self) -> str:
         """Return a name for the test, such as `XY101-name-in-words`."""
-        if self.example.name:
-            return f"{self.rule.code}-{'-'.join(self.example.name.split())}"
-        return f"{self.rule.code}-{'leaves' if self.valid else 'matches'}-{self.number}"
+        return f"{self.rule.code}-{'-'.join(self.example.name.split())}"
 
     def check(self) -> None:
         """Compare what devicefix does to the example with what the example says.
@@ -89,8 +85,8 @@ def examples(*rules: type[Rule]) -> list[Case]:
     for rule in rules:
         if RULES.get(rule.code) is not rule:
             raise LookupError(f"devicefix does not know the rule {rule.code}; install its distribution first")
-        found = [Case(rule, example, False, number) for number, example in enumerate(invalid(rule))]
-        found += [Case(rule, example, True, number) for number, example in enumerate(valid(rule))]
+        found = [Case(rule, example, False) for example in rule.INVALID]
+        found += [Case(rule, example, True) for example in rule.VALID]
         ids = [str(case) for case in found]
         for name in ids:
             if ids.count(name) > 1:

@@ -32,7 +32,7 @@ from devicefix.devices.counterparts import (
     Target,
     written,
 )  # fmt: skip
-from devicefix.rules.base import Rule, invalid, valid
+from devicefix.rules.base import Rule
 from devicefix.rules.categories import category
 from devicefix.rules.pages import fixes
 from devicefix.rules.registry import RULES
@@ -116,7 +116,7 @@ def page(rule: type[Rule]) -> str:
     """Return the page of a rule: its documentation, with one example, and where the others are."""
     notes = " · ".join(filter(None, [f"Fix: {', '.join(fixes(rule)) or 'none'}", when(rule)]))
     text = CHANGE.sub(change, cleandoc(rule.__doc__ or ""))
-    more = f"\n[More examples]({source(rule)})\n" if invalid(rule) or valid(rule) else ""
+    more = f"\n[More examples]({source(rule)})\n" if rule.INVALID or rule.VALID else ""
     return f"# {rule.name} ({rule.code})\n\n{notes}\n\n{text}\n{more}"
 
 

@@ -65,13 +65,6 @@ class Example:
         return None if self._after is None else _dedent(self._after)
 
 
-class Changed(Example):
-    """The old spelling of an `Example`, without a name, for the `MATCHES` of a plugin."""
-
-    def __init__(self, before: str, after: str | None, unsafe: bool = False) -> None:
-        super().__init__("", before, after, unsafe)
-
-
 class Rule:
     """One kind of tie to CUDA: how to find it, and how to rewrite it.
 
@@ -113,8 +106,6 @@ class Rule:
         only_cuda: whether what it finds works with no other accelerator, even where its code does not name CUDA.
         INVALID: examples that the rule reports, with their rewritten code.
         VALID: examples that look similar and are left alone.
-        MATCHES: the old spelling of `INVALID`, without names.
-        LEAVES: the old spelling of `VALID`, without names.
     """
 
     code: ClassVar[str]
@@ -134,8 +125,6 @@ class Rule:
     only_cuda: ClassVar[bool] = False
     INVALID: ClassVar[tuple[Example, ...]] = ()
     VALID: ClassVar[tuple[Example, ...]] = ()
-    MATCHES: ClassVar[tuple[Example, ...]] = ()
-    LEAVES: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -183,16 +172,6 @@ class Rule:
 def words_of(rule: type[Rule]) -> tuple[bytes, ...]:
     """Return the words that a rule declares, or by default the last parts of its references."""
     return rule.words or tuple(name.rpartition(".")[2].encode() for name in rule.references)
-
-
-def invalid(rule: type[Rule]) -> tuple[Example, ...]:
-    """Return the examples that a rule reports, in either spelling."""
-    return (*rule.INVALID, *rule.MATCHES)
-
-
-def valid(rule: type[Rule]) -> tuple[Example, ...]:
-    """Return the examples that a rule leaves alone, in either spelling."""
-    return (*rule.VALID, *(Example("", text) for text in rule.LEAVES))
 
 
 def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Visit]]:

@@ -21,12 +21,10 @@ def page(rule: type[Rule]) -> str:
 
 def fixes(rule: type[Rule]) -> list[str]:
     """Return the kinds of fixes, "safe" and "unsafe": those that the documentation names, or else the examples have."""
-    from devicefix.rules.base import invalid
-
     safety = (rule.__doc__ or "").partition("## Fix safety")[2]
     if not safety:
         return sorted(
-            {"unsafe" if each.unsafe else "safe" for each in invalid(rule) if each.after is not None}
+            {"unsafe" if each.unsafe else "safe" for each in rule.INVALID if each.after is not None}
         )
     return sorted(set(re.findall(r"\b(?:un)?safe\b", safety)))
 

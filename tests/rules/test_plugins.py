@@ -103,26 +103,6 @@ def test_the_order_is_declared_and_not_by_letters(tmp_path: Path, install: Insta
     assert [line.split()[1] for line in found] == ["DF101", code]
 
 
-def test_the_old_spelling_of_examples_works(tmp_path: Path, install: Install) -> None:
-    old = rule().replace(
-        "    words =",
-        """    MATCHES = (Changed("import torch\\n\\ntorch.mps.seed()\\n", None),)
-    LEAVES = ("import torch\\n\\nmps.seed()\\n",)
-    words =""",
-    )
-    install("some-plugin", old.replace("import Rule", "import Changed, Rule"))
-    test = """
-from devicefix.testing import Case, examples
-from some_plugin import Mps
-cases = examples(Mps)
-assert all(isinstance(case, Case) for case in cases)
-for case in cases: case.check()
-print(*cases)
-"""
-    done = subprocess.run([sys.executable, "-c", test], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("XY101-matches-0 XY101-leaves-0\n", "")
-
-
 def test_takes_part_as_ours_do(tmp_path: Path, install: Install) -> None:
     install("some-plugin", rule())
     text = "import torch\n\nif x:\n    torch.mps.seed()\ntorch.ones(2).cuda()\n"

@@ -8,12 +8,11 @@ import pytest
 from corpus_reasons import Reported, reason, without_reason
 from helpers import ROOT, analyze
 
-from devicefix.rules.base import invalid
 from devicefix.rules.registry import RULES
 
 
 def _findings() -> Iterator[Reported]:
-    codes = {f"{code} {example.name}": example.before for code in RULES for example in invalid(RULES[code])}
+    codes = {f"{code} {example.name}": example.before for code in RULES for example in RULES[code].INVALID}
     codes |= {str(path): path.read_text(encoding="utf-8") for path in (ROOT / "fixtures").rglob("*.py")}
     for place, code in codes.items():
         for finding in analyze(code).findings:
