@@ -210,7 +210,8 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     def touched(finding: Finding) -> bool:
         start = source.line_starts[finding.line - 1] + finding.column - 1
         end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
-        named = map(int, re.findall(r"\bline (\d+)", finding.message))
+        listed = re.findall(r"\blines? (\d[\d, and]*)", finding.message)
+        named = {int(each) for text in listed for each in re.findall(r"\d+", text)}
         return any(first < end and start < last for first, last in spans) or not lines.isdisjoint(named)
 
     # A text is reported only if a read of it is not fixed.

@@ -38,7 +38,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.command(
     cls=GroupedCommand,
     first=(
-        "fix", "diff", "unsafe-fixes", "unfixed", "select", "ignore", "exclude", "target", "baseline",
+        "fix", "diff", "unsafe-fixes", "select", "ignore", "exclude", "target", "baseline", "diff-base",
         "output-format",
     ),
     short_help="Find code that is tied to CUDA.",

@@ -192,6 +192,7 @@ def resolver_for(paths: Iterable[Path], stdin_filename: str | None, given: Mappi
     source = Source.of(given)
     start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
     resolver = Nearest(source.settings, start, source.find_in)
+    resolver.root.checked()
     if resolver.root.verbose:
         click.echo(f"configuration: {printable(str(resolver.file or 'none'))}", err=True)
     return resolver
@@ -253,7 +254,10 @@ class Source:
             ConfigError: the configuration is invalid.
         """
         configured = replace(load.load(file, known_codes), **self.values)
-        settings = load.combined(configured, self.options).checked()
+        settings = load.combined(configured, self.options)
+        given = (*self.options.get("select", ()), *self.options.get("extend_select", ()))
+        if values.NEUTRAL not in given:  # else they are asked of the run, and other folders need no target
+            settings = settings.checked()
         # The null device is a configuration, too, but nothing is written beside it.
         beside = file.parent if file and file.is_file() else Path()
         cache = (settings.cache_dir or beside / ".devicefix_cache") if self.cached else None

@@ -433,5 +433,5 @@ class CpuRejected(Rule):
         if any(isinstance(part, ast.expr) and self._checks.counts(part) for part in ast.walk(test)):
             return f"{MESSAGE} or there are too few GPUs; check the number only if CUDA is available"
         if asks_tensor(test):
-            return "rejects CPU tensors; add a CPU path"
+            return "this check rejects CPU tensors; add a CPU path"
         return f"{MESSAGE}; add a CPU path"

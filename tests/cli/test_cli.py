@@ -591,3 +591,11 @@ def test_help_lists_ten_options_at_most_and_all_once_and_by_group(cli: Cli) -> N
 def test_an_option_of_the_program_before_the_script_is_explained(cli: Cli) -> None:
     done = cli("verify", "--epochs", "1", "train.py")
     assert done.exit_code == 2 and "Put the options of the program after SCRIPT." in done.stderr
+
+
+def test_the_rules_for_any_accelerator_use_the_target_of_the_file(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a" / "src").mkdir(parents=True)
+    (tmp_path / "a" / "pyproject.toml").write_text('[tool.devicefix]\ntarget = "accelerator"\n')
+    (tmp_path / "a" / "src" / "b.py").write_text("import torch\ntorch.cuda.synchronize()\n")
+    assert "DF401" in cli("check", "--select", "ACC", "a/src").stdout
+    assert cli("check", "--isolated", "--select", "ACC", "a/src").exit_code == 2
