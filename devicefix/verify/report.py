@@ -79,7 +79,8 @@ def _lines(report: Report, most: int | None) -> Iterator[str]:
     yield from _section("notes", notes, most, if_empty="")
     yield from _section("warnings", [*report.errors, *run.warnings], most, if_empty="")
     if report.comparison and report.verdict is Verdict.PASS and (imported := _imported(run.modules)):
-        yield f"  do:  to apply the fixes, run `devicefix check --fix {imported}`"
+        target = " --target accelerator" if report.comparison.accelerator else ""
+        yield f"  do:  to apply the fixes, run `devicefix check{target} --fix {imported}`"
 
 
 def _imported(modules: Iterable[Module]) -> str:

@@ -98,8 +98,10 @@ def test_a_right_rewrite_passes(kind: str, tmp_path: Path) -> None:
     pinned = RIGHT.replace("randn(8, 4)", "randn(8, 4).pin_memory()") if kind != "mps" else RIGHT
     report = compared(tmp_path, pinned, kind)
     assert (report.verdict.value, report.reason) == ("pass", ""), text(report)
-    there = f"the rewritten program on a simulated {kind.upper()} (2 observations)"
-    assert f"equal: the original on a simulated CUDA machine, {there}" in text(report)
+    there = f"the rewritten program on a simulated {kind.upper()}"
+    shown = text(report)
+    assert f"the original on a simulated CUDA machine, {there}" in shown and "equal in 2 values" in shown
+    assert "run `devicefix check --target accelerator --fix " in shown
 
 
 @pytest.mark.parametrize("name", WRONG)
