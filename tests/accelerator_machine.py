@@ -73,7 +73,7 @@ _HEAVY = re.compile(r"(mm|addmm|bmm|baddbmm|mv|addmv|dot|linear|convolution|_\w*
 
 
 class Record:
-    """What ran where: parameters, states, operations, products, autocast, scalers, calls, numbers printed."""
+    """A record of what ran where: parameters, states, operations, autocast, scalers, calls and prints."""
 
     def __init__(self) -> None:
         self.parameters: dict[int, str] = {}
@@ -162,7 +162,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Known(NamedTuple):
-    """What the schema of an operation says: which arguments are tensors, and which are written."""
+    """The facts in the schema of an operation: which arguments are tensors, and which are written."""
 
     name: str
     tensors: frozenset[int]

@@ -103,21 +103,13 @@ limit_options = together(
 @click.command(
     cls=GroupedCommand,
     first=(
-        "m",
-        "c",
-        "compare",
-        "accelerator",
-        "unsafe-fixes",
-        "timeout",
-        "steps",
-        "gpus",
-        "scratch",
+        "m", "c", "compare", "accelerator", "unsafe-fixes", "timeout", "steps", "gpus", "scratch",
         "output-format",
     ),
     short_help="Run a rewritten program on a CPU.",
     epilog=EPILOG,
     context_settings={"allow_interspersed_args": False},
-)
+)  # fmt: skip
 @click.argument("program", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.option("-m", "as_module", is_flag=True, help="Run SCRIPT as a module, like `python -m`.")

@@ -70,7 +70,7 @@ class Devices:
 
     @cached_property
     def of_others(self) -> frozenset[Need]:
-        """What a fix needs that asks for CUDA, or takes the CPU without it.
+        """The needs of a fix that asks for CUDA, or takes the CPU without it.
 
         This is nothing, or the doubt that the code may run on another accelerator; the engine drops it
         for code that needs CUDA.

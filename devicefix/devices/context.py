@@ -133,9 +133,10 @@ class Context:
         if otherwise == '"gloo"' and not of_cuda and (fix := self.devices.backend(node)) is not None:
             return fix
         accelerated = None if of_cuda else self.devices.accelerated(node)
-        question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
         if self.accelerator is not None and not on_mps:
             question = self.devices.beyond_mps(node)
+        else:
+            question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
         if isinstance(otherwise, str):
             otherwise = self.source.quoted(otherwise, self.source.code(node))
         needs = question.needs

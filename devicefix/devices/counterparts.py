@@ -17,7 +17,7 @@ RAISES = "raises"  # what a call does that raises an error
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether something works on a device.
+    """The support of a function on a device.
 
     Attributes:
         how: "same", "adapted", "none" or "unknown".
@@ -70,7 +70,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """What replaces a function or class of torch.cuda.
+    """The replacement of a function or class of torch.cuda.
 
     Attributes:
         name: Its full name without `torch.`, a key of `TARGETS`.

@@ -130,6 +130,6 @@ class LegacyConstructor(Rule):
 
     @cached_property
     def _defaults(self) -> frozenset[str]:
-        """What makes CUDA the default in the module, and in those that are used together with it."""
+        """The ways in which the module, and those used together with it, make CUDA the default."""
         here = default_devices(self.context.source.text.encode())
         return here.union(self.context.project.default_devices(self.devices.path))

@@ -20,7 +20,7 @@ def page(rule: type[Rule]) -> str:
 
 
 def fixes(rule: type[Rule]) -> list[str]:
-    """Return the kinds of fixes, "safe" and "unsafe": those that the documentation names, or else the examples have."""
+    """Return the kinds of fixes, "safe" and "unsafe", by a rule's documentation or else its examples."""
     safety = (rule.__doc__ or "").partition("## Fix safety")[2]
     if not safety:
         return sorted(

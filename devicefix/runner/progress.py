@@ -1,4 +1,4 @@
-"""What a long check shows on a terminal: how much of the code is checked, and which files take long."""
+"""Show on a terminal how much of the code a long check has checked, and which files take long."""
 
 from __future__ import annotations
 

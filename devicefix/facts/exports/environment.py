@@ -13,7 +13,6 @@ from devicefix.facts.flow.parameters import called
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.guards.answers import ASKS
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 from devicefix.files.notebook.markers import MAGIC
 
@@ -110,7 +109,7 @@ def asks_on_import(facts: Facts) -> bool:
     return any(facts.call(part, *ASKS) for value in values for part in always_evaluated(value))
 
 
-def readers(facts: Facts, _module: Scope, name: str) -> frozenset[str]:
+def readers(facts: Facts, name: str) -> frozenset[str]:
     """Return the functions and classes at the top of a module whose code reads a name; "" for other code.
 
     Who has a class may call its methods. Annotations call nothing; what has a decorator, others may call.

@@ -256,7 +256,7 @@ class Programs(Files):
         file.is_followed = True
         if (key := (file.normal, name)) not in self._read_by:
             facts = file.facts
-            self._read_by[key] = frozenset({""}) if facts is None else readers(facts, facts.tree.root, name)
+            self._read_by[key] = frozenset({""}) if facts is None else readers(facts, name)
         return self._read_by[key]
 
     @cached_property

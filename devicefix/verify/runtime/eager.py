@@ -1,4 +1,4 @@
-"""What modes need: code that runs uncompiled, threads that enter them, and the tensors of a call."""
+"""Run code uncompiled and let threads enter modes, as modes need it, and find the tensors of a call."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Profile:
 
     @property
     def single(self) -> bool:
-        """Whether a machine has one of them and no more."""
+        """Return whether a machine has one of them and no more."""
         return not self.visible
 
 

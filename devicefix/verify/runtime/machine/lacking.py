@@ -1,4 +1,4 @@
-"""What a program uses and the simulation lacks, for a remark at the end of `devicefix run --simulate`.
+"""Note what a program uses and the simulation lacks, for a remark at the end of `devicefix run --simulate`.
 
 Event: `lacking` for each such use, with `what`, `file` and `line`, once for each.
 """

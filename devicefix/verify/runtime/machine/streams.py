@@ -79,7 +79,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 class _Done:
-    """What streams and events have in common."""
+    """The base of streams and events, whose work is always done."""
 
     streams: Streams
     wait = wait_event = wait_stream = synchronize = _nothing
