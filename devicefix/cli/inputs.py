@@ -86,6 +86,7 @@ def list_files(paths: tuple[Path, ...], resolver: Resolver, unread: list[OSError
         for file in found:
             click.echo(printable_path(str(file)), err=True)
     if not found:
-        kind = "" if settings.config_files or settings.environment else "Python "
-        click.echo(f"Warning: no {kind}files found", err=True)
+        hint = "; to check configuration files and scripts, add `--config-files`"
+        known = settings.config_files or settings.environment
+        click.echo("Warning: no files found" if known else f"Warning: no Python files found{hint}", err=True)
     return found

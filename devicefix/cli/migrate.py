@@ -165,4 +165,5 @@ def _written(done: Migration, in_place: bool, patch: Path | None, branch: str | 
     to += ["in place"] if in_place else []
     if not to:
         return "Nothing was written. To keep the changes, add --in-place, --patch FILE or --branch NAME."
-    return f"The changes were written {' and '.join(to)}."
+    review = f" To review them, run `git diff HEAD {branch}`." if branch else ""
+    return f"The changes were written {' and '.join(to)}.{review}"

@@ -48,6 +48,8 @@ _RUN_OPTIONS = (
     "steps", "compare", "tolerance", "gpus", "keep_going", "copies", "explain", "triton_interpret",
 )  # fmt: skip
 
+_RATHER_OURS = ("--compare", "--unsafe-fixes", "--scratch", "--keep-going")  # few programs have these options
+
 EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put devicefix's
 options before SCRIPT. Everything after SCRIPT is passed to the program.
@@ -155,9 +157,7 @@ limit_options = together(
     "--triton-interpret", is_flag=True, help="Run Triton kernels on the CPU, in the Triton interpreter."
 )
 @program_options
-@click.option(
-    "-v", "--verbose", "--show-missing", is_flag=True, help="List everything, and what did not run."
-)
+@click.option("-v", "--verbose", is_flag=True, help="List everything, and what did not run.")
 @click.option(
     "--coverage-file",
     type=FILE,
@@ -200,6 +200,12 @@ def verify(
         check_folder(coverage_file)
     if as_module and as_command:
         raise click.UsageError("-m and -c cannot be used together")
+    if misplaced := [each for each in arguments if each in _RATHER_OURS]:
+        click.echo(
+            f"Note: `{misplaced[0]}` is passed to {program}; put it before {program} if it is"
+            " devicefix's option",
+            err=True,
+        )
     found = Program.of(program, arguments, as_module=as_module, as_command=as_command, python=python)
     if found.python == sys.executable:
         check_packages("verify", "torch")

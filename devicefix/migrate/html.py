@@ -10,7 +10,7 @@ from devicefix.config.printable import printable
 from devicefix.config.version import __version__
 from devicefix.migrate import page
 from devicefix.migrate.proof import passes
-from devicefix.migrate.session import Migration, coverage
+from devicefix.migrate.session import Migration
 from devicefix.report.diff import unified
 from devicefix.report.environment import environment
 from devicefix.report.wording import count, place
@@ -25,7 +25,6 @@ def html(done: Migration) -> str:
     """Return the page."""
     templates = environment(printable=printable, place=place, count=count, result=_result)
     runs = list(zip(done.commands, done.reports, strict=False))
-    ran, lines = coverage(done.reports)
     text = templates.get_template("migrate.html.jinja").render(
         done=done,
         name=page.name(done),
@@ -37,8 +36,7 @@ def html(done: Migration) -> str:
         fixed=page.fixed_by_rule(done),
         changes=list(_changes(done)),
         runs=runs,
-        ran=ran,
-        lines=lines,
+        lines_ran=page.lines_ran(done),
         urls={code: url(rule) for code, rule in RULES.items()},
         version=__version__,
     )

@@ -17,6 +17,8 @@ from devicefix.migrate.session import Kept, Left, Migration, coverage
 from devicefix.model import Safety
 from devicefix.report.wording import count, place
 from devicefix.rules.config_file import ConfigFile
+from devicefix.verify.places import shown_path
+from devicefix.verify.report import ranges
 from devicefix.verify.session import Report
 
 SHOWN = 20  # findings of each group
@@ -29,7 +31,7 @@ def text(done: Migration) -> str:
 
 def as_json(done: Migration) -> str:
     """Return the result as one JSON object."""
-    ran, lines = coverage(done.reports)
+    ran, not_run = coverage(done.reports)
     look = done.look
     data: dict[str, Any] = {
         "verdict": done.verdict,
@@ -46,6 +48,7 @@ def as_json(done: Migration) -> str:
                 "unsafe_fix": left.finding.safety is Safety.UNSAFE,
                 "kind": left.origin.name.lower(),
                 "stops_the_program": left.blamed,
+                "unjustified": left.unjustified or None,
             }
             for left in done.left
         ],
@@ -59,7 +62,13 @@ def as_json(done: Migration) -> str:
         "changed": [outcome.path for outcome in done.changed],
         "failed": {outcome.path: outcome.error for outcome in done.failed},
         "runs": list(map(_run_as_data, done.commands, done.reports)),
-        "fixed_lines": {"ran": ran, "all": lines} if done.reports else None,
+        "fixed_lines": {
+            "ran": len(ran),
+            "all": len(ran | not_run),
+            "not_run": [{"path": path, "line": line} for path, line in sorted(not_run)],
+        }
+        if done.reports
+        else None,
     }
     return json.dumps(data, indent=2) + "\n"
 
@@ -99,8 +108,9 @@ def _lines(done: Migration) -> Iterator[str]:
 
 def executed(done: Migration) -> str:
     """Return how much of the change ran, to be read behind the verdict; empty if nothing was proven."""
-    ran, lines = coverage(done.reports)
-    return f" ({ran:,} of {count(lines, 'fixed line')} ran)" if lines and done.runs else ""
+    ran, not_run = coverage(done.reports)
+    lines = len(ran | not_run)
+    return f" ({len(ran):,} of {count(lines, 'fixed line')} ran)" if lines and done.runs else ""
 
 
 def name(done: Migration) -> str:
@@ -135,10 +145,7 @@ def groups(done: Migration) -> list[tuple[str, list[Left]]]:
     found = [
         ("A run stopped here:", [left for left in done.left if left.blamed]),
         ("No automatic fix:", [left for left in others if left not in settings and left not in beside]),
-        (
-            "Unsafe fixes that no run has justified (after a review: `check --fix --unsafe-fixes`):",
-            unsafe,
-        ),
+        *_unjustified(unsafe),
         ("In environment files:", beside),
         ("In configuration files and scripts:", settings),
     ]
@@ -146,6 +153,14 @@ def groups(done: Migration) -> list[tuple[str, list[Left]]]:
         of_it = [left for left in done.left if left.origin is origin and not left.blamed]
         found.append((f"In {origin.value}:", of_it))
     return [(title, group) for title, group in found if group]
+
+
+def _unjustified(unsafe: Sequence[Left]) -> Iterator[tuple[str, list[Left]]]:
+    """Yield the unsafe fixes that are not made by the reason, with a title for each."""
+    for why in dict.fromkeys(left.unjustified for left in unsafe):
+        reason = f"{why}; " if why else ""
+        title = f"Unsafe fixes that no run justifies ({reason}review, then `check --fix --unsafe-fixes`):"
+        yield title, [left for left in unsafe if left.unjustified == why]
 
 
 def amount(done: Migration) -> str:
@@ -214,7 +229,8 @@ def _done(done: Migration) -> Iterator[str]:
 def _environment(done: Migration) -> Iterator[str]:
     if not done.variants:
         return
-    yield click.style("To install without CUDA", bold=True)
+    written = "" if all(variant.exists for variant in done.variants) else ", once the changes are written"
+    yield click.style(f"To install without CUDA{written}", bold=True)
     for variant in done.variants:
         if variant.exists:
             name = printable_path(variant.path)
@@ -231,11 +247,24 @@ def _runs(done: Migration) -> Iterator[str]:
     for command, report in zip(done.commands, done.reports, strict=True):
         yield f"  {printable(command)}: {result(report)}"
         yield from (f"    warning: {printable(warning)}" for warning in report.run.warnings)
-    ran, lines = coverage(done.reports)
     if done.changed:
-        more = "" if ran == lines else "; the others are not proven"
-        yield f"  {ran:,} of {count(lines, 'fixed line')} ran{more}"
+        first, *files = lines_ran(done)
+        yield f"  {first}"
+        yield from (f"    {each}" for each in files[:SHOWN])
+        if len(files) > SHOWN:
+            yield f"    and {count(len(files) - SHOWN, 'more file')}"
     yield ""
+
+
+def lines_ran(done: Migration) -> list[str]:
+    """Return how many of the fixed lines ran, then for each file the lines that did not."""
+    ran, not_run = coverage(done.reports)
+    of_file: dict[str, list[int]] = {}
+    for path, line in sorted(not_run):
+        of_file.setdefault(path, []).append(line)
+    more = "; the others are not proven:" if not_run else ""
+    first = f"{len(ran):,} of {count(len(ran | not_run), 'fixed line')} ran{more}"
+    return [first, *(f"{shown_path(path)}: {ranges(lines)}" for path, lines in of_file.items())]
 
 
 def result(report: Report) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from devicefix.verify.runs import Task, Tick
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import Verdict
 
+Fixes = frozenset[tuple[str, Proven]]
+
 ROUNDS = 12  # rewrites that follow the evidence of one command
 
 
@@ -34,12 +37,22 @@ class Attempt:
         outcomes: the rewritten files.
         reports: the run of each command.
         unproven: why the fixes for what a run has shown are not made; empty if they are.
+        unjustified: why the runs do not justify an unsafe fix, for those that were tried.
     """
 
     evidence: Evidence
     outcomes: list[Outcome]
     reports: list[Report] = field(default_factory=list)
     unproven: str = ""
+    unjustified: Mapping[tuple[str, Proven], str] = field(default_factory=dict)
+
+    def unequal(self) -> str:
+        """Return why the runs do not prove the rewrite; empty if they do."""
+        return next((_unequal(report) for report in self.reports if not equal(report)), "")
+
+    def without(self, fixes: Fixes, why: str) -> Attempt:
+        """Return the attempt, with the reason why the runs do not justify some fixes."""
+        return replace(self, unjustified={**self.unjustified, **dict.fromkeys(fixes, why)})
 
 
 def passes(report: Report) -> bool:
@@ -118,9 +131,9 @@ class Prover:
         for number in range(len(self._tasks)):
             evidence = self._followed(number, evidence)
         best = self._tried(evidence)
-        if not evidence or all(map(equal, best.reports)):
+        why = best.unequal()
+        if not evidence or not why:
             return self._with_unsafe(best)
-        why = next(_unequal(report) for report in best.reports if not equal(report))
         self._say(f"the runs do not prove these fixes ({why}); running without them")
         return replace(self._with_unsafe(self._tried(NO_EVIDENCE)), unproven=why)
 
@@ -144,6 +157,7 @@ class Prover:
         candidates = self._candidates(failing)
         if not candidates:
             return None
+        self._trying(candidates)
         evidence = failing.evidence | Evidence(proven=candidates)
         every = Attempt(evidence, self._rewritten(evidence))
         report = self._run(number, every, compare=False)
@@ -153,29 +167,40 @@ class Prover:
 
     def _with_unsafe(self, best: Attempt) -> Attempt:
         """Return the rewrite with the unsafe fixes that the runs execute, if these pass with them."""
-        if not best.reports or not all(map(equal, best.reports)):
-            return best
-        candidates = self._candidates(best)
+        candidates = self._candidates(best) if best.reports else None
         if not candidates:
             return best
-        every = self._tried(best.evidence | Evidence(proven=candidates))
-        if not all(map(equal, every.reports)):
-            return best
-        made = unsafe_fixes(every.outcomes, made=True)
-        executed = frozenset().union(*(ran(report, made) for report in every.reports)) & candidates
-        if not executed:
-            return best
-        if executed == candidates:
-            return every
-        kept = self._tried(best.evidence | Evidence(proven=frozenset(executed)))
-        return kept if all(map(equal, kept.reports)) else best
+        why = best.unequal()
+        return best.without(candidates, why) if why else self._extended(best, candidates)
 
-    def _candidates(self, attempt: Attempt) -> frozenset[tuple[str, Proven]]:
+    def _extended(self, best: Attempt, candidates: Fixes) -> Attempt:
+        """Return a rewrite with more unsafe fixes: with all that run, or if these fail together, by rule."""
+        self._trying(candidates)
+        every = self._tried(best.evidence | Evidence(proven=candidates))
+        why = every.unequal()
+        codes = sorted({fix.code for _, fix in candidates})
+        if why and len(codes) > 1:
+            for code in codes:
+                best = self._extended(best, frozenset(each for each in candidates if each[1].code == code))
+            return best
+        if why:
+            return best.without(candidates, f"with them, {why}")
+        made = unsafe_fixes(every.outcomes, made=True)
+        executed = candidates.intersection(chain.from_iterable(ran(report, made) for report in every.reports))
+        best = best.without(candidates - executed, "their code did not run")
+        if executed and executed != candidates:
+            every = self._tried(best.evidence | Evidence(proven=executed))
+            why = every.unequal()
+        if not executed or why:
+            return best.without(executed, f"with them, {why}")
+        return replace(every, unjustified=best.unjustified)
+
+    def _trying(self, fixes: Fixes) -> None:
+        self._say(f"trying {len(fixes)} unsafe fix{'es' if len(fixes) > 1 else ''}")
+
+    def _candidates(self, attempt: Attempt) -> Fixes:
         """Return the unsafe fixes to try besides those that are made."""
-        candidates = frozenset(fix.proven for fix in self._left(attempt.outcomes)) - attempt.evidence.proven
-        if candidates:
-            self._say(f"trying {len(candidates)} unsafe fix{'es' if len(candidates) > 1 else ''}")
-        return candidates
+        return frozenset(fix.proven for fix in self._left(attempt.outcomes)) - attempt.evidence.proven
 
     def _tried(self, evidence: Evidence) -> Attempt:
         attempt = Attempt(evidence, self._rewritten(evidence))

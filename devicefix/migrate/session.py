@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from devicefix.config.evidence import Evidence
+from devicefix.config.evidence import Evidence, Proven
 from devicefix.config.resolver import Resolver
 from devicefix.files.origin import Origin, origin_of
 from devicefix.files.write import Change
@@ -34,12 +34,14 @@ class Left:
         finding: the finding, at its position in the file as it is after the migration.
         origin: whether the file is a test, or generated.
         blamed: whether a run stopped at this line.
+        unjustified: why the runs do not justify its unsafe fix; empty if this was not tried.
     """
 
     path: str
     finding: Finding
     origin: Origin = Origin.CODE
     blamed: bool = False
+    unjustified: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
         unproven=attempt.unproven,
     )
     done.kept = list(_kept(attempt, done.commands))
-    done.left = sorted(_left(done, request.in_place), key=_urgency)
+    done.left = sorted(_left(done, attempt, request.in_place), key=_urgency)
     return done
 
 
@@ -204,7 +206,7 @@ def _is_justified(evidence: Evidence, fix: Unsafe) -> bool:
     return seen or evidence.proves(fix.path, fix.line, fix.finding.code)
 
 
-def _left(done: Migration, in_place: bool) -> Iterable[Left]:
+def _left(done: Migration, attempt: Attempt, in_place: bool) -> Iterable[Left]:
     runs = [report.run for report in done.reports if not passes(report)]
     frames = (at for run in runs if run.failure for at in run.failure.frames)
     places = {*map(line_of, frames), *(line_of(each.place) for run in runs for each in run.requests)}
@@ -215,7 +217,9 @@ def _left(done: Migration, in_place: bool) -> Iterable[Left]:
             line, _ = lines_of(outcome.path, before)
             name = os.path.relpath(real, os.path.realpath(done.look.root))
             shown = finding if in_place else before
-            yield Left(outcome.path, shown, origin_of(name, outcome.before), (real, line) in places)
+            origin, blamed = origin_of(name, outcome.before), (real, line) in places
+            why = attempt.unjustified.get((outcome.path, Proven(line, finding.code)), "")
+            yield Left(outcome.path, shown, origin, blamed, why)
 
 
 def _before(finding: Finding, result: Result) -> Finding:
@@ -232,12 +236,12 @@ def _urgency(left: Left) -> tuple[bool, int, bool, str, int]:
     return not left.blamed, list(Origin).index(left.origin), unsafe, left.path, left.finding.line
 
 
-def coverage(reports: Iterable[Report]) -> tuple[int, int]:
-    """Return how many lines with fixes ran in any of the runs, and how many there are in all."""
+def coverage(reports: Iterable[Report]) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+    """Return the lines with fixes that ran in any of the runs, and all others."""
     ran: set[tuple[str, int]] = set()
     every: set[tuple[str, int]] = set()
     for report in reports:
         for module in report.run.modules:
             ran |= {(module.file, line) for line in module.ran}
             every |= {(module.file, line) for line in (*module.ran, *module.not_run)}
-    return len(ran), len(every)
+    return ran, every - ran

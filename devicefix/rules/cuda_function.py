@@ -930,7 +930,8 @@ class CudaFunction(Rule):
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
         """Return the finding for a function that raises an error without CUDA."""
         fix = self._functions.fix(node, short)
-        advice = "call it only if CUDA is available" + ("" if fix else ", and add a CPU path")
+        wanted = self.wanted if fix else "CUDA"
+        advice = f"call it only if {wanted} is available" + ("" if fix else ", and add a CPU path")
         if fix is not None and short == "get_device_capability":
             advice += f"; a CPU counts as {self._functions.instead(node, short)}"
         why = "because the program uses its result"
@@ -982,4 +983,6 @@ class CudaFunction(Rule):
             self.context.mark_handled(node.args[0])
             outer = self._functions.outer(node)
             fix = self._functions.of_outer(outer) if outer is not None else self._functions.entered(node)
-            yield self.finding(node, "`torch.cuda.device` needs CUDA; use it only if CUDA is available", fix)
+            yield self.finding(
+                node, f"`torch.cuda.device` needs CUDA; use it only if {self.wanted} is available", fix
+            )

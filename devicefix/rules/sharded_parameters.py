@@ -19,7 +19,7 @@ _OFFLOADS = {
     "torch.distributed.fsdp.CPUOffload": ("offload_params", False),
     "torch.distributed.fsdp.CPUOffloadPolicy": ("pin_memory", True),
 }
-_NEEDS = "needs an accelerator; use it only if CUDA is available"
+_NEEDS = "needs an accelerator; use it only if one is available"
 
 
 class ShardedParameters(Rule):

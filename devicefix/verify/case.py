@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,12 @@ from devicefix.config.settings import Settings
 from devicefix.model import Finding
 from devicefix.runner.run import check_files
 from devicefix.verify.cause import Tie
-from devicefix.verify.places import source
+from devicefix.verify.places import shown_path, source
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime.notebook import CELL_NAME
 from devicefix.verify.trials import Trials
-from devicefix.verify.verdict import Failure, Location, Request, Run
+from devicefix.verify.verdict import EXIT, Failure, Location, Request, Run
 
 SHOWN = 3  # lines that may be the cause
 
@@ -52,6 +54,13 @@ class Case:
     def frames(self) -> tuple[Location, ...]:
         """The program's lines in the traceback, the innermost first."""
         return self.run.failure.frames[::-1] if self.run.failure else ()
+
+    @property
+    def cause(self) -> tuple[Location, ...]:
+        """The innermost line of the traceback; if it raises the error, with the conditions it is under."""
+        if not self.frames or not (self.raises or self.failure.kind == EXIT):
+            return self.frames[:1]
+        return self.frames[0], *_conditions(self.frames[0])
 
     @property
     def requests(self) -> list[Request]:
@@ -129,7 +138,8 @@ class Case:
         if finding.safety is None:
             return f"there is no automatic fix; see `devicefix rule {code}`"
         if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
-            advice = "review it, then use `devicefix check --fix --unsafe-fixes`"
+            file = shlex.quote(shown_path(_parts(at.file)[0]))
+            advice = f"review it, then run `devicefix check --select {code} --fix --unsafe-fixes {file}`"
             return f"the fix is unsafe, because it may change a run on CUDA; {advice}"
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"
@@ -140,6 +150,22 @@ def _parts(file: str) -> tuple[str, int | None]:
     """Return the path of a file, and the number of the cell if it is one of a notebook."""
     found = CELL_NAME.fullmatch(file)
     return (found["path"], int(found["cell"])) if found else (file, None)
+
+
+def _conditions(place: Location) -> Iterator[Location]:
+    """Yield the lines of the conditions under which a line runs, without those of outer functions."""
+    try:
+        tree = ast.parse(Path(place.file).read_bytes())
+    except (OSError, SyntaxError, ValueError):  # a cell of a notebook, or a file that has changed
+        return
+    found: list[ast.expr] = []
+    for node in ast.walk(tree):  # outer nodes come first
+        if isinstance(node, ast.stmt) and node.lineno <= place.line <= (node.end_lineno or 0):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found.clear()
+            elif isinstance(node, ast.If):
+                found.append(node.test)
+    yield from (Location(place.file, test.lineno, place.function) for test in reversed(found))
 
 
 def _covers(finding: Finding, place: Location) -> bool:

@@ -63,8 +63,9 @@ def _lines(report: Report, most: int | None) -> Iterator[str]:
     verdict = click.style(report.verdict.value, fg=_COLOURS.get(report.verdict, "red"), bold=True)
     steps = f", {_count(run.steps, 'optimizer step')}" if run.steps else ""
     reason = f": {printable(report.reason)}" if report.reason else ""
-    copying = f" (and {report.copying:.1f} s for scratch copies)" if report.copying >= _WORTH_SAYING else ""
-    yield f"verify: {verdict} in {run.seconds:.1f} s{copying}{steps}{reason}"
+    more = report.seconds >= run.seconds + _WORTH_SAYING
+    total = f" ({report.seconds:.1f} s with all runs and copies)" if more else ""
+    yield f"verify: {verdict} in {run.seconds:.1f} s{total}{steps}{reason}"
     yield from _failure(report, most)
     if report.comparison:
         yield from _comparison(report.comparison)
@@ -78,9 +79,16 @@ def _lines(report: Report, most: int | None) -> Iterator[str]:
     notes = report.comparison.notes if report.comparison else []
     yield from _section("notes", notes, most, if_empty="")
     yield from _section("warnings", [*report.errors, *run.warnings], most, if_empty="")
-    if report.comparison and report.verdict is Verdict.PASS and (imported := _imported(run.modules)):
-        target = " --target accelerator" if report.comparison.accelerator else ""
-        yield f"  do:  to apply the fixes, run `devicefix check{target} --fix {imported}`"
+    if report.verdict is Verdict.PASS and (imported := _imported(run.modules)):
+        yield from _next_step(report.comparison, imported)
+
+
+def _next_step(comparison: Comparison | None, imported: str) -> Iterator[str]:
+    if comparison is None:
+        yield "  do:  to compare the results with those of the original on simulated CUDA, add `--compare`"
+        return
+    target = " --target accelerator" if comparison.accelerator else ""
+    yield f"  do:  to apply the fixes, run `devicefix check{target} --fix {imported}`"
 
 
 def _imported(modules: Iterable[Module]) -> str:

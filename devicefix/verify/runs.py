@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -97,13 +96,11 @@ class Result:
     Attributes:
         ended: how it ended.
         events: its events.
-        copying: the seconds that the copy of the folder took.
         output: the last lines of the output, if it is not shown.
     """
 
     ended: Ended
     events: list[dict[str, Any]]
-    copying: float = 0.0
     output: tuple[str, ...] = ()
 
 
@@ -127,10 +124,8 @@ def run_program(
     if not task.scratch:
         return _run(command, _plan(task, program, folder, machine), task.limits, tick)
     root = Path(os.path.realpath(task.root))
-    start = time.monotonic()
     with temporary_folder(place(root)) as parent:
         scratch = Scratch(root, parent)
-        copying = time.monotonic() - start
         copied = scratch.program(program)
         for number, earlier in enumerate(task.before):  # for the files that it writes
             own = folder / f"before-{number}"
@@ -141,7 +136,7 @@ def run_program(
         plan = scratch.plan(_plan(task, copied, folder, machine))
         result = _run(scratch.command(command), plan, task.limits, tick)
     events, output = scratch.restored(result.events), scratch.restored([*result.output])
-    return Result(result.ended, events, copying, tuple(output))
+    return Result(result.ended, events, tuple(output))
 
 
 def _run(command: Command, plan: Plan, limits: Limits, tick: Callable[[float], None]) -> Result:
@@ -196,14 +191,13 @@ class Runs:
         rewritten: the rewritten program.
         original: the program as it is.
         seconds: the time that all runs took together.
-        copying: the time that the copies of the folder took together.
     """
 
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
         self.task = task
         self.rewritten = program
         self.original = program.original
-        self.seconds = self.copying = 0.0
+        self.seconds = 0.0
         self._folder = folder
         self._tick = tick
 
@@ -220,5 +214,4 @@ class Runs:
         tick = partial(self._tick, f"{what} on {_MACHINES[machine]}")
         result = run_program(replace(self.task, **options), program, self._folder / name, tick, machine)
         self.seconds += result.ended.seconds
-        self.copying += result.copying
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +35,7 @@ class Report:
         comparison: the result of `--compare`.
         coverage: what the coverage file holds after the run; None without one, and if the run failed.
         errors: the files that could not be rewritten, and why.
-        copying: the seconds that scratch copies took, which are not part of those of the runs.
+        seconds: the duration of everything: all runs, and the copies that they run in.
         python: the Python that ran the program, if it is not devicefix's.
         output: the last lines of the program's output, if it was not shown.
     """
@@ -46,7 +47,7 @@ class Report:
     comparison: Comparison | None = None
     coverage: Total | None = None
     errors: list[str] = field(default_factory=list)
-    copying: float = 0.0
+    seconds: float = 0.0
     python: str = ""
     output: tuple[str, ...] = ()
 
@@ -66,6 +67,7 @@ def verify(
         OSError: the command cannot be started, the folder not be copied, or the coverage file not be written.
         ConfigError: the coverage file exists and is no coverage file.
     """
+    start = time.monotonic()
     if task.coverage is not None and task.coverage.exists():
         coverage.read(task.coverage)  # an error comes before the run
     with temporary_folder() as folder:
@@ -78,20 +80,20 @@ def verify(
         run.ran = [notebook.in_cells(place, program) for place in run.ran]
         run.not_run = [notebook.in_cells(place, program) for place in run.not_run]
         report = Report(run.verdict, run.reason, run, errors=program.errors, python=task.python)
-        report.copying, report.output = result.copying, result.output
+        report.output = result.output
         if run.verdict is not Verdict.PASS:
             trials = Trials(task, program, run, folder, tick)
             report.explanation = explain(Case(run, task, program, resolver, trials))
         if task.compare and run.verdict not in (Verdict.FAIL, Verdict.TROUBLE):
             runs_on_cuda = CudaComparison(task, program, folder, tick)
             report.comparison = runs_on_cuda.against(result)
-            report.copying += runs_on_cuda.runs.copying
             _conclude(report, report.comparison, resolver.root)
         if task.coverage is not None:
             if report.verdict in (Verdict.PASS, Verdict.STOPPED):
                 report.coverage = add(task.coverage, program, run)
             else:
                 run.warnings.append(f"{task.coverage}: the run was not added, because it did not pass")
+        report.seconds = time.monotonic() - start
         return report
 
 

@@ -44,7 +44,7 @@ def tried(case: Case) -> Explanation:
 
 def _fails_too(case: Case, original: Run) -> Explanation:
     """Explain an error if the original has one on the simulated machine, too."""
-    ties = case.ties(case.frames[:1])
+    ties = case.ties(case.cause)
     if number := case.trials.gpus():
         needed = f"the original runs on a simulated CUDA machine with {number} GPUs, but not with one"
         advice = ties[0].advice if ties else "make the program work with fewer GPUs, and with none"
@@ -91,7 +91,7 @@ def _on_this_machine(case: Case) -> Explanation:
     evidence = (f"{ran}, and so does the rewritten program {time}",)
     if case.run.copies:
         return copy(case.run.copies[0], *evidence)
-    if ties := case.ties(case.frames[:1]):
+    if ties := case.ties(case.cause):
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
     if passed(case.trials.again()):
         varies = "a second run on the CPU has no error, so the program's behavior varies"

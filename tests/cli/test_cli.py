@@ -30,6 +30,7 @@ from devicefix.runner.pool import POOL_FROM
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 FREE = "import torch\n\nx = torch.ones(2)\n"
 BROKEN = "import torch\nx = torch.ones(2.cuda()\n"
+CONFIG_FILES = "; to check configuration files and scripts, add `--config-files`"
 LINE = re.compile(r"^tied\.py:3:\d+: DF\d{3} \[\*\] \S.*$", re.M)
 
 
@@ -122,7 +123,7 @@ def test_a_broken_configuration_exits_2(cli: Cli, tmp_path: Path) -> None:
 
 def test_no_files_is_a_warning(cli: Cli) -> None:
     done = cli("check")
-    assert (done.exit_code, done.stderr) == (0, "Warning: no Python files found\n")
+    assert (done.exit_code, done.stderr) == (0, f"Warning: no Python files found{CONFIG_FILES}\n")
 
 
 def test_an_unreadable_file_is_an_error_and_the_others_are_checked(
@@ -176,9 +177,8 @@ def test_an_internal_error_outside_the_engine_has_no_traceback(
     monkeypatch.setattr(runner, "check_files", failing)
     done = cli("check")
     assert done.exit_code == 2
-    assert done.stderr.startswith(
-        "Warning: no Python files found\nError: internal error; please report it: RuntimeError: odd"
-    )
+    error = "Error: internal error; please report it: RuntimeError: odd"
+    assert done.stderr.startswith(f"Warning: no Python files found{CONFIG_FILES}\n{error}")
 
 
 def test_ctrl_c_is_quiet(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

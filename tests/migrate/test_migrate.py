@@ -250,8 +250,36 @@ def test_an_unsafe_fix_is_kept_if_it_ran(migrate: Migrate, folder: ProgramFolder
     assert text.count(".copy()") == 1
     assert text.index(".copy()") < text.index("def unused")
     left = done.output[: done.output.index("Fixed")]
-    assert "Unsafe fixes that no run has justified" in left
+    assert "Unsafe fixes that no run justifies (their code did not run;" in left
     assert left.count("DF803") == 1
+
+
+def test_a_fix_that_changes_the_numbers_does_not_cost_those_of_other_rules(
+    migrate: Migrate, folder: ProgramFolder
+) -> None:
+    folder.write(
+        train="""
+        import json
+        import torch
+
+        def made(size, rank):
+            return torch.ones(size).to(rank)
+
+        ranks = json.loads('["cpu", 0]')
+        getattr(torch, "manual" + "_seed")(1)
+        torch.cuda.manual_seed(0)
+        noise = torch.nn.functional.dropout(torch.ones(8).cuda())
+        print(torch.randn(4).sum().item(), made(2, ranks[0]).sum().item())
+        if len(ranks) > 2:
+            made(2, int(ranks[1]))
+        """
+    )
+    done = migrate(*RUN, "--output-format", "json", "--quiet")
+    data = json.loads(done.stdout)
+    assert [each["code"] for each in data["justified_by_runs"]] == ["DF102"]
+    (left,) = data["left"]
+    assert left["code"] == "DF401"
+    assert left["unjustified"].startswith("with them, the rewritten program differs from the original")
 
 
 def test_an_unsafe_fix_is_kept_if_the_program_only_runs_with_it(

@@ -309,6 +309,19 @@ PROGRAMS = {
         """,
         "train.py:4",
     ),
+    "a condition that needs a GPU": Failing(
+        Cause.TIE,
+        """
+        import torch
+        def check(device):
+            if device.type != "cuda":
+                print("stopping")
+                raise RuntimeError("wrong place")
+        check(torch.device(*["aduc"[::-1] if torch.cuda.is_available() else "cpu"]))
+        print(torch.ones(1).cuda())
+        """,
+        "train.py:3 DF704",
+    ),
     "a request whose error is raised elsewhere": Failing(
         Cause.TIE,
         """

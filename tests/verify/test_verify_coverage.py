@@ -163,7 +163,7 @@ def test_the_text_lists_what_did_not_run_on_demand(folder: ProgramFolder) -> Non
         """,
         other="import torch\ndef f(x):\n    return x.cuda()\n",
     )
-    done = folder.verify("--show-missing", "train.py", text=True)
+    done = folder.verify("--verbose", "train.py", text=True)
     assert done.status == 0, done.errors
     assert "fixes run      1 of 3 lines in 1 module; 1 module with 1 line was not imported" in done.output
     assert "train.py: 1 of 3 lines (not run: 4-5)" in done.output

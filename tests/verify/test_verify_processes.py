@@ -252,7 +252,7 @@ def test_a_package_that_is_installed_for_editing_is_rewritten_in_a_scratch_run(f
 
 
 @pytest.mark.slow
-def test_the_copies_of_a_comparison_do_not_exist_at_once_and_their_time_is_reported(
+def test_the_copies_of_a_comparison_do_not_exist_at_once_and_the_time_of_all_runs_is_reported(
     folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.write(
@@ -267,7 +267,7 @@ def test_the_copies_of_a_comparison_do_not_exist_at_once_and_their_time_is_repor
     done = folder.verify("--compare", "train.py", process=True)
     assert done.status in (0, 2), (done.report, done.errors)
     assert done.report["run"]["failure"] is None
-    assert 0 < done.report["copying"] < 30
+    assert done.report["run"]["seconds"] < done.report["seconds"]
 
 
 # --- the Python of the program ------------------------------------------------------------------------
@@ -324,6 +324,6 @@ def test_the_python_is_named_in_the_summary(folder: ProgramFolder) -> None:
 def test_modules_that_are_not_imported_are_counted_apart(folder: ProgramFolder) -> None:
     tied = "import torch\n\ndef make():\n    return torch.ones(2).cuda()\n"
     folder.write(**{f"lib/m{number}": tied for number in range(60)})
-    text = folder.verify("--show-missing", "-m", "lib.m3", text=True).output
+    text = folder.verify("--verbose", "-m", "lib.m3", text=True).output
     assert "0 of 1 line in 1 module; 59 modules with 59 lines were not imported" in text
     assert f"{Path('lib', 'm40.py')}: not imported (not run: 4)" in text

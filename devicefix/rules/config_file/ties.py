@@ -44,12 +44,13 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
         return "starts no process without a GPU; use `auto`, which is the number of GPUs if there are any"
     if _VISIBLE.fullmatch(name):
         return None if value in _NONE and not several else _SELECTED
+    is_gpu = value == "gpu" or (name, value) == ("accelerator", "cuda")
+    if is_gpu and not several and _DEVICE.fullmatch(name):
+        return "selects a GPU, which may not exist; use `cpu` or `auto`, or let the program choose the device"
     if _names_cuda(name, values, several):
         return "selects CUDA, which may not be available; use `cpu`, or let the program choose the device"
     if value == "nccl" and not _WORDS.fullmatch(name):
         return "needs CUDA; without CUDA, use `gloo`"
-    if value == "gpu" and not several and _DEVICE.fullmatch(name):
-        return "selects a GPU, which may not exist; use `cpu` or `auto`, or let the program choose the device"
     if value == "multi_gpu":
         return _REQUESTED
     return _numbers(name, values, several, shell) or (
