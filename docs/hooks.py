@@ -1,6 +1,7 @@
-"""MkDocs hooks: generate pages, and name releases where there are some.
+"""MkDocs hooks: generate pages, let links lead to them, and name releases where there are some.
 
 The pages are those for the rules, the counterparts of torch.cuda, the configuration and the command line.
+GitHub shows only the sources of these pages, so other pages link to the sources.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import unified_diff
+from functools import cache
 from inspect import cleandoc, getfile
 from itertools import groupby
 from pathlib import Path
+from posixpath import join, normpath
 from typing import Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 import devicefix
 from devicefix.cli import COMMANDS, main
@@ -40,6 +45,7 @@ from devicefix.rules.registry import RULES
 STAR = r"\*"
 WORKS = ("same", "adapted")
 GITHUB = "https://github.com/devicefix/devicefix"
+ROOT = Path(devicefix.__file__).parents[1]
 
 # What the pages name before there is a release, and what afterwards; pyproject.toml has it for README.md.
 RELEASED = (
@@ -60,9 +66,49 @@ CHANGE = re.compile(
 )
 
 
-def on_page_markdown(markdown: str, config: MkDocsConfig, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
     """Return the text of a page, which names releases if `published` is set in mkdocs.yml."""
-    return released(markdown) if config.extra["published"] else markdown
+    text = linked(markdown, page.file.src_uri)
+    return released(text) if config.extra["published"] else text
+
+
+def linked(text: str, name: str) -> str:
+    """Let the links that leave docs/ lead to the pages generated from these files, or to GitHub.
+
+    Args:
+        text: the text of the page.
+        name: its path in docs/.
+
+    Returns:
+        The text with other links.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        target = normpath(join("docs", name, "..", found[1]))
+        if target.startswith("docs/"):
+            return found[0]
+        generated = sources().get(target)
+        address = get_relative_url(generated, name) if generated else github_address(target)
+        return f"]({address})"
+
+    return re.sub(r"\]\((\.\./[^)\s]+)\)", link, text)
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Return the generated pages that others link to, by what they link to on GitHub."""
+    return {
+        "README.md#rules": "rules/index.md",
+        "devicefix/config/keys.toml": "configuration.md",
+        "devicefix/devices/counterparts.toml": "counterparts.md",
+        **{source(rule): f"rules/{rule.code}.md" for rule in RULES.values()},
+    }
+
+
+def github_address(path: str) -> str:
+    """Return the address of a file or a folder of the repository, which may have an anchor."""
+    kind = "tree" if (ROOT / path).is_dir() else "blob"
+    return f"{GITHUB}/{kind}/main/{path}"
 
 
 def released(text: str) -> str:
@@ -116,7 +162,7 @@ def page(rule: type[Rule]) -> str:
     """Return the page of a rule: its documentation, with one example, and where the others are."""
     notes = " · ".join(filter(None, [f"Fix: {', '.join(fixes(rule)) or 'none'}", when(rule)]))
     text = CHANGE.sub(change, cleandoc(rule.__doc__ or ""))
-    more = f"\n[More examples]({source(rule)})\n" if rule.INVALID or rule.VALID else ""
+    more = f"\n[More examples]({github_address(source(rule))})\n" if rule.INVALID or rule.VALID else ""
     return f"# {rule.name} ({rule.code})\n\n{notes}\n\n{text}\n{more}"
 
 
@@ -128,11 +174,9 @@ def change(found: re.Match[str]) -> str:
 
 
 def source(rule: type[Rule]) -> str:
-    """Return the address of the file with a rule's examples, or of the rule's folder if it has one."""
-    path = Path(getfile(rule)).relative_to(Path(devicefix.__file__).parents[1])
-    if path.parent.name != "rules":
-        return f"{GITHUB}/tree/main/{path.parent.as_posix()}"
-    return f"{GITHUB}/blob/main/{path.as_posix()}"
+    """Return the path of the file with a rule's examples, or of the rule's folder if it has one."""
+    path = Path(getfile(rule)).relative_to(ROOT)
+    return (path if path.parent.name == "rules" else path.parent).as_posix()
 
 
 COUNTERPARTS = """\
@@ -166,7 +210,7 @@ def counterparts() -> str:
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
     works, in_module = known_of_hpu(TARGETS, "torch."), known_of_hpu(FUNCTIONS)
     parts.append(f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. The rest is unknown.\n")
-    parts.append(f"\n[Sources]({GITHUB}/blob/main/devicefix/devices/counterparts.toml)\n")
+    parts.append(f"\n[Sources]({github_address('devicefix/devices/counterparts.toml')})\n")
     return "".join(parts)
 
 

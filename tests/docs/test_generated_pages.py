@@ -31,9 +31,8 @@ def test_a_rule_has_a_short_page_with_one_example(rule: type[Rule]) -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_source_of_a_rule_holds_its_examples(rule: type[Rule]) -> None:
-    _, kind, path = re.split(r"/(blob|tree)/main/", hooks.source(rule))
-    source = ROOT / path
-    files = [source] if kind == "blob" else list(source.glob("*.py"))
+    source = ROOT / hooks.source(rule)
+    files = list(source.glob("*.py")) if source.is_dir() else [source]
     assert any(f"class {rule.__name__}(Rule)" in file.read_text(encoding="utf-8") for file in files)
 
 

@@ -1,4 +1,4 @@
-"""Tests of README.md: its program, rules, links and picture are those of the code."""
+"""Tests of README.md: its program, rules and picture are those of the code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ def batches():
     yield torch.randn(4, 784), torch.randint(10, (4,))
 """
 SAVED = "import torch\n\ntorch.save(torch.nn.Linear(784, 10).state_dict(), 'model.pt')\n"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-GENERATED = re.compile(r"(rules/.*|counterparts|configuration|commands)\.md")  # by docs/hooks.py
 
 
 def test_the_diff_is_the_one_that_check_prints(cli: Cli, tmp_path: Path) -> None:
@@ -51,25 +49,6 @@ def test_the_table_lists_the_categories_of_rules() -> None:
 def test_it_is_short() -> None:
     prose = re.sub(r"^```.*?^```|\||---", "", TEXT, flags=re.M | re.S)
     assert len(prose.split()) <= 600
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_relative_links_lead_to_files_and_headings(page: Path) -> None:
-    text = re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    for link in re.findall(r"\]\(([^)\s]+)\)", text):
-        name, _, heading = link.partition("#")
-        if "://" in link or (page.is_relative_to(ROOT / "docs") and GENERATED.fullmatch(name.lstrip("./"))):
-            continue
-        target = page.parent / name if name else page
-        assert target.exists(), link
-        if heading:
-            assert heading in anchors(target.read_text(encoding="utf-8")), link
-
-
-def anchors(text: str) -> set[str]:
-    """Return the anchors of the headings of a page, of which GitHub alone keeps a last hyphen."""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-").rstrip("-") for heading in headings}
 
 
 def test_the_picture_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
