@@ -34,7 +34,7 @@ class AttentionKernel(Rule):
     ```
 
     ## Fix safety
-    There is no fix: enabling another kernel may change which kernel CUDA uses.
+    There is no fix, because enabling another kernel may change which kernel CUDA uses. Add the math kernel yourself.
     """
 
     code = "DF414"

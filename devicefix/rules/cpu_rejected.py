@@ -38,8 +38,9 @@ class CpuRejected(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the code after the check may need CUDA. devicefix doesn't fix code that runs only if a check of a
-    tensor or device passes, but lists its lines in the message.
+    There is no fix: remove the check if the code after it also works on a CPU; otherwise, add a branch for the CPU.
+    devicefix doesn't fix code that runs only if a check of a tensor or device passes, but lists its lines in the
+    message.
     """
 
     code = "DF704"

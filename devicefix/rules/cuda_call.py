@@ -56,7 +56,10 @@ class CudaCall(Rule):
     arguments may have side effects, because a CPU skips them.
 
     The fix is also unsafe in a subclass of `torch.fx.Interpreter`: if its graph changes a tensor in place, it changes
-    a copy with CUDA, but the tensor itself on a CPU. There is no fix for `.cuda(*args)`.
+    a copy with CUDA, but the tensor itself on a CPU.
+
+    There is no fix for `x.cuda(*args)`: pass the arguments one by one, or write
+    `x.cuda(*args) if torch.cuda.is_available() else x`.
     """
 
     code = "DF101"

@@ -26,8 +26,8 @@ class CudaIndex(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the index can't depend on whether CUDA is available. For a requirements file, `devicefix migrate`
-    creates a second file, such as `requirements-cpu.txt`.
+    There is no fix: the index can't depend on whether CUDA is available. Write a second file for the CPU. For a
+    requirements file, `devicefix migrate` creates it.
     """
 
     code = "DF907"

@@ -30,7 +30,7 @@ class NcclObject(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the code that uses the class or the hook has to change too.
+    There is no fix: put the class or the hook, and all code that uses it, under a check for CUDA.
     """
 
     code = "DF416"

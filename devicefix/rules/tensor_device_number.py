@@ -34,8 +34,8 @@ class TensorDeviceNumber(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the right number for a CPU depends on the program. If the number is used only as a device, another
-    rule fixes that use instead.
+    There is no fix: choose a number for the CPU that is right for your program. If the number is used only as a device,
+    another rule fixes that use instead.
     """
 
     code = "DF206"

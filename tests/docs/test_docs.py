@@ -1,4 +1,4 @@
-"""Tests of docs/patterns.md: the result of each example, and each program before and after."""
+"""Tests of docs/patterns.md and the table on Lightning: each example, and each program before and after."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from helpers import ROOT, analyze
 from devicefix.model import Finding, Safety
 from devicefix.rules.registry import RULES
 
-PATTERNS = (ROOT / "docs" / "patterns.md").read_text()
+PATTERNS = "".join((ROOT / "docs" / name).read_text() for name in ("patterns.md", "guide/cloned.md"))
 ROW = re.compile(
     r"^\| (?P<example>.+?) \| (?P<codes>—|DF\d{3}(?:, DF\d{3})*) \| \*\*(?P<outcome>\w+)\*\*", re.M
 )
@@ -25,6 +25,7 @@ PREAMBLE = """\
 import torch
 import torch.nn as nn
 import torch.distributed as dist
+from lightning import LightningModule, Trainer
 from torch.autograd import Variable
 from torch.utils.data import DataLoader
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,6 +44,13 @@ from src.net import Net
 net = Net().cuda()
 print(net(torch.ones(1, 2)).sum().item() * 0)
 """
+TEST = """\
+import torch
+
+
+def test_sum():
+    assert torch.ones(2).cuda().sum() == 2
+"""
 NOTEBOOK = {
     "cells": [
         {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [],
@@ -58,6 +63,14 @@ NOTEBOOK = {
 PAGE = "# Demo\n\n```python\nimport torch\n\nx = torch.ones(2).cuda()\n```\n"
 
 
+PACKAGES = ("docs", "skills")
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(page for name in PACKAGES for page in sorted((ROOT / name).rglob("*.md"))),
+]
+
+
 class Block(NamedTuple):
     """A fenced block of code in a page."""
 
@@ -68,8 +81,8 @@ class Block(NamedTuple):
 
 
 def blocks() -> Iterator[Block]:
-    """Yield the fenced blocks of code in the README and the documentation."""
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    """Yield the fenced blocks of code in the pages."""
+    for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for match in FENCE.finditer(text):
             lines = (line.removeprefix(match["indent"]) for line in match["text"].splitlines(keepends=True))
@@ -77,7 +90,7 @@ def blocks() -> Iterator[Block]:
 
 
 BLOCKS = list(blocks())
-PAGES = sorted({block.page for block in BLOCKS if block.language == "bash"})
+WORKFLOW = next(each.text for each in BLOCKS if each.page.name == "ci.md" and each.language == "yaml")
 
 
 @pytest.fixture
@@ -85,8 +98,10 @@ def tied_project(project: ProjectFolder, git: Git, monkeypatch: pytest.MonkeyPat
     """Return the folder of a small program tied to CUDA, in a git repository with a branch `main`."""
     files = {"src/net.py": NETWORK, "train.py": TRAIN, "README.md": PAGE, "config.yaml": "device: cuda\n"}
     files |= {"third_party/model.py": NETWORK, "ci/devicefix.toml": 'ignore = ["DF702"]\n'}
+    files |= {"package/train.py": TRAIN, "tests/test_net.py": TEST}
     project.write({**files, "demo.ipynb": json.dumps(NOTEBOOK, indent=1) + "\n"})
     git.commit_all()
+    git("update-ref", "refs/remotes/origin/main", "main")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return project.path
 
@@ -106,85 +121,162 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert "Why it matters" in page
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_work(page: Path, tied_project: Path) -> None:
-    """Run the commands of a page in order: each exits with 0, or with 1 for findings."""
-    for command in commands(page):
-        words = shlex.split(command, comments=True)
-        if "install" in words[:3]:
-            assert known_extras(command)
-            continue
-        if command in ELSEWHERE:
-            assert ELSEWHERE[command].exists()
-            continue
-        if words[:2] == ["nox", "-s"]:
-            sessions = (ROOT / "noxfile.py").read_text(encoding="utf-8")
-            assert all(f"\ndef {name.replace('-', '_')}(" in sessions for name in words[2:]), command
-            continue
-        folder = ROOT if words[0] == "pytest" else tied_project
-        known = command.replace("DF123", "DF101")  # the new rule of the pages does not exist
-        done = subprocess.run(
-            ["bash", "-c", known],
-            check=False,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
-        assert done.returncode in (0, 1), f"$ {command}\n{done.stdout}{done.stderr}"
-        assert "Traceback" not in done.stderr
+# -- commands ------------------------------------------------------------------------------------------
 
+INLINE = re.compile(
+    r"`((?:devicefix|python -m|mkdocs|pre-commit|nox -s) [^`]+)`|^ {4,}((?:devicefix|pip|python3?) [^\n]+)$",
+    re.M,
+)
 
-def commands(page: Path) -> Iterator[str]:
-    """Yield the commands of a page."""
-    for block in BLOCKS:
-        if block.page == page and block.language == "bash":
-            for line in block.text.replace("\\\n", " ").splitlines():
-                if line.strip() and not line.startswith("#"):
-                    yield line.strip()
-
-
-def known_extras(command: str) -> bool:
-    """Return whether all extras of devicefix that a command installs exist."""
-    known = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    wanted = re.findall(r"devicefix\[([\w,]+)\]", command)
-    return all(f"\n{extra} = [" in known for names in wanted for extra in names.split(","))
-
-
-def inline_commands() -> Iterator[tuple[str, str]]:
-    """Yield the page and the text of each command in inline code and in indented blocks."""
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        text = FENCE.sub("", page.read_text(encoding="utf-8"))
-        found = re.findall(r"`(devicefix [^`]+)`|^ {4,}(devicefix [^\n]+)$", text, re.M)
-        yield from ((page.name, inline or block) for inline, block in found)
-
-
-INLINE = sorted({(page, command) for page, command in inline_commands() if command.split()[1] in COMMANDS})
-
-
-@pytest.mark.parametrize(("page", "command"), INLINE)
-def test_commands_in_the_text_have_known_options(page: str, command: str) -> None:
-    _, name, *arguments = shlex.split(command, comments=True)
-    subcommand = main.get_command(click.Context(main), name)
-    assert subcommand is not None, page
-    context = click.Context(subcommand, **subcommand.context_settings)
-    with contextlib.suppress(click.BadOptionUsage):  # the text names an option without its value
-        subcommand.make_parser(context).parse_args(arguments)
-
-
-def test_options_in_the_text_are_read() -> None:
-    assert len(INLINE) > 40
-    assert any("--" in command for _, command in INLINE)
-
-
-# Commands that need more than a folder, and the tests that run them.
-ELSEWHERE: dict[str, Path] = {
-    "pytest": ROOT / "tests" / "rules" / "test_plugins.py",
-    "devicefix rule EX101": ROOT / "tests" / "rules" / "test_plugins.py",
-    "devicefix check --executor dask://127.0.0.1:8786 .": ROOT / "tests" / "runner" / "test_executor.py",
+# Commands that no test runs as they are, and why.
+NOT_RUN = {
+    r"(python -m )?(pip|pipx|uv tool) install ": "needs a network; see tests/config/test_installation.py",
+    r"python3 -m venv ": "needs a network; .ci/run does the same",
+    r"git (clone|push|tag) ": "needs the repository on GitHub",
+    r"pytest|nox -s|pre-commit install": "runs in this checkout, and may take long",
+    r"python (scripts|benchmarks)/": "changes this checkout or downloads programs; their tests run them",
+    r"mkdocs serve": "runs until it is stopped; test_the_site_builds builds the pages",
+    r"devicefix rule EX101": "needs the example; tests/rules/test_plugins.py installs it",
+    r"devicefix check --executor ": "needs a cluster; tests/runner/test_executor.py starts one",
 }
+
+# The options of all commands.
+OPTIONS = {
+    option
+    for name in COMMANDS
+    for each in (main.get_command(click.Context(main), name) or main).params
+    for option in (*each.opts, *each.secondary_opts)
+}
+
+# What pages write where the reader's own words belong.
+PLACEHOLDERS = {"PATH": "src", "CODE": "DF101", "KEY": "select", "FILE": "train.py"}
+
+BASELINE = "--baseline devicefix-baseline.json"
+
+# What a command needs, and the command that makes it.
+BEFORE = {
+    "--since start.json": "devicefix report -o start.json .",
+    "report --coverage-file": "devicefix verify --coverage-file runs.json train.py",
+    f"{BASELINE} .": f"devicefix check {BASELINE} --write-baseline .",
+}
+
+
+IDENTITY = {
+    f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+ENVIRONMENT = {**IDENTITY, "GITHUB_BASE_REF": "main"}
+
+# The commands that end with 1 if they find something.
+FINDS = re.compile(r" (check|rewrite)\b|flake8| migrate(?!.* --run)")
+
+
+def commands() -> Iterator[tuple[str, Path]]:
+    """Yield each command of the pages: of code blocks, of workflows, and in the text."""
+    for page, _, language, text in BLOCKS:
+        lines = text.replace("\\\n", " ").splitlines()
+        if language == "bash":
+            yield from ((line, page) for line in lines if line.strip() and not line.startswith("#"))
+        elif language == "console":
+            yield from ((line[2:], page) for line in lines if line.startswith("$ "))
+        elif language == "yaml":
+            yield from (
+                (match, page) for match in re.findall(r"^ *- (?:run: )?((?:devicefix|pip) .*)", text, re.M)
+            )
+    for page in PAGES:
+        text = FENCE.sub("", page.read_text(encoding="utf-8"))
+        yield from ((inline or block, page) for inline, block in INLINE.findall(text))
+
+
+COMMANDS_OF_PAGES = {command.partition("  # ")[0].strip(): page for command, page in commands()}
+TO_RUN = [each for each in COMMANDS_OF_PAGES if not any(re.match(pattern, each) for pattern in NOT_RUN)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", TO_RUN)
+def test_commands_of_the_pages_work(command: str, tied_project: Path) -> None:
+    """Run a command: it ends with 0, or with 1 if it is one that ends so for findings."""
+    if re.search("verify|migrate|run|report", command):
+        pytest.importorskip("torch")
+    known = re.sub(r"\b[A-Z]{3,}\b", lambda word: PLACEHOLDERS.get(word[0], word[0]), command)
+    for part, needed in BEFORE.items():
+        if part in command and needed != command:
+            run(needed, tied_project)
+    done = run(known, tied_project)
+    if done.returncode == 2:  # the text names a command or an option without its argument
+        assert re.search(r"Missing argument|requires an argument|^Commands:", done.stderr, re.M), done.stderr
+    else:
+        assert done.returncode in (0, bool(FINDS.search(command))), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.needs("yaml")
+def test_the_workflow_annotates_only_what_a_pull_request_adds(tied_project: Path, git: Git) -> None:
+    (job,) = __import__("yaml").safe_load(WORKFLOW)["jobs"].values()
+    assert {"uses": "actions/checkout@v4", "with": {"fetch-depth": 0}} in job["steps"]
+    git("switch", "-q", "-c", "change")
+    with (tied_project / "train.py").open("a") as file:
+        file.write("torch.cuda.synchronize()\n")
+    git.commit_all("change")
+    install, check = (step["run"] for step in job["steps"] if "run" in step)
+    assert install == "pip install git+https://github.com/devicefix/devicefix"
+    done = run(check, tied_project)
+    assert done.returncode == 1
+    assert re.findall(r"^::error.*?file=.*?/(\w+\.py),line=(\d+)", done.stdout, re.M) == [("train.py", "6")]
+
+
+@pytest.mark.needs("check_jsonschema")
+def test_the_workflow_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "devicefix.yml").write_text(WORKFLOW)
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    done = subprocess.run(
+        [*check, "devicefix.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder; one that serves a page is ended after a few seconds."""
+    serves = command.startswith("devicefix playground")
+    return subprocess.run(
+        ["bash", "-c", f"timeout --preserve-status --signal INT 3 {command}" if serves else command],
+        check=False,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **ENVIRONMENT},
+    )
+
+
+def test_each_command_is_run_or_has_a_reason() -> None:
+    assert len(TO_RUN) > 80
+    unused = [each for each in NOT_RUN if not any(re.match(each, command) for command in COMMANDS_OF_PAGES)]
+    assert not unused
+    assert all(any(part in command for command in TO_RUN) for part in BEFORE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_options_in_the_text_exist(page: Path) -> None:
+    """The tables of docs/for-ruff-users.md name options of ruff, which test_docs_pages.py tests."""
+    text = re.sub(r"^\| `-.*", "", FENCE.sub("", page.read_text(encoding="utf-8")), flags=re.M)
+    codes = re.findall(
+        r"`((?:--|devicefix )[^`]+?)(?: train\.py [^`]*)?`", text
+    )  # without the program's options
+    options = {option for code in codes for option in re.findall(r"(?<!\S)--[a-z-]+", code)}
+    assert options - OPTIONS == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_extras_and_sessions_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    extras, sessions = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "noxfile.py")
+    )
+    wanted = ",".join(re.findall(r"(?:devicefix|\.)\[([\w,]+)\]", text)).split(",")
+    assert [extra for extra in wanted if extra and f"\n{extra} = [" not in extras] == []
+    named = " ".join(re.findall(r"nox -s ([a-z -]+?)(?: --|`|$)", text, re.M)).split()
+    assert [name for name in named if f"\ndef {name.replace('-', '_')}(" not in sessions] == []
 
 
 SNIPPETS = [
