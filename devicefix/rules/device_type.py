@@ -21,8 +21,8 @@ class DeviceType(Rule):
     `torch.amp.GradScaler()`. This rule applies only with `--target accelerator`.
 
     ## Why it matters
-    On another accelerator, torch disables autocast and gradient scalers for CUDA, and the program trains in another
-    precision without an error.
+    On another accelerator, torch disables autocast and gradient scalers for CUDA, so the program silently trains in
+    another precision.
 
     ## Example
     ```python
