@@ -38,8 +38,8 @@ class CudaStream(Rule):
 
     ## Fix safety
     The fix is safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is nothing to
-    synchronize. On a CPU, a measured time becomes `nan`, or 0.0 if the program compares it, converts it to an int, or
-    keeps it in a collection without dividing by it. The fix for a comparison of streams is unsafe if its arguments may
+    synchronize. On a CPU, a measured time is `nan`. If the program compares it, converts it to an int, or keeps it in a
+    collection without dividing by it, it is 0.0. The fix for a comparison of streams is unsafe if its arguments may
     have side effects.
 
     The fix changes all uses of a stream or event together, along with the streams and events used with it. There is no
