@@ -12,7 +12,7 @@ from weakref import proxy
 from devicefix.engine.guarded_uses import GuardedUses
 from devicefix.engine.kept_checks import STILL
 from devicefix.facts.scopes import FUNCTIONS
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding
 
 if TYPE_CHECKING:
     from devicefix.devices.context import Context
@@ -71,7 +71,7 @@ class Stops:
     def _stops(self, node: ast.AST, finding: Finding) -> bool:
         """Return whether a finding is of a statement that ends the program without CUDA, and stays."""
         if finding.code == _REFUSAL:
-            return finding.safety is not Safety.SAFE
+            return not finding.is_fixable(self._context.options.unsafe_fixes)
         facts = self._context.facts
         if finding.fix is None and facts.call(node, *_EVENTS):
             self._guards[finding] = "DF4"
