@@ -42,3 +42,17 @@ def test_only_devices_that_become_the_same_must_not_be_compared(test: str, safe:
 def test_name_that_only_the_program_itself_binds_is_read_by_no_other_file(code: str, found: int) -> None:
     findings = analyze(f"import torch\n\n{code}").findings
     assert [each.code for each in findings] == ["DF203"] * found
+
+
+@pytest.mark.parametrize(
+    ("uses", "safe"),
+    [
+        ("torch.load(p, {'cuda:0': place})", True),
+        ("places = {'cuda:0': place}\ntorch.load(p, places)", True),
+        ("places = {'cuda:0': place}\ntorch.load(p, places)\nrun(places)", False),
+    ],
+)
+def test_a_checkpoint_takes_no_number_out_of_its_locations(uses: str, safe: bool) -> None:
+    code = f"import torch\n\nint(device.split(':')[1])\nplace = f'cuda:{{rank}}'\n{uses}\n"
+    (found,) = (each for each in analyze(code).findings if each.code == "DF203")
+    assert (found.safety is Safety.SAFE) is safe

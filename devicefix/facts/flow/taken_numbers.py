@@ -9,7 +9,7 @@ from devicefix.facts.flow.forwards import Followed, Forwards
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.parameters import Place, argument_at
 from devicefix.facts.flow.reaching import blocks_around, position
-from devicefix.facts.flow.sinks import takes_device
+from devicefix.facts.flow.sinks import load_location, takes_device
 from devicefix.facts.module import Facts
 from devicefix.facts.refused_devices import is_name_of
 from devicefix.facts.scopes import Scope, dotted
@@ -48,7 +48,7 @@ def number_taken(values: Forwards, value: ast.expr) -> ast.expr | None:
     """
     facts, followed = values.facts, values.of(value)
     found = [use for use in uses_of(values, followed) if takes_number(values, use)]
-    if not found and _has_number(facts, value) and any(_lost(facts, followed)):
+    if not found and _has_number(facts, value) and any(_lost(values, followed)):
         found = facts.once(_takers, facts.tree.scopes[facts.tree.module])
     return min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
 
@@ -84,7 +84,7 @@ def _index_is_lost(values: Forwards, device: ast.expr) -> bool:
         return False
     facts, followed = values.facts, values.of(index)
     used = (use for use in followed.uses if not facts.is_guarded(use))
-    lost = (use for use in _lost(facts, followed) if not facts.is_guarded(use))
+    lost = (use for use in _lost(values, followed) if not facts.is_guarded(use))
     return any(is_number(facts, use) or _is_ordered(facts, use) for use in used) or any(lost)
 
 
@@ -95,7 +95,7 @@ def is_only_device(values: Forwards, number: ast.expr) -> bool:
         values: where the values of the module go.
         number: the expression whose value is the number.
     """
-    return all(_is_text(values.facts, use) for use in _lost(values.facts, values.of(number)))
+    return all(_is_text(values.facts, use) for use in _lost(values, values.of(number)))
 
 
 def _is_text(facts: Facts, number: ast.expr) -> bool:
@@ -185,16 +185,19 @@ def _is_left(facts: Facts, node: ast.expr, device: ast.expr) -> bool:
     return any(isinstance(each.body[-1], _LEAVING) and _asks(each.test, path) for each in before)
 
 
-def _lost(facts: Facts, followed: Followed) -> Iterator[ast.expr]:
+def _lost(values: Forwards, followed: Followed) -> Iterator[ast.expr]:
     """Yield the uses from which a value goes on in a way that is not followed."""
-    yield from (use for use in followed.uses if use not in followed.passed and _is_lost(facts, use))
+    yield from (use for use in followed.uses if use not in followed.passed and _is_lost(values, use))
 
 
-def _is_lost(facts: Facts, use: ast.expr) -> bool:
+def _is_lost(values: Forwards, use: ast.expr) -> bool:
+    facts = values.facts
     parent = facts.tree.parents.get(use)
     match parent:
+        case ast.Dict():
+            return not all(_is_location(facts, each) for each in values.of(parent).uses)
         case ast.List(elts=[_]) if isinstance(facts.tree.parents.get(parent), ast.keyword):
-            return _is_lost(facts, parent)
+            return _is_lost(values, parent)
         case ast.Call() | ast.keyword() if (found := argument_at(facts.tree, use)) is not None:
             return not _is_known(facts, *found)
         case ast.Compare() | ast.If() | ast.IfExp() | ast.While() | ast.Assert() | ast.UnaryOp():
@@ -202,6 +205,12 @@ def _is_lost(facts: Facts, use: ast.expr) -> bool:
         case ast.Attribute() | ast.FormattedValue() | ast.BoolOp() | ast.Expr():
             return False
     return not (isinstance(parent, ast.expr) and cuda_string(parent))
+
+
+def _is_location(facts: Facts, table: ast.expr) -> bool:
+    """Return whether a dictionary of devices is the location of a checkpoint, which takes no number."""
+    found = argument_at(facts.tree, table)
+    return found is not None and load_location(facts, found[0]) is table
 
 
 def _is_known(facts: Facts, call: ast.Call, place: Place | None) -> bool:
