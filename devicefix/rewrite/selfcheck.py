@@ -30,6 +30,7 @@ from devicefix.rewrite.edits import Shift, Spans, joined, resolved
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 _NAME = re.compile(r"[^\W\d]\w*")
+_IMPORT = re.compile(r"(?<![^\r\n])[ \t\f]*(?:import|from)\b[^\r\n;]*")
 _ONLY_COMMENT = re.compile(r"\s*#[^\r\n]*\s*")
 _STRING_OR_COMMENT = re.compile(
     r"""(?s:(?P<quote>'''|\"{3})(?:[^\\]|\\.)*?(?P=quote))|(?P<single>['"])(?:\\(?:\r\n|(?s:.))|(?!(?P=single))[^\\\r\n])*(?P=single)"""
@@ -229,7 +230,8 @@ def check_names(
         first, last, _ = changes[max(index - 1, 0)]
         is_else = text.lstrip().startswith("else:")  # which may read what the statement above reads
         begin = first if is_else and "\n" not in source.text[last:start] else start
-        names = set(_NAME.findall(text)).difference(_NAME.findall(source.text[begin:end]))
+        old = _IMPORT.sub("", source.text[begin:end])  # what an import binds is gone with it
+        names = set(_NAME.findall(text)).difference(_NAME.findall(old))
         if names:
             first = shift.start(end) - len(text)
             fresh.append(((first, first + len(text)), names))

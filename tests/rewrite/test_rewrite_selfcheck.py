@@ -542,3 +542,8 @@ def test_a_line_above_a_decorated_function_at_the_start_of_a_function() -> None:
     output = check_file(code.encode(), "x.py", Settings(fix=True), Project()).output
     assert output is not None
     assert b"    device = torch.device(" in output
+
+
+def test_a_name_whose_import_goes_is_not_bound() -> None:
+    effect = Effect(added=("Expr",), removed=((0, 12),))
+    assert "`torch`" in unbound("import torch\nrun()\n", Edit(0, 13, "torch.zeros(1)\n", effect=effect))
