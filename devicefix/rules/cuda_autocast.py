@@ -495,7 +495,7 @@ class CudaAutocast(Rule):
         elif wide := self._wide(call):
             if self._has_low_precision:
                 yield self.finding(node, _NO_FLOAT32.format(dtype=wide))
-        elif call.names_cuda and self._has_low_precision:
+        elif call.names_cuda and self._has_low_precision and not self._is_chosen(call):
             fix = self._fix(call)
             if fix is not None and not self._fails_without(call):
                 fix = replace(fix, why=_FLOAT32_ON_CPU)
@@ -640,6 +640,13 @@ class CudaAutocast(Rule):
         edits = [Edit(*self.context.source.span(device), lambda _: kind() + low)] if device else []
         edits += self._edits_of_cuda(call, lambda: kind() + low, torch.text) if call.of_cuda else ()
         return Fix(tuple(edits), needs=needs | torch.needs)
+
+    def _is_chosen(self, call: _Autocast) -> bool:
+        """Return whether the device is the variable that a fix would choose: its value has its own finding."""
+        kind = call.arguments.get("device_type")
+        if not isinstance(kind, ast.Name) or "dtype" not in call.arguments:
+            return False
+        return self._device_type(call.node)[0]() == kind.id
 
     def _edits_of_cuda(self, call: _Autocast, new: Callable[[], str], torch: str) -> Iterator[Edit]:
         """Yield the edits of a call of `torch.cuda.amp.autocast`, whose arguments are in another order."""
