@@ -891,3 +891,25 @@ def test_models_that_other_files_define_and_settings_that_they_read_are_of_the_l
         'c = other.from_pretrained("c", attn_implementation="flash_attention_2", device_map={"": 1})'
         in output["main.py"]
     )
+
+
+@pytest.mark.parametrize(
+    ("main", "found"),
+    [
+        ("import pkg.tools\npkg.tools.move(x)", 1),
+        ("from .pkg import tools as t\nt.move(x)", 1),
+        ("import pkg.tools\nother.move(x)", 0),
+    ],
+)
+def test_a_function_that_is_guarded_here_may_be_called_in_another_file(main: str, found: int) -> None:
+    tools = """
+        import torch
+
+        def move(x):
+            return x.cuda()
+
+        if torch.cuda.is_available():
+            move(y)
+    """
+    _, results = rewritten({"pkg/tools.py": tools, "main.py": main})
+    assert len(results["pkg/tools.py"].fixed) == found

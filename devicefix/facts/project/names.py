@@ -166,6 +166,7 @@ class SharedNames(Classes):
             if file.normal in importing and (
                 name in file.export(attributes_read)
                 or any(self._finds(file.path, each, path) for each in named)
+                or self._calls(file, name, path)
             ):
                 return True
         stars = self.star_importers.get(path, ())
@@ -174,6 +175,16 @@ class SharedNames(Classes):
             for other in stars
             if other.normal != path and other.normal not in passed
         )
+
+    def _calls(self, file: ProjectFile, name: str, target: str) -> bool:
+        """Return whether a file calls a function of the module at `target`, as in `m.name()`."""
+        if not re.search(rf"\.\s*{name}\s*\(".encode(), file.data):
+            return False
+        file.is_followed = True
+        if (facts := file.facts) is None:
+            return False
+        called = (facts.resolve(each.func) or "" for each in facts.tree.calls_with_name(name))
+        return any(each.endswith(f".{name}") and self._finds(file.path, each, target) for each in called)
 
     def _finds(self, path: str, imported: str, target: str) -> bool:
         """Return whether `from m import x` in the file at `path`, as `m.x`, reads the module at `target`."""
