@@ -292,13 +292,14 @@ class Context:
         """Return the edits that remove the import of a name that a fix leaves unused.
 
         Add them to the edits of the fix that removes the last use. There are none if the name is used
-        elsewhere, or if the module is an `__init__.py`, whose imports other modules may use.
+        elsewhere, also in another file, or if the module is an `__init__.py`, whose imports others may use.
 
         Args:
             name: The name that the import binds, such as `Variable`.
             gone: The nodes that the fix removes or replaces.
         """
-        if self.devices.path.replace("\\", "/").endswith("__init__.py"):
+        path = self.devices.path
+        if path.replace("\\", "/").endswith("__init__.py") or self.project.is_read_elsewhere(path, name):
             return ()
         return without_import(self.facts, name, gone)
 

@@ -312,21 +312,26 @@ class CudaApi(Rule):
         self._streams = Streams(context)
         self._questions = Questions(context)
 
-    def visit_Import(self, node: ast.Import) -> Iterator[Finding]:
-        if any(f"{alias.name}.".startswith("torch.cuda.") for alias in node.names):
-            yield self._imported(node)
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
+        module = f"{'.' * node.level}{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        aliases = [each for each in node.names if f"{module}{each.name}.".startswith("torch.cuda.")]
+        if aliases:
+            edits = next(filter(None, map(self._without, aliases)), ())
+            fix = Fix(edits) if edits else None
+            yield self.finding(node, "imports `torch.cuda`; remove the import once nothing uses it", fix)
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> Iterator[Finding]:
-        names = {alias.name for alias in node.names}
-        of_torch = node.module == "torch" and "cuda" in names
-        if not node.level and (of_torch or f"{node.module}.".startswith("torch.cuda.")):
-            yield self._imported(node)
+    visit_ImportFrom = visit_Import
 
-    def _imported(self, node: ast.Import | ast.ImportFrom) -> Finding:
-        names = (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-        edits = next(filter(None, map(self.context.without_import, names)), ())
-        fix = Fix(edits) if edits else None
-        return self.finding(node, "imports `torch.cuda`; remove the import once nothing uses it", fix)
+    def _without(self, alias: ast.alias) -> tuple[Edit, ...]:
+        """Return the edits that remove an unused import; if it binds `torch`, which fixes may use, that stays."""
+        name = alias.asname or alias.name.partition(".")[0]
+        if name != "torch":
+            return self.context.without_import(name)
+        tree = self.facts.tree
+        is_only = len(tree.scope(alias).bindings.get(name, ())) == 1
+        if not is_only or any(self.accelerator.references(tree.module)):
+            return ()
+        return (Edit(*self.context.source.span(alias), name),)
 
     def visit_Attribute(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
         short = self.accelerator.reference(node)

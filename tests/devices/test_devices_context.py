@@ -111,6 +111,12 @@ def test_an_import_that_a_fix_leaves_unused_is_removed() -> None:
     assert context.without_import("c") == ()
 
 
+@pytest.mark.parametrize("other", ["from m import *\n\nb()\n", "from m import b\n", "import m\n\nm.b()\n"])
+def test_an_import_that_another_file_uses_stays(other: str) -> None:
+    context = context_of("from a import b\n\nx = 0  # cuda\n", {"n.py": other})
+    assert context.without_import("b") == ()
+
+
 def test_handled_expressions_are_handled_with_what_is_inside_them() -> None:
     context = context_of("if f(x):\n    g(y)\n")
     context.mark_handled(context.facts.tree.module.body[0], expression(context, "f(x)"))
