@@ -14,9 +14,6 @@ import pytest
 from helpers import ROOT
 from planted_faults import FAULTS
 
-SEED = (
-    2  # with 1, a second run rewrites an autocast in a notebook that no Python runs; this is not mended yet
-)
 SERVER = pytest.mark.needs("pygls")
 RUNS = [
     ("files", 50),
@@ -39,7 +36,7 @@ def ran(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_no_input_fails(surface: str, runs: int, tmp_path: Path) -> None:
     done = ran(
         *(ROOT / "benchmarks/fuzz.py", "--surface", surface, "--out", tmp_path),
-        *("--unguided", "--seed", SEED, "--runs", runs),
+        *("--unguided", "--seed", 1, "--runs", runs),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     counts = dict(each.split() for each in done.stdout.partition(": ")[2].split(", "))
