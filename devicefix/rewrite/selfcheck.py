@@ -17,12 +17,13 @@ import re
 import tokenize
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from operator import attrgetter
 from typing import NamedTuple
 
 from devicefix.facts.bound import Bound
+from devicefix.facts.bound.evaluation import reads
 from devicefix.facts.names import Names
 from devicefix.files.text import Change, DecodeError, Source, parse, replaced, tokens
 from devicefix.model import Edit, Effect, SelfCheckError, Span
@@ -238,7 +239,7 @@ def check_names(
     if not fresh:
         return
     facts = Names(new, rewritten)
-    inserted: list[ast.Name] = []
+    inserted: dict[ast.Name, int] = {}  # each with where its change begins
     starts, ends = [start for (start, _), _ in fresh], [end for (_, end), _ in fresh]
     spans = zip(starts, ends, strict=True)
     rows = ((new.position(start)[0], new.position(end)[0]) for start, end in spans)
@@ -247,12 +248,28 @@ def check_names(
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             first, last = new.span(facts.tree.f_string(node) or node)
             around = fresh[bisect_right(ends, first) : bisect_left(starts, last)]
-            if any(node.id in names for _, names in around):
-                inserted.append(node)
+            begins = [begin for (begin, _), names in around if node.id in names]
+            inserted.update((node, begin) for begin in begins[:1])
     bound = Bound(facts, frozenset(inserted), is_circular)
     for node in inserted:
-        if not bound.name(node.id, node):
+        if not (bound.name(node.id, node) or _is_read_below(new, facts.tree.statement(node), node, inserted)):
             raise SelfCheckError(f"uses `{node.id}` on line {node.lineno}, where it may not be bound")
+
+
+def _is_read_below(new: Source, test: ast.stmt, node: ast.Name, inserted: Mapping[ast.Name, int]) -> bool:
+    """Return whether a name is in a new test, the last one before a statement that has always read it.
+
+    Args:
+        new: The text of the rewritten file.
+        test: The statement with the name.
+        node: The name.
+        inserted: All names that changes bring, each with where its change begins.
+    """
+    match test:
+        case ast.If(test=ast.BoolOp(op=ast.And(), values=[*_, last]) | last, body=[below, *_]):
+            is_added = node in ast.walk(last) and inserted[node] < new.span(last)[0]
+            return is_added and any(each not in inserted for each in reads(below, node.id))
+    return False
 
 
 # -- comments --------------------------------------------------------------------------------------------

@@ -547,3 +547,15 @@ def test_a_line_above_a_decorated_function_at_the_start_of_a_function() -> None:
 def test_a_name_whose_import_goes_is_not_bound() -> None:
     effect = Effect(added=("Expr",), removed=((0, 12),))
     assert "`torch`" in unbound("import torch\nrun()\n", Edit(0, 13, "torch.zeros(1)\n", effect=effect))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (Edit(3, 4, "x and print(y)"), ""),
+        (Edit(3, 4, "print(y) and x"), "uses `y` on line 1, where it may not be bound"),
+        (Edit(3, 4, "print(y)"), "uses `y` on line 1, where it may not be bound"),
+    ],
+)
+def test_a_test_may_read_what_the_statement_below_reads(edit: Edit, message: str) -> None:
+    assert unbound("if x:\n    print(y)\n", edit) == message
