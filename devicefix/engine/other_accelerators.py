@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from devicefix.devices.choose import OF_OTHERS
 from devicefix.devices.context import Context
@@ -57,7 +58,7 @@ def _needs_cuda(context: Context, node: ast.AST, finding: Finding) -> bool:
         return False
     named = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
     names = (context.facts.resolve(each) or "" for each in named)
-    code = context.source.code(node)  # type: ignore[arg-type]  # what has a finding has a place
+    code = ast.unparse(node)  # parameters have no place
     return RULES[finding.code].only_cuda or any(map(_OF_CUDA.search, (code, *names)))
 
 
@@ -73,10 +74,16 @@ def _goes_with(context: Context, node: ast.AST, raising: list[ast.AST]) -> bool:
         tests = list(conditions_around(tree, each))
         names = (part for test, _ in tests for part in ast.walk(test) if isinstance(part, ast.Name))
         if each in below or (
-            context.source.span(each) < context.source.span(node)  # type: ignore[arg-type]  # they have places
+            _place(each) < _place(node)
             and not any(isinstance(parent, _MAY_NOT_RUN) for parent in outside)
             and all((ast.dump(test), truth) in known for test, truth in tests)
             and all(len(context.facts.bindings(name)) <= 1 for name in names)
         ):
             return True
     return False
+
+
+def _place(node: ast.AST) -> tuple[int, int, int, int]:
+    """Return where a node begins and ends, for parameters those of the first one."""
+    first: Any = next(each for each in ast.walk(node) if hasattr(each, "lineno"))
+    return first.lineno, first.col_offset, first.end_lineno, first.end_col_offset
