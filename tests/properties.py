@@ -201,6 +201,8 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
                 if any(isinstance(inner, _LEAVING) for inner in ast.walk(node)):
                     end = _end_of(source, parents[node])
                 spans.append((start, end))
+        elif isinstance(node, ast.comprehension) and any(_holds(source, test, spans) for test in node.ifs):
+            spans.append(source.span(parents[node]))  # type: ignore[arg-type]
     lines = {
         line
         for edit in _edits(rewritten)

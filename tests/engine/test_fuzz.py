@@ -160,6 +160,15 @@ FAILED = {
         'import torch\nif x.is_cuda:\n    device = "cuda"\ndef f(x):\n    raise OSError\n'
         '    torch.autocast(device_type="cuda", dtype=torch.bfloat16)\n    x.bfloat16()\n'
     ),
+    "a guard that joins a test, or becomes one, and reads what may be unbound": (
+        "import torch\nif a:\n    getattr(torch, self.kind).empty_cache()\nif b:\n    a = 1\nelse:\n"
+        "    getattr(torch, self.kind).empty_cache()\n"
+    ),
+    "a default of a parameter, in a program for other accelerators as well": (
+        'import torch\nnet = nn.DataParallel(["cuda", "npu"])\ny = torch.zeros(2).to(device)\n'
+        'def load(name, device_map="cuda"):\n'
+        "    return AutoModel.from_pretrained(name, device_map=device_map)\nassert x.is_cuda\n"
+    ),
     "a method that is the only use of torch": "import torch\nprint(list(map(torch.Tensor.cuda, xs)))\n"
     'x = init_device_mesh("cuda", (2,))\n',
 }
