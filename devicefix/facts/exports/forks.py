@@ -72,6 +72,7 @@ class Forks:
         self._tree = facts.tree
         self._may_use_cuda = _CUDA.search(facts.source.text) is not None
         self._used: Callable[..., list[Named | _Code]] = cache(lambda *code: list(self._uses(*code)))
+        self._returned: Callable[[ast.AST], list[ast.expr]] = cache(lambda node: list(_returned(node)))
 
     def found(self) -> Iterator[Named]:
         """Yield what the processes run."""
@@ -136,7 +137,7 @@ class Forks:
             yield from () if is_inner else [Named(name, is_run, makes)]
         elif not is_inner or (is_value and is_run):
             for binding in self._bindings(node, None if is_value else code):
-                yield from _of_binding(binding, is_run=is_run, makes=makes)
+                yield from self._of_binding(binding, is_run=is_run, makes=makes)
             yield from passed(self._facts, node, is_run=is_run) if is_value else ()
 
     def named(self, named: Named) -> Iterator[_Code]:
@@ -147,7 +148,7 @@ class Forks:
                 yield value, named.is_run and is_device
             return
         for binding in self._tree.root.bindings.get(named.name, ()):
-            yield from _of_binding(binding, is_run=named.is_run, makes=named.makes)
+            yield from self._of_binding(binding, is_run=named.is_run, makes=named.makes)
 
     def _passed(self, named: Named) -> Iterator[ast.expr]:
         """Yield what the calls of a function, or of a class, pass for a parameter, and its default."""
@@ -174,6 +175,20 @@ class Forks:
         classes = (scope for scope in self._tree.scopes.values() if scope.is_class)
         members = (each for scope in classes for each in scope.bindings.get(last_name(node), ()))
         return [*self._tree.attributes.get(name, ()), *members]
+
+    def _of_binding(self, binding: Binding, *, is_run: bool, makes: bool) -> Iterator[_Code]:
+        """Yield the definition or the value that a name is bound to, or what its function returns."""
+        node = binding.node
+        if isinstance(node, ast.ClassDef):
+            has_bases = any(last_name(each) != "object" for each in node.bases)
+            if has_bases or not makes or any(getattr(each, "name", "") in _IN_WORKER for each in node.body):
+                yield node, True
+        elif isinstance(node, _DEFINITIONS) and not makes:
+            yield node, True
+        elif isinstance(node, _DEFINITIONS) and not binding.parameter:
+            yield from ((value, is_run) for value in self._returned(node))
+        elif not binding.parameter:
+            yield from ((value, is_run) for value in chain(_values(binding), _values(node)))
 
     def _uses_cuda(self, node: ast.AST, *, is_value: bool) -> bool:
         """Return whether code names CUDA, or a device that it gets."""
@@ -267,21 +282,17 @@ def _parts(code: ast.AST) -> list[ast.AST]:
     return [code]
 
 
-def _of_binding(binding: Binding, *, is_run: bool, makes: bool) -> Iterator[_Code]:
-    """Yield the definition or the value that a name is bound to, or what its function returns."""
-    node = binding.node
-    if isinstance(node, ast.ClassDef):
-        has_bases = any(last_name(each) != "object" for each in node.bases)
-        if has_bases or not makes or any(getattr(each, "name", "") in _IN_WORKER for each in node.body):
-            yield node, True
-    elif isinstance(node, _DEFINITIONS) and not makes:
-        yield node, True
-    elif not binding.parameter:
-        inside = walk(node) if isinstance(node, _DEFINITIONS) else ()
-        parts = [each for each in inside if isinstance(each, (ast.Return, ast.Yield))]
-        for each in parts if isinstance(node, _DEFINITIONS) else [binding, node]:
-            values = (getattr(each, name, None) for name in ("value", "iter", "context_expr"))
-            yield from ((value, is_run) for value in values if isinstance(value, ast.expr))
+def _values(node: ast.AST | Binding) -> Iterator[ast.expr]:
+    """Yield what a statement or a binding takes its values from."""
+    values = (getattr(node, name, None) for name in ("value", "iter", "context_expr"))
+    return (value for value in values if isinstance(value, ast.expr))
+
+
+def _returned(function: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a function returns or yields."""
+    for each in walk(function):
+        if isinstance(each, (ast.Return, ast.Yield)):
+            yield from _values(each)
 
 
 def _has_workers(loader: ast.Call) -> bool:

@@ -28,6 +28,7 @@ Value = TypeVar("Value")
 
 _CALL = rb"%b(?<!def %b)\s*\("  # it begins with the name, which is found fast
 _RUNNERS = 100  # files that may run a file
+_REACHED = 500  # functions and values that processes may lead to
 # What kernels are written in, and what runs models compiled for CUDA: the importing files have no other path.
 _KERNELS = re.compile(r"(triton|tensorrt|tensorrt_llm|pycuda|cupy|xfuser|vllm\.worker\.worker)(?![^.])")
 
@@ -230,11 +231,19 @@ class Programs(Files):
         )
         found = closure({file.normal for file in early if file is not None}, self._imported)
         for file, names in self.exporting(late_functions):
-            programs = {closure({each}, self._imported) for each in self._importing(file.normal)}
-            for program in sorted(programs, key=len, reverse=True):
+            for program in self._programs(file.normal):
                 if not program <= found and self._may_call(program, names):
                     found |= program
         return found
+
+    def _programs(self, path: str) -> Iterator[frozenset[str]]:
+        """Yield the programs with a file: what is imported by each that imports it and is in no other."""
+        importing, inside = self._importing(path), set[str]()
+        for each in sorted(importing, key=lambda each: len(self._importers.get(each, ()))):
+            if each not in inside:
+                program = closure({each}, self._imported)
+                inside |= program
+                yield program
 
     def _may_call(self, program: frozenset[str], names: frozenset[str]) -> bool:
         """Return whether a program may call a function: code that runs on import leads to its name.
@@ -243,10 +252,11 @@ class Programs(Files):
         """
         todo = sorted(names)
         for name in todo:  # which grows
-            files = self.mentioning(name)
-            read = [(each.normal, reader) for each in files for reader in self._readers(each, name)]
-            own = {reader for path, reader in read if path in program or path.endswith("setup.py")}
-            if not (name and read) or "" in own:
+            files = self.mentioning(name) if name else ()
+            outer = [each for each in files if each.normal not in program]
+            inner = [each for each in files if each.normal in program or each.normal.endswith("setup.py")]
+            own = {reader for each in inner for reader in self._readers(each, name)}
+            if "" in own or not (own or any(self._readers(each, name) for each in outer)):
                 return True
             todo += sorted(own.difference(todo))
         return any(self.files[each].holds(BY_TEXT) for each in program)
@@ -265,23 +275,22 @@ class Programs(Files):
         return {}
 
     def _use_cuda(self, file: ProjectFile, names: frozenset[Named]) -> bool:
-        """Return whether one of the things that processes run may use CUDA, as a file names them."""
-        todo, seen = [(file, name) for name in names], set[tuple[str, Named]]()
-        while todo:
+        """Return whether one of the things that processes run may use CUDA, as a file names them.
+
+        If they lead to too many names, one of these may.
+        """
+        todo, seen, asked = [(file, name) for name in names], set[tuple[str, Named]](), 0
+        while todo and UNKNOWN not in names:
             file, name = todo.pop()
-            if name == UNKNOWN:
-                return True
-            if (key := (file.normal, name)) not in seen and key not in self._harmless:
+            if (key := (file.normal, name)) not in seen:
                 seen.add(key)
                 for other, own in self._named_in(file, name):
-                    todo += ((other, each) for each in self.reached(other, own))
-        self._harmless |= seen
-        return False
-
-    @cached_property
-    def _harmless(self) -> set[tuple[str, Named]]:
-        """The names that are known to lead to no use of CUDA, by their files."""
-        return set()
+                    names, asked = self.reached(other, own), asked + 1
+                    if UNKNOWN in names or asked > _REACHED:
+                        return True
+                    todo += ((other, each) for each in names)
+                todo.sort(key=lambda each: (bool(each[1].parameter), each[1]), reverse=True)
+        return UNKNOWN in names
 
     @cached_property
     def _callers(self) -> dict[tuple[str, str], list[ProjectFile]]:

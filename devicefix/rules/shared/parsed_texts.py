@@ -39,8 +39,12 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
     for call in (each for each in facts.tree.nodes_with(*_CALLS) if isinstance(each, ast.Call)):
         language = PARSERS.get(facts.resolve(call.func) or "") or PARSERS.get(f".{last_name(call.func)}", "")
         given = [*call.args, *(each.value for each in call.keywords)] or typed
-        for node, text in _texts(facts, given) if language and given and not facts.is_guarded(call) else ():
-            if _SELECTED.search(text) and not cuda_string(node) and not facts.is_guarded(node):
+        for node, text in _texts(facts, given) if language and given else ():
+            if (
+                _SELECTED.search(text)
+                and not cuda_string(node)
+                and not any(map(facts.is_guarded, (call, node)))
+            ):
                 sure = node is (facts.value(given[0]) or given[0])
                 head = f"`{facts.source.code(call.func)}` on line {call.lineno} parses a string in which "
                 for each in _in_code(text) if language == "python" else _in_values(text, language):
