@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OPTIONAL = frozenset(
     {
         "IPython", "distributed", "jinja2", "jsonschema", "junitparser", "lsprotocol", "markdown_it",
-        "nbformat", "numpy", "packaging", "playwright", "psutil", "pygls", "pytest_lsp", "torch",
+        "nbformat", "numpy", "playwright", "psutil", "pygls", "pytest_lsp", "torch",
         "watchfiles", "yaml",
     }
 )  # fmt: skip

@@ -43,7 +43,7 @@ def migrate(
     return call
 
 
-pytestmark = pytest.mark.needs("torch", "psutil", "packaging", "yaml")
+pytestmark = pytest.mark.needs("torch", "psutil", "yaml")
 
 RUN = ("--run", "python train.py")
 

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from devicefix.config import toml
 
 
@@ -43,5 +41,10 @@ CONDA_FOR_CPU = {"faiss-gpu": "faiss-cpu", "pytorch-gpu": "pytorch", "tensorflow
 
 def package(name: str) -> Package | None:
     """Return the package of a name if it needs CUDA, None otherwise."""
-    key = canonicalize_name(name)
+    key = normalized(name)
     return next((found for pattern, found in _PACKAGES if pattern.fullmatch(key)), None)
+
+
+def normalized(name: str) -> str:
+    """Return the normalized name of a package: https://packaging.python.org/specifications/name-normalization."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -6,11 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import Specifier
-from packaging.utils import canonicalize_name
-
-from devicefix.rules.environment.packages import WITH_BUILDS, package
+from devicefix.rules.environment.packages import WITH_BUILDS, normalized, package
 
 REQUIREMENT, INDEX = "DF906", "DF907"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # whose builds pip prefers to those of PyPI
@@ -19,7 +15,9 @@ _TORCH = {"torch", "torchaudio", "torchvision"}
 _MARKER = 'sys_platform != "darwin"'
 _PLATFORM = re.compile(r"\b(?:sys_platform|platform_system|os_name)\b")
 _BUILD = re.compile(r"\+cu\d+")
-_LOCAL_CUDA = re.compile(r"(?:pt|torch)?[\d.]*cu\d+\w*")
+_LOCAL_CUDA = re.compile(
+    r"=\s*(?P<version>(?P<public>[\w.!]+)\+(?P<local>(?:pt|torch)?[\d.]*cu\d\w*))(?![\w.-])"
+)
 _WHEEL = re.compile(
     r".*/(?P<name>\w+)-(?P<version>[\w.]+)(?:\+|%2B)(?:[\w.]*[._])?(?:pt\d+)?cu\d{2,3}(?!\d)[\w.]*-[^/]*\.whl",
     re.I,
@@ -34,6 +32,14 @@ _LINE = re.compile(r"(?:[^\r\n\\]|\\(?:\r\n|[^\r\n]|[\r\n]|\Z))*")
 _COMMENT = re.compile(r"(?:^|[ \t]+)#.*")
 _HASHES = re.compile(r"[ \t]+--(?:hash|config-settings|global-option)[ \t=]")
 _EDITABLE = re.compile(r"[ \t]*(?:-e|--editable)(?:[ \t]*=[ \t]*|[ \t]+)")
+# https://packaging.python.org/specifications/dependency-specifiers, with any word as a version, and any marker
+_REQUIREMENT = re.compile(
+    r"\s*(?P<name>\w(?:[\w.-]*\w)?)\s*(?:\[[\w.,\s-]*\]\s*)?"
+    r"(?:@\s*(?P<url>\S+)\s*"
+    r"|(?:\(\s*)?(?P<versions>(?:(?:===?|[~!<>]=|[<>])\s*[\w.*+!-]+[,\s]*)*)(?:\)\s*)?)"
+    r"(?:;\s*(?P<marker>\S.*))?",
+    re.A | re.S,
+)
 _GIT = re.compile(r"(?:-e[ \t]+)?(?:git\+)?\S*?/(?P<name>[\w.-]+?)(?:\.git)?/?(?:@[^#\s]*)?(?:#\S*)?")
 
 
@@ -66,58 +72,49 @@ def examine(text: str, start: int = 0) -> Problem | None:
         start: its offset in the file.
     """
     end = start + len(text)
-    try:
-        found = Requirement(text)
-    except InvalidRequirement:
+    found = _REQUIREMENT.fullmatch(text)
+    if found is None:
         return _from_source(text, start)
-    if found.url:
+    if found["url"]:
         return _at_url(found, text, start)
-    if (local := _local_build(found)) is not None:
-        return _built(found, local, text, start)
-    needed = package(found.name)
-    if needed is None or (needed.installs and found.marker and _PLATFORM.search(str(found.marker))):
+    if (build := _LOCAL_CUDA.search(found["versions"])) is not None:
+        return _built(found["name"], build, text, start)
+    name, marker = found["name"], found["marker"]
+    needed = package(name)
+    if needed is None or (needed.installs and marker and _PLATFORM.search(marker)):
         return None
-    is_of_nvidia = canonicalize_name(found.name).startswith("nvidia-")
+    is_of_nvidia = normalized(name).startswith("nvidia-")
     only_macos = needed.installs and not needed.cpu and not is_of_nvidia
     advice = f"; without CUDA, use `{needed.cpu}`" if needed.cpu else "; without CUDA, leave it out"
     advice = "; leave it out on macOS" if only_macos else advice
     separator = "" if text.endswith(" ") else " "
-    safe = None if found.marker else f"{text}{separator}; {_MARKER}"
-    cpu: str | None = text.replace(found.name, needed.cpu, 1) if needed.cpu else ""
+    safe = None if marker else f"{text}{separator}; {_MARKER}"
+    cpu: str | None = text.replace(name, needed.cpu, 1) if needed.cpu else ""
     if only_macos:
         cpu = safe
-    return Problem(start, end, REQUIREMENT, f"`{found.name}` {needed.why}{advice}", safe, cpu)
+    return Problem(start, end, REQUIREMENT, f"`{name}` {needed.why}{advice}", safe, cpu)
 
 
-def _local_build(found: Requirement) -> Specifier | None:
-    """Return the specifier whose local version is a build for CUDA."""
-    for specifier in found.specifier:
-        local = specifier.version.partition("+")[2]
-        if local and _LOCAL_CUDA.fullmatch(local):
-            return specifier
-    return None
-
-
-def _built(found: Requirement, specifier: Specifier, text: str, start: int) -> Problem:
-    public, _, local = specifier.version.partition("+")
-    plain = text.replace(f"{public}+{local}", public)
+def _built(name: str, build: re.Match[str], text: str, start: int) -> Problem:
+    version, public, local = build.group("version", "public", "local")
+    plain = text.replace(version, public)
     end = start + len(text)
-    if canonicalize_name(found.name) in WITH_BUILDS and _BUILD.fullmatch(f"+{local}"):
+    if normalized(name) in WITH_BUILDS and _BUILD.fullmatch(f"+{local}"):
         advice = f"require `{public}`, which still installs this build from a CUDA package index"
-        message = f"`{specifier.version}` is a CUDA-only build; {advice}"
+        message = f"`{version}` is a CUDA-only build; {advice}"
         return Problem(start, end, REQUIREMENT, message, plain, plain)
-    message = f"`{specifier.version}` is a CUDA-only build; without CUDA, require `{public}`"
+    message = f"`{version}` is a CUDA-only build; without CUDA, require `{public}`"
     return Problem(start, end, REQUIREMENT, message, None, plain)
 
 
-def _at_url(found: Requirement, text: str, start: int) -> Problem | None:
+def _at_url(found: re.Match[str], text: str, start: int) -> Problem | None:
     end = start + len(text)
-    wheel = _WHEEL.fullmatch((found.url or "").strip())
+    wheel = _WHEEL.fullmatch(found["url"])
     if wheel is not None:
         return _wheel(wheel, start, end)
-    if (needed := package(found.name)) is None:
+    if (needed := package(found["name"])) is None:
         return None
-    message = f"`{found.name}` {needed.why}; without CUDA, leave it out"
+    message = f"`{found['name']}` {needed.why}; without CUDA, leave it out"
     return Problem(start, end, REQUIREMENT, message, None, needed.cpu)
 
 
@@ -190,11 +187,10 @@ def lacks_index(text: str) -> bool:
 
 
 def _requires_torch(line: str) -> bool:
-    try:
-        found = Requirement(line.strip())
-    except InvalidRequirement:
+    found = _REQUIREMENT.fullmatch(line)
+    if found is None or found["url"]:
         return False
-    return canonicalize_name(found.name) in _TORCH and not found.url and "+cpu" not in str(found.specifier)
+    return normalized(found["name"]) in _TORCH and "+cpu" not in found["versions"]
 
 
 def index(option: re.Match[str]) -> Iterator[Problem]:
