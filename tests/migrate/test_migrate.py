@@ -514,7 +514,7 @@ def test_a_terminated_migration_leaves_the_old_tree_or_the_new_one(tmp_path: Pat
         == "--extra-index-url https://download.pytorch.org/whl/cpu\ntorch==2.0.1\n# flash-attn\n"
     )
     assert all(new[name] != text for name, text in old.items() if name.endswith(".py"))
-    ends = [migrated(tmp_path / str(number), whole * (0.4 + number / 20)) for number in range(20)]
+    ends = [migrated(tmp_path / str(number), whole * (0.4 + number / 10)) for number in range(10)]
     assert all(tree in (old, new) for tree in ends)
     assert old in ends
 

@@ -65,9 +65,9 @@ def test_same_findings_as_check(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_same_findings_as_check_in_real_programs() -> None:
-    files = sorted(map(str, FIXTURES.rglob("*.py")))[::3]
+    files = sorted(map(str, FIXTURES.rglob("*.py")))[::5]
     expected = [line for line in checked(*files) if " DF901 " not in line]  # which is flake8's E999
-    assert len(expected) > 20
+    assert len(expected) > 10
     assert flake8("--disable-noqa", *files)[1] == expected
 
 
