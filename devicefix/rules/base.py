@@ -130,7 +130,7 @@ class Rule:
         self.context = context
         self.facts = context.facts
         self.devices = context.devices
-        self.wanted = "CUDA" if context.accelerator is None else "an accelerator"  # for messages
+        self._wanted = "CUDA" if context.accelerator is None else "an accelerator"  # for messages
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         """Check a name or attribute that resolves to one of `references`.

@@ -460,7 +460,7 @@ class DeviceArgument(Rule):
             self.context.mark_handled(value)
             what = "the index of a GPU" if dotted(value) is not None else "a CUDA device"
             problem = f"`{self.context.source.code(value)}` is {what}, which may not exist"
-            finding = self.finding(value, f"{problem}; use it only if {self.wanted} is available", fix)
+            finding = self.finding(value, f"{problem}; use it only if {self._wanted} is available", fix)
             finding = checked_for_uses(self.context, value, finding)
             numbered = finding.fix and not of_torch and self._gets_number(value)
             yield finding.unsafe(_NUMBERED) if numbered else finding

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from devicefix.config.settings import ConfigError
 from devicefix.config.values import TARGETS
 from devicefix.rules.base import Rule, visitors_of
+from devicefix.rules.environment.names import normalized
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -65,7 +66,7 @@ def plugins(own: Mapping[str, type[Rule]]) -> list[Plugin]:
     for folder in _distributions(sys.path):
         plugin = _loaded(folder, found)
         if plugin is not None:
-            found[_normal(plugin.name)] = plugin
+            found[normalized(plugin.name)] = plugin
     taken = {word: "devicefix itself" for rule in own.values() for word in (rule.code, rule.name)}
     for plugin in found.values():
         for rule in plugin.rules:
@@ -102,7 +103,7 @@ def _loaded(folder: str, known: Mapping[str, Plugin]) -> Plugin | None:
     distribution = Distribution.at(folder)
     name = distribution.metadata["Name"] or os.path.basename(folder).partition("-")[0]
     points = distribution.entry_points.select(group=GROUP)
-    if not points or _normal(name) in known:
+    if not points or normalized(name) in known:
         return None
     label = f"{name} {distribution.version}"
     rules: dict[str, type[Rule]] = {}
@@ -111,11 +112,6 @@ def _loaded(folder: str, known: Mapping[str, Plugin]) -> Plugin | None:
             if rules.setdefault(rule.code, rule) is not rule:
                 raise PluginError(label, f"contains two rules with the code {rule.code!r}")
     return Plugin(name, distribution.version, tuple(rules.values()))
-
-
-def _normal(name: str) -> str:
-    """Return the normalized name: https://packaging.python.org/specifications/name-normalization."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _rules(plugin: str, point: EntryPoint) -> list[type[Rule]]:

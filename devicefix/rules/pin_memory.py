@@ -214,11 +214,11 @@ class PinMemory(Rule):
             for keyword in node.keywords:
                 if keyword.arg == "pin_memory" and self._true(keyword.value):
                     fix = self._only_with_cuda(keyword.value)
-                    yield self.finding(node, f"{MESSAGE}; pin it only if {self.wanted} is available", fix)
+                    yield self.finding(node, f"{MESSAGE}; pin it only if {self._wanted} is available", fix)
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
             advice = "assign the tensor to a variable, and pin it under `if torch.cuda.is_available():`"
             if (made := self._fix(node, node.func.value)) is not None:
-                advice = f"pin it only if {self.wanted} is available"
+                advice = f"pin it only if {self._wanted} is available"
             yield self.finding(node, f"{MESSAGE}; {advice}", made)
 
     def _makes_tensor(self, call: ast.Call) -> bool:

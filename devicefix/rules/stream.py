@@ -538,7 +538,7 @@ class CudaStream(Rule):
                 return  # a variable: the reference is where it gets its value
             fix = self._streams.of_maker(node)
             name = self.facts.resolve(node.func)
-            advice = f"; call it only if {self.wanted} is available" if fix else f", and {_ADVICE}"
+            advice = f"; call it only if {self._wanted} is available" if fix else f", and {_ADVICE}"
             yield self.finding(node, f"`{name}` needs CUDA{advice}", fix)
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)

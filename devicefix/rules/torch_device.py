@@ -477,7 +477,7 @@ class TorchDevice(Rule):
             )
             code = self.context.source.code(node)
             finding = self.finding(
-                node, f"`{code}` needs CUDA; select it only if {self.wanted} is available", fix
+                node, f"`{code}` needs CUDA; select it only if {self._wanted} is available", fix
             )
             yield checked_for_uses(self.context, node, finding)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devicefix.config import toml
+from devicefix.rules.environment.names import normalized
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,3 @@ def package(name: str) -> Package | None:
     """Return the package of a name if it needs CUDA, None otherwise."""
     key = normalized(name)
     return next((found for pattern, found in _PACKAGES if pattern.fullmatch(key)), None)
-
-
-def normalized(name: str) -> str:
-    """Return the normalized name of a package: https://packaging.python.org/specifications/name-normalization."""
-    return re.sub(r"[-_.]+", "-", name).lower()

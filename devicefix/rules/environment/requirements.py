@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devicefix.rules.environment.packages import WITH_BUILDS, normalized, package
+from devicefix.rules.environment.names import normalized
+from devicefix.rules.environment.packages import WITH_BUILDS, package
 
 REQUIREMENT, INDEX = "DF906", "DF907"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # whose builds pip prefers to those of PyPI
