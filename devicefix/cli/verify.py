@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from devicefix.cli.errors import CommandError, missing_package, os_error
+from devicefix.cli.errors import CommandError, missing_package, os_error, print_warning
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.options import (
     FILE,
@@ -201,11 +201,8 @@ def verify(
     if as_module and as_command:
         raise click.UsageError("-m and -c cannot be used together")
     if misplaced := [each for each in arguments if each in _RATHER_OURS]:
-        click.echo(
-            f"Note: `{misplaced[0]}` is passed to {program}; put it before {program} if it is"
-            " devicefix's option",
-            err=True,
-        )
+        hint = "devicefix's options come before SCRIPT"
+        print_warning(program, f"`{misplaced[0]}` is passed to the program; {hint}")
     found = Program.of(program, arguments, as_module=as_module, as_command=as_command, python=python)
     if found.python == sys.executable:
         check_packages("verify", "torch")

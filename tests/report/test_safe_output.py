@@ -37,8 +37,9 @@ def f(x, {"b" * 5}="{IN_CODE}"):  # {IN_CODE}
 BROKEN = f"import torch\nx.cuda({IN_CODE}"
 
 COLOURS = re.compile(r"\x1b\[(?:0|1|2|22|4|3[0-7]|38;5;\d+|)m")  # what `click.style` and `coloured` write
-# The bar of a run that takes a while, as on a busy machine.
-BAR = re.compile(r"\x1b\[\?25l(?:[\r\n devicfx━╸╺\d%:-]|\x1b\[(?:2K|[\d;]*m))*\x1b\[\?25h\r\x1b\[1A\x1b\[2K")
+# The progress of a check that takes long, with what the terminal gets to draw and to remove it.
+BAR = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(?:\r|\x1b\[(?:1A|2K))*", re.S)
+DRAWING = re.compile(r"\r|\x1b\[(?:\?25[lh]|1A|2K)")
 PEOPLE = {name for name, each in FORMATS.items() if each.for_people}
 
 
@@ -211,7 +212,8 @@ def on_terminal(*arguments: str, **environment: str) -> str:
     process.stdin.close()
     printed = b"".join(_until_closed(ours))
     process.wait()
-    return BAR.sub("", printed.decode().replace("\r\n", "\n"))
+    text = printed.decode().replace("\r\n", "\n")
+    return BAR.sub(lambda bar: DRAWING.sub("", bar[0]), text)
 
 
 def _until_closed(terminal: int) -> Iterator[bytes]:
