@@ -213,7 +213,7 @@ class Machine:
         for depth in reversed(range(torch._C._len_torch_function_stack())):
             mode = torch._C._get_function_stack_at(depth)
             if isinstance(mode, DeviceContext):
-                return self._wanted(mode.device)
+                return self.wanted(mode.device)
         return CPU if self.default == HOST else device(self.index())
 
     def generator(self, place: int) -> torch.Generator:
