@@ -23,6 +23,7 @@ _GROUPS = {
 }  # fmt: skip
 _OTHERS = "Options"
 _SHOWS_ALL = "devicefix.shows_all_options"
+GIVEN = "devicefix.given"  # the key of the words behind the command's name in `Context.meta`
 _GROUP_OF = {f"--{name}": group for group, names in _GROUPS.items() for name in names}
 
 
@@ -59,6 +60,7 @@ class GroupedCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; what follows a program are the options of the program."""
+        ctx.meta[GIVEN] = [*args]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

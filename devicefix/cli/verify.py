@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from devicefix.cli.errors import CommandError, missing_package, os_error, print_warning
-from devicefix.cli.help import GroupedCommand
+from devicefix.cli.help import GIVEN, GroupedCommand
 from devicefix.cli.options import (
     FILE,
     common_folder,
@@ -231,7 +232,8 @@ def verify(
         raise KeyboardInterrupt("The program was ended.") from None
     if shows_output:
         click.echo()
-    show_report(report, report_format, verbose)
+    again = shlex.join(["devicefix", "verify", "--compare", *ctx.meta[GIVEN]])
+    show_report(report, report_format, verbose, again)
     ctx.exit(STATUSES[report.verdict.value])
 
 
@@ -294,18 +296,23 @@ def run_task(task: Task, resolver: Resolver, rewritten: list[Rewritten] | None =
         raise os_error(error.filename or task.command[0], error) from None
 
 
-def show_report(report: Report, output_format: str = "text", verbose: bool = False) -> None:
+def show_report(
+    report: Report, output_format: str = "text", verbose: bool = False, compare: str = ""
+) -> None:
     """Print the report of a verification.
 
     Args:
         report: the report.
         output_format: `text` or `json`.
         verbose: whether the text has all items of each kind.
+        compare: the command that also compares the results.
     """
     from devicefix.verify.report import as_json, text
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    click.echo(as_json(report) if output_format == "json" else text(report, verbose, width), nl=False)
+    click.echo(
+        as_json(report) if output_format == "json" else text(report, verbose, width, compare), nl=False
+    )
 
 
 def check_packages(feature: str, *packages: str) -> None:

@@ -23,7 +23,8 @@ _ROWS = {"-": "minus", "+": "plus"}
 
 def html(done: Migration) -> str:
     """Return the page."""
-    templates = environment(printable=printable, place=place, count=count, result=_result)
+    evidence = page.evidence_of
+    templates = environment(printable=printable, place=place, count=count, result=_result, evidence=evidence)
     runs = list(zip(done.commands, done.reports, strict=False))
     text = templates.get_template("migrate.html.jinja").render(
         done=done,

@@ -17,6 +17,8 @@ from devicefix.migrate.session import Kept, Left, Migration, coverage
 from devicefix.model import Safety
 from devicefix.report.wording import count, place
 from devicefix.rules.config_file import ConfigFile
+from devicefix.verify.cause import Explanation
+from devicefix.verify.places import place as shown_place
 from devicefix.verify.places import shown_path
 from devicefix.verify.report import ranges
 from devicefix.verify.session import Report
@@ -88,7 +90,7 @@ def _run_as_data(command: str, report: Report) -> dict[str, Any]:
         "seconds": report.run.seconds,
         "compared": comparison.compared if comparison else None,
         "advice": explanation.advice if explanation else None,
-        "evidence": list(explanation.evidence) if explanation else [],
+        "evidence": evidence_of(explanation) if explanation else [],
     }
 
 
@@ -287,11 +289,17 @@ def _why(report: Report) -> Iterator[str]:
     if explanation is None:
         return
     yield f"    why: {explanation.cause.summary}"
-    yield from (f"         {printable(evidence)}" for evidence in explanation.evidence)
+    yield from (f"         {printable(evidence)}" for evidence in evidence_of(explanation))
     yield f"    do:  {printable(explanation.advice)}"
     if report.output:
         yield "    its output ends with:"
         yield from (f"      | {printable(line)}" for line in report.output)
+
+
+def evidence_of(explanation: Explanation) -> list[str]:
+    """Return the evidence of a cause, and the findings at its lines."""
+    ties = ((shown_place(tie.place), tie.finding) for tie in explanation.findings)
+    return [*explanation.evidence, *(f"{where} {each.code} {each.message}" for where, each in ties)]
 
 
 def _not_run(done: Migration) -> Iterator[str]:

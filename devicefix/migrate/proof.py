@@ -46,10 +46,6 @@ class Attempt:
     unproven: str = ""
     unjustified: Mapping[tuple[str, Proven], str] = field(default_factory=dict)
 
-    def unequal(self) -> str:
-        """Return why the runs do not prove the rewrite; empty if they do."""
-        return next((_unequal(report) for report in self.reports if not equal(report)), "")
-
     def without(self, fixes: Fixes, why: str) -> Attempt:
         """Return the attempt, with the reason why the runs do not justify some fixes."""
         return replace(self, unjustified={**self.unjustified, **dict.fromkeys(fixes, why)})
@@ -124,6 +120,7 @@ class Prover:
         self._resolver = resolver.changed(fix=True)
         self._tasks = list(tasks)
         self._tick, self._say = display
+        self._failed: dict[tuple[str, Proven], str] = {}  # how a run fails with unsafe fixes for its error
 
     def prove(self) -> Attempt:
         """Return the rewrite to keep: with the safe fixes, and with what the runs prove besides."""
@@ -131,7 +128,7 @@ class Prover:
         for number in range(len(self._tasks)):
             evidence = self._followed(number, evidence)
         best = self._tried(evidence)
-        why = best.unequal()
+        why = self._why_unequal(best)
         if not evidence or not why:
             return self._with_unsafe(best)
         self._say(f"the runs do not prove these fixes ({why}); running without them")
@@ -162,22 +159,36 @@ class Prover:
         every = Attempt(evidence, self._rewritten(evidence))
         report = self._run(number, every, compare=False)
         executed = ran(report, unsafe_fixes(every.outcomes, made=True)) & candidates
+        if not passes(report):
+            self._failed |= dict.fromkeys(candidates, f"with them, {self._named(number, report.reason)}")
         proven = Evidence(proven=frozenset(executed))
         return failing.evidence | proven if executed and passes(report) else None
+
+    def _why_unequal(self, attempt: Attempt) -> str:
+        """Return why the runs do not prove a rewrite; empty if they do."""
+        runs = enumerate(attempt.reports)
+        return next((self._named(each, _unequal(run)) for each, run in runs if not equal(run)), "")
+
+    def _named(self, number: int, why: str) -> str:
+        """Return the reason of one of the commands, with its name if there are several."""
+        return f"{shown(self._tasks[number])}: {why}" if len(self._tasks) > 1 else why
 
     def _with_unsafe(self, best: Attempt) -> Attempt:
         """Return the rewrite with the unsafe fixes that the runs execute, if these pass with them."""
         candidates = self._candidates(best) if best.reports else None
         if not candidates:
             return best
-        why = best.unequal()
-        return best.without(candidates, why) if why else self._extended(best, candidates)
+        why = self._why_unequal(best)
+        if not why:
+            return self._extended(best, candidates)
+        best = best.without(candidates, f"without them, {why}")
+        return replace(best, unjustified={**best.unjustified, **self._failed})
 
     def _extended(self, best: Attempt, candidates: Fixes) -> Attempt:
         """Return a rewrite with more unsafe fixes: with all that run, or if these fail together, by rule."""
         self._trying(candidates)
         every = self._tried(best.evidence | Evidence(proven=candidates))
-        why = every.unequal()
+        why = self._why_unequal(every)
         codes = sorted({fix.code for _, fix in candidates})
         if why and len(codes) > 1:
             for code in codes:
@@ -190,7 +201,7 @@ class Prover:
         best = best.without(candidates - executed, "their code did not run")
         if executed and executed != candidates:
             every = self._tried(best.evidence | Evidence(proven=executed))
-            why = every.unequal()
+            why = self._why_unequal(every)
         if not executed or why:
             return best.without(executed, f"with them, {why}")
         return replace(every, unjustified=best.unjustified)

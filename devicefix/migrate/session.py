@@ -9,6 +9,7 @@ from pathlib import Path
 
 from devicefix.config.evidence import Evidence, Proven
 from devicefix.config.resolver import Resolver
+from devicefix.devices.places import TOO_EARLY
 from devicefix.files.origin import Origin, origin_of
 from devicefix.files.write import Change
 from devicefix.migrate.cells import line_of, lines_of
@@ -219,6 +220,7 @@ def _left(done: Migration, attempt: Attempt, in_place: bool) -> Iterable[Left]:
             shown = finding if in_place else before
             origin, blamed = origin_of(name, outcome.before), (real, line) in places
             why = attempt.unjustified.get((outcome.path, Proven(line, finding.code)), "")
+            why = "no run shows what happens with other GPUs" if finding.is_unsafe_for(TOO_EARLY) else why
             yield Left(outcome.path, shown, origin, blamed, why)
 
 

@@ -43,22 +43,33 @@ def objects(checked: Checked) -> Iterator[dict[str, Any]]:
     for file in checked.files:
         parsed = _parsed(file)
         for finding in file.findings:
-            rule = RULES[finding.code]
-            yield {
-                "cell": finding.cell,
-                "code": finding.code,
-                "end_location": _location(finding.end_line, finding.end_column),
-                "filename": absolute(file.path),
-                "fix": _fix(finding, finding.fix),
-                "location": _location(finding.line, finding.column),
-                "message": finding.message,
-                "name": rule.name,
-                "noqa_row": _noqa_row(finding, parsed),
-                "review": "needed" if finding.fix is None else _REVIEW[finding.fix.safety],
-                "severity": "error",
-                "url": url(rule),
-                "version": VERSION,
-            }
+            yield entry(finding, file.path, parsed)
+
+
+def entry(finding: Finding, path: str, parsed: tuple[Source, ast.Module] | None = None) -> dict[str, Any]:
+    """Return the object of a finding.
+
+    Args:
+        finding: the finding.
+        path: its file.
+        parsed: the code of the file, if a `noqa` comment may be on another line than the finding.
+    """
+    rule = RULES[finding.code]
+    return {
+        "cell": finding.cell,
+        "code": finding.code,
+        "end_location": _location(finding.end_line, finding.end_column),
+        "filename": absolute(path),
+        "fix": _fix(finding, finding.fix),
+        "location": _location(finding.line, finding.column),
+        "message": finding.message,
+        "name": rule.name,
+        "noqa_row": _noqa_row(finding, parsed),
+        "review": "needed" if finding.fix is None else _REVIEW[finding.fix.safety],
+        "severity": "error",
+        "url": url(rule),
+        "version": VERSION,
+    }
 
 
 def _fix(finding: Finding, fix: Fix | None) -> dict[str, Any] | None:

@@ -103,7 +103,7 @@ class HardWiredFlag(Rule):
     Config.cuda = torch.cuda.is_available()
     ```
 
-    In Lightning, use `accelerator="gpu" if torch.cuda.is_available() else "auto"`. If the call also passes a list such
+    In Lightning, use `accelerator="gpu" if torch.cuda.is_available() else "cpu"`. If the call also passes a list such
     as `devices=[0]`, change it to `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a list raises a
     `TypeError`.
 
@@ -207,7 +207,7 @@ class HardWiredFlag(Rule):
                 import pytorch_lightning as pl
                 import torch
 
-                trainer = pl.Trainer(accelerator='gpu' if torch.cuda.is_available() else 'auto', devices=1)
+                trainer = pl.Trainer(accelerator='gpu' if torch.cuda.is_available() else 'cpu', devices=1)
             """,
         ),
         Example(
@@ -221,7 +221,7 @@ class HardWiredFlag(Rule):
                 import torch
                 from lightning.fabric import Fabric
 
-                fabric = Fabric(accelerator="cuda" if torch.cuda.is_available() else "auto",
+                fabric = Fabric(accelerator="cuda" if torch.cuda.is_available() else "cpu",
                                 devices=[0, 1] if torch.cuda.is_available() else 2)
             """,
         ),
@@ -236,7 +236,7 @@ class HardWiredFlag(Rule):
                 import torch
                 from lightning import Trainer  # torch
 
-                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
+                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "cpu",
                                   devices=options.devices if torch.cuda.is_available() else 1)
             """,
             unsafe=True,
@@ -616,7 +616,7 @@ class HardWiredFlag(Rule):
                 import torch
                 from lightning import Trainer  # torch
 
-                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
+                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "cpu",
                                   devices=-1 if torch.cuda.is_available() else 1)
             """,
         ),
@@ -1213,7 +1213,8 @@ class HardWiredFlag(Rule):
         if option in ("gpus", "devices") and _is_of(name, LIGHTNING):
             if option == "gpus" and not (isinstance(value, ast.Constant) and value.value in (0, None)):
                 if isinstance(value, (ast.Constant, ast.List, ast.UnaryOp)):
-                    return 'needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one', None
+                    advice = 'pass `accelerator="auto"` instead, which uses a GPU if there is one'
+                    return f"needs CUDA; {advice}", None
             if option == "devices" and _length(value) is not None and self._is_automatic(call):
                 return (
                     "needs CUDA; without CUDA, use `1`, because a CPU accepts only a number of devices",
@@ -1244,8 +1245,9 @@ class HardWiredFlag(Rule):
     def _trainer(self, call: ast.Call, accelerator: ast.expr) -> Finding:
         """Return the finding of a trainer of Lightning on GPUs. A CPU takes only the number of devices."""
         code = self.context.source.code
-        fix = self.context.when_cuda(accelerator, '"auto"', of_cuda=True)
-        message = f'`accelerator={code(accelerator)}` needs CUDA; without CUDA, use "auto"'
+        otherwise = '"cpu"' if self.context.accelerator is None else '"auto"'  # which selects MPS and XPU
+        fix = self.context.when_cuda(accelerator, otherwise, of_cuda=True)
+        message = f"`accelerator={code(accelerator)}` needs CUDA; without CUDA, use {otherwise}"
         devices = next((keyword.value for keyword in call.keywords if keyword.arg == "devices"), None)
         if devices is None or (isinstance(devices, ast.Constant) and _length(devices) is None):
             return self.finding(call, message, fix)

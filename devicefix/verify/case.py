@@ -15,10 +15,9 @@ from devicefix.config.settings import Settings
 from devicefix.model import Finding
 from devicefix.runner.run import check_files
 from devicefix.verify.cause import Tie
-from devicefix.verify.places import shown_path, source
+from devicefix.verify.places import parts, shown_path, source
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Task
-from devicefix.verify.runtime.notebook import CELL_NAME
 from devicefix.verify.trials import Trials
 from devicefix.verify.verdict import EXIT, Failure, Location, Request, Run
 
@@ -102,7 +101,7 @@ class Case:
         return self._found[file]
 
     def _applied(self, file: str) -> list[Finding]:
-        path, cell = _parts(file)
+        path, cell = parts(file)
         module = self.program.modules.get(os.path.realpath(path))
         found = [self._in_cell(finding, path) for finding in (module.fixed if module else ())]
         return [finding for finding in found if finding.cell == cell]
@@ -116,12 +115,12 @@ class Case:
         return replace(finding, cell=cell, line=line, end_line=lines[finding.end_line - 1][1])
 
     def _all(self, file: str) -> list[Finding]:
-        path, cell = _parts(file)
+        path, cell = parts(file)
         if not os.path.isfile(path):
             return []
         settings = self.resolver.of(path)
         kept: Any = {name: getattr(settings, name) for name in ("extend_select", "target", "torch_version")}
-        every = Settings(**kept, quiet=True, ignore_noqa=True)
+        every = Settings(**kept, quiet=True, ignore_noqa=True, replacements=True)
         found = check_files([Path(path)], Everywhere(every))[0].result.findings
         return [finding for finding in found if finding.cell == cell]
 
@@ -130,7 +129,7 @@ class Case:
 
     def _advice(self, at: Location, finding: Finding) -> str:
         code = finding.code
-        settings = self.resolver.of(_parts(at.file)[0])
+        settings = self.resolver.of(parts(at.file)[0])
         if not settings.for_file(at.file).enabled(code):
             return f"{code} is disabled; enable it to rewrite this line"
         if finding.safety is None and not settings.fixes(code):
@@ -138,18 +137,12 @@ class Case:
         if finding.safety is None:
             return f"there is no automatic fix; see `devicefix rule {code}`"
         if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
-            file = shlex.quote(shown_path(_parts(at.file)[0]))
+            file = shlex.quote(shown_path(parts(at.file)[0]))
             advice = f"review it, then run `devicefix check --select {code} --fix --unsafe-fixes {file}`"
             return f"the fix is unsafe, because it may change a run on CUDA; {advice}"
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"
         return f"see `devicefix rule {code}`"
-
-
-def _parts(file: str) -> tuple[str, int | None]:
-    """Return the path of a file, and the number of the cell if it is one of a notebook."""
-    found = CELL_NAME.fullmatch(file)
-    return (found["path"], int(found["cell"])) if found else (file, None)
 
 
 def _conditions(place: Location) -> Iterator[Location]:

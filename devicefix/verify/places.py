@@ -8,12 +8,19 @@ from collections.abc import Mapping
 
 from devicefix.config.printable import printable
 from devicefix.files.system import relative
+from devicefix.verify.runtime.notebook import CELL_NAME
 from devicefix.verify.verdict import Location
 
 
 def place(location: Location) -> str:
     """Return a location as `file:line`, relative to the current folder if it is inside it."""
     return f"{shown_path(location.file)}:{location.line}"
+
+
+def parts(file: str) -> tuple[str, int | None]:
+    """Return the path of a file, and the number of the cell if it is one of a notebook."""
+    found = CELL_NAME.fullmatch(file)
+    return (found["path"], int(found["cell"])) if found else (file, None)
 
 
 def shown_path(file: str) -> str:

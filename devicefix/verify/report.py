@@ -14,10 +14,11 @@ from typing import Any
 import click
 
 from devicefix.config.printable import printable
+from devicefix.report.json import entry
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.cause import Explanation
 from devicefix.verify.coverage import Total
-from devicefix.verify.places import place, shown_path, source
+from devicefix.verify.places import parts, place, shown_path, source
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import CopyHazard, Module, Request, Run, Verdict
 
@@ -27,15 +28,16 @@ _INDENT = re.compile(r" {4,}|  (?:why: |do:  |.{14} )|")  # where the lines of a
 _WORTH_SAYING = 0.5  # seconds
 
 
-def text(report: Report, verbose: bool = False, width: int = 0) -> str:
+def text(report: Report, verbose: bool = False, width: int = 0, compare: str = "") -> str:
     """Return the report as lines of text.
 
     Args:
         report: the report.
         verbose: whether to list all items of each kind, and the lines with fixes that did not run.
         width: the width of the terminal, for paragraphs; 0 for lines of any length.
+        compare: the command that also compares the results, for a report without a comparison.
     """
-    lines = _lines(report, None if verbose else _SHOWN)
+    lines = _lines(report, None if verbose else _SHOWN, compare)
     return "".join(f"{each}\n" for line in lines for each in _wrapped(line, width))
 
 
@@ -48,7 +50,11 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 def as_json(report: Report) -> str:
     """Return the report as one JSON object."""
-    return json.dumps(asdict(report), default=_plain, indent=2) + "\n"
+    data = asdict(report)
+    if report.explanation:
+        for tie, shown in zip(report.explanation.findings, data["explanation"]["findings"], strict=True):
+            shown["finding"] = entry(tie.finding, parts(tie.place.file)[0])
+    return json.dumps(data, default=_plain, indent=2) + "\n"
 
 
 def _plain(value: Any) -> Any:
@@ -58,7 +64,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, frozenset) else str(value)
 
 
-def _lines(report: Report, most: int | None) -> Iterator[str]:
+def _lines(report: Report, most: int | None, compare: str) -> Iterator[str]:
     run = report.run
     verdict = click.style(report.verdict.value, fg=_COLOURS.get(report.verdict, "red"), bold=True)
     steps = f", {_count(run.steps, 'optimizer step')}" if run.steps else ""
@@ -80,15 +86,16 @@ def _lines(report: Report, most: int | None) -> Iterator[str]:
     yield from _section("notes", notes, most, if_empty="")
     yield from _section("warnings", [*report.errors, *run.warnings], most, if_empty="")
     if report.verdict is Verdict.PASS and (imported := _imported(run.modules)):
-        yield from _next_step(report.comparison, imported)
+        yield from _next_step(report.comparison, imported, compare)
 
 
-def _next_step(comparison: Comparison | None, imported: str) -> Iterator[str]:
-    if comparison is None:
-        yield "  do:  to compare the results with those of the original on simulated CUDA, add `--compare`"
-        return
-    target = " --target accelerator" if comparison.accelerator else ""
-    yield f"  do:  to apply the fixes, run `devicefix check{target} --fix {imported}`"
+def _next_step(comparison: Comparison | None, imported: str, compare: str) -> Iterator[str]:
+    if comparison is not None:
+        target = " --target accelerator" if comparison.accelerator else ""
+        yield f"  do:  to apply the fixes, run `devicefix check{target} --fix {imported}`"
+    elif compare:
+        what = "to compare the results with those of the original on simulated CUDA"
+        yield f"  do:  {what}, run `{printable(compare)}`"
 
 
 def _imported(modules: Iterable[Module]) -> str:

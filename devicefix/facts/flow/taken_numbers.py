@@ -121,7 +121,7 @@ def parsed_device(facts: Facts, node: ast.expr) -> ast.expr | None:
     if taken is None:
         return None
     text, part = taken
-    device = text.args[0] if isinstance(text, ast.Call) and text.args and dotted(text.func) == "str" else text
+    device = _without_str(text)
     kinds = facts.kinds.of(device)
     named = device_name(last_name(device)) and (part or device is not text)
     if not (named or "cuda" in part or Kind.CUDA in kinds.seen or Kind.DEVICE in kinds.seen):
@@ -129,6 +129,11 @@ def parsed_device(facts: Facts, node: ast.expr) -> ast.expr | None:
     if facts.is_guarded(node) or _is_asked_about(facts, device) or _is_left(facts, node, device):
         return None
     return None if any(_stops(facts, *pair) for pair in facts.tree.ancestors(node)) else text
+
+
+def _without_str(text: ast.expr) -> ast.expr:
+    """Return the device of `str(device)`, and any other text as it is."""
+    return text.args[0] if isinstance(text, ast.Call) and text.args and dotted(text.func) == "str" else text
 
 
 def _stops(facts: Facts, child: ast.AST, parent: ast.AST) -> bool:
@@ -230,7 +235,8 @@ def _takers(facts: Facts, _: Scope) -> list[ast.expr]:
             texts += [side for side in (node.left, *node.comparators) if not isinstance(side, ast.Constant)]
         elif isinstance(node, ast.expr) and (taken := _text_of_number(facts, node)) is not None:
             texts.append(taken[0])
-    return [text for text in texts if not facts.is_guarded(text) and _may_be_text(facts, text)]
+    asked = (text for text in texts if not facts.is_guarded(text) and _may_be_text(facts, text))
+    return [text for text in asked if not _is_asked_about(facts, text)]
 
 
 def _is_number_part(index: ast.expr) -> bool:
@@ -303,7 +309,7 @@ def is_number(facts: Facts, node: ast.expr) -> bool:
 
 def _is_asked_about(facts: Facts, node: ast.expr) -> bool:
     """Return whether a node is evaluated under a condition that compares the same device or its name."""
-    path = dotted(node)
+    path = dotted(_without_str(node))
     return path is not None and any(
         isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test and _asks(parent.test, path)
         for child, parent in facts.tree.ancestors(node)
