@@ -61,12 +61,12 @@ def test_a_checkpoint_takes_no_number_out_of_its_locations(uses: str, safe: bool
 @pytest.mark.parametrize(
     ("number", "taken"),
     [
-        ("int(str(d).split(':')[1])", True),
-        ("int(str(d).split(':')[1]) if ':' in str(d) else 0", False),
-        ("int(d.split(':')[1]) if ':' in d else 0", False),
+        ("int(str(device).split(':')[1])", True),
+        ("int(str(device).split(':')[1]) if ':' in str(device) else 0", False),
+        ("int(device.split(':')[1]) if ':' in device else 0", False),
     ],
 )
 def test_a_number_that_is_asked_for_first_is_not_needed(number: str, taken: bool) -> None:
-    findings = analyze(f"import torch\n\ndef f(d='cuda:1'):\n    return {number}\n").findings
+    findings = analyze(f"import torch\n\ndef f(device='cuda:1'):\n    return {number}\n").findings
     (found,) = (each for each in findings if each.code == "DF203")
     assert ("line 4 needs the device index" in found.message) is taken
