@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 STDIN = Path("-")
 FILE = click.Path(dir_okay=False, path_type=Path)
+COUNT = click.IntRange(min=1)
+COUNT.name = "number"  # for the message about what is none
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,7 +65,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "callback": _reading(values.read_codes),
         "shell_complete": complete_codes,
     },
-    "count": {"type": click.IntRange(min=1)},
+    "count": {"type": COUNT},
     "file": {"type": FILE},
     "flag": {"is_flag": True, "default": None},
     "folder": {"type": click.Path(file_okay=False, path_type=Path)},

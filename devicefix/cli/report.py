@@ -109,7 +109,9 @@ def report(
     else:
         write_file(output, page)
         if not settings.quiet:
-            click.echo(f"Wrote the report to {printable(str(output))}")
+            total = figures.since.total if figures.since else None
+            changed = f": {count(total.fixed, 'finding')} fixed, {total.new:,} new" if total else ""
+            click.echo(f"Wrote the report to {printable(str(output))}{changed}")
     ctx.exit(exit_status(len(checked.failed), findings=False))
 
 

@@ -15,6 +15,7 @@ import click
 from devicefix.cli.errors import CommandError, missing_package, os_error, print_warning
 from devicefix.cli.help import GIVEN, GroupedCommand
 from devicefix.cli.options import (
+    COUNT,
     FILE,
     common_folder,
     option,
@@ -97,9 +98,7 @@ limit_options = together(
         callback=_size,
         help="Stop the program when it uses this much memory, such as 8G.",
     ),
-    click.option(
-        "--steps", type=click.IntRange(min=1), metavar="N", help="Stop the program after N optimizer steps."
-    ),
+    click.option("--steps", type=COUNT, metavar="N", help="Stop the program after N optimizer steps."),
 )
 
 
@@ -131,7 +130,7 @@ limit_options = together(
 @tolerance_option
 @click.option(
     "--gpus",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="The number of GPUs in the simulated CUDA machine. [default: 1, and those that the program uses]",
 )
 @click.option(
