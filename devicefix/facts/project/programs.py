@@ -277,7 +277,7 @@ class Programs(Files):
     def _use_cuda(self, file: ProjectFile, names: frozenset[Named]) -> bool:
         """Return whether one of the things that processes run may use CUDA, as a file names them.
 
-        If they lead to too many names, one of these may.
+        If they lead to too many functions and values, one of these may.
         """
         todo, seen, asked = [(file, name) for name in names], set[tuple[str, Named]](), 0
         while todo and UNKNOWN not in names:
