@@ -89,6 +89,26 @@ class KeptView(Rule):
             unsafe=True,
         ),
         Example(
+            "an element that is written back to another place",
+            before="""
+                def update(grads, states):  # on cuda
+                    for i, grad in enumerate(grads):
+                        state = states[i].to(grad.device)
+                        state.add_(grad)
+                        i += 1
+                        states[i].copy_(state)
+            """,
+            after="""
+                def update(grads, states):  # on cuda
+                    for i, grad in enumerate(grads):
+                        state = states[i].to(grad.device).clone()
+                        state.add_(grad)
+                        i += 1
+                        states[i].copy_(state)
+            """,
+            unsafe=True,
+        ),
+        Example(
             "an attribute that is changed by index",
             before="""
                 class Tracker:  # on cuda
@@ -184,6 +204,17 @@ class KeptView(Rule):
         ),
     )
     VALID = (
+        Example(
+            "an element that is written back",
+            """
+                def update(grads, states):  # on cuda
+                    for i, grad in enumerate(grads):
+                        state = states[i].to(grad.device)
+                        state.mul_(0.9).add_(grad)
+                        grad.copy_(state)
+                        states[i].copy_(state)
+            """,
+        ),
         Example(
             "a new tensor in every round",
             """

@@ -31,11 +31,13 @@ class Name:
         place: the name, or the collection that holds the tensor.
         start: the point that gives it the name.
         kept: whether it is that of a copy, and not of its source.
+        element: the code of the element of a collection that it is, such as `states[i]`; empty for others.
     """
 
     place: Place
     start: Point
     kept: bool = False
+    element: str = ""
 
 
 class Tensors:
@@ -51,7 +53,7 @@ class Tensors:
         self.flow = Flow(owner)
         self._known_changes_at: dict[Point, list[Change]] = {}
         self._known_changes: dict[Place, Mapping[Point, ast.AST]] = {}
-        self._known_uses: dict[tuple[Place, bool], dict[Point, Point]] = {}
+        self._known_uses: dict[tuple[Place, bool, str], dict[Point, Point]] = {}
 
     def clash(self, changed: Name, used: Name) -> Clash | None:
         """Return a change of a tensor by one of its names, and a use of the other side after it."""
@@ -193,7 +195,7 @@ class Tensors:
 
     def _uses(self, name: Name) -> dict[Point, Point]:
         """Return the points from which a name may still be used, each with such a use."""
-        key = name.place, name.kept
+        key = name.place, name.kept, name.element
         if key not in self._known_uses:
             overwriting = self._overwriting_of(name)
             reads = [point for point in self.flow.reading(name.place.path) if point not in overwriting]
@@ -209,7 +211,8 @@ class Tensors:
     def _overwriting_of(self, name: Name) -> set[Point]:
         """Return the points that overwrite what a name holds; the other elements of a collection stay."""
         is_collection = name.kept and name.place.indexed
-        return set() if is_collection else self._overwriting.get(name.place.path, set())
+        found = set() if is_collection else self._overwriting.get(name.place.path, set())
+        return found | self._overwriting.get(name.element, set())
 
     @cached_property
     def _overwriting(self) -> dict[str, set[Point]]:
@@ -229,10 +232,22 @@ class Tensors:
                     continue
             if isinstance(value, ast.Attribute) and is_view(value):
                 value = value.value
-            path = path_of(value)
+            whole = (
+                value.value
+                if (element := self.element(value)) and isinstance(value, ast.Subscript)
+                else value
+            )
+            path = path_of(whole)
             if path is not None and all(path_of(inner) != path for each in given for inner in walk(each)):
-                found.setdefault(path, set()).add(point)
+                found.setdefault(element or path, set()).add(point)
         return found
+
+    def element(self, node: ast.expr) -> str:
+        """Return the code of an element whose index is bound once, as by a loop; empty for any other node."""
+        match node:
+            case ast.Subscript(slice=ast.Name() as index) if len(self._facts.bindings(index)) == 1:
+                return ast.unparse(node)
+        return ""
 
     def outlives(self, name: Name) -> bool:
         """Return whether what has a name, and maybe later ones, may be used after the function returns."""

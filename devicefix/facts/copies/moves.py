@@ -55,7 +55,7 @@ def moved(call: ast.Call) -> ast.expr:
     """Return what a call moves."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in METHODS["move"]:
         return call.func.value
-    return call.args[0]
+    return call.args[0] if call.args else call
 
 
 def goes_to_cpu(facts: Facts, call: ast.Call) -> bool:

@@ -111,7 +111,7 @@ class _Search:
             if copy is None:
                 continue
             kept = Name(Place(path, contained, trained=is_parameter(self._facts, expression)), point, True)
-            source = Name(copy.source, point)
+            source = Name(copy.source, point, element=body.element(moved(copy.call)))
             # After `x = x.cuda()`, nothing here names what was copied.
             anew = not point.bound.isdisjoint(starts_of(copy.source.path))
             clash = None if anew else body.changed_beside(source, kept, copy.call) or body.clash(source, kept)
