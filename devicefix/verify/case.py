@@ -12,6 +12,9 @@ from typing import Any
 
 from devicefix.config.resolver import Everywhere, Resolver
 from devicefix.config.settings import Settings
+from devicefix.facts import Facts
+from devicefix.facts.path_conditions import conditions_around
+from devicefix.files.text import DecodeError
 from devicefix.model import Finding
 from devicefix.runner.run import check_files
 from devicefix.verify.cause import Tie
@@ -146,19 +149,20 @@ class Case:
 
 
 def _conditions(place: Location) -> Iterator[Location]:
-    """Yield the lines of the conditions under which a line runs, without those of outer functions."""
+    """Yield the lines of the conditions under which a line runs, the innermost first."""
     try:
-        tree = ast.parse(Path(place.file).read_bytes())
-    except (OSError, SyntaxError, ValueError):  # a cell of a notebook, or a file that has changed
+        tree = Facts.read(Path(place.file).read_bytes()).tree
+    except (
+        OSError,
+        DecodeError,
+        SyntaxError,
+        ValueError,
+    ):  # a cell of a notebook, or a file that has changed
         return
-    found: list[ast.expr] = []
-    for node in ast.walk(tree):  # outer nodes come first
-        if isinstance(node, ast.stmt) and node.lineno <= place.line <= (node.end_lineno or 0):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found.clear()
-            elif isinstance(node, ast.If):
-                found.append(node.test)
-    yield from (Location(place.file, test.lineno, place.function) for test in reversed(found))
+    for node in tree.nodes_at([place.line]):
+        if isinstance(node, ast.stmt):
+            tests = (test for test, _ in conditions_around(tree, node))
+            yield from (Location(place.file, test.lineno, place.function) for test in tests)
 
 
 def _covers(finding: Finding, place: Location) -> bool:
