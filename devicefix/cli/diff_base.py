@@ -10,6 +10,7 @@ import click
 
 from devicefix.cli.errors import os_error
 from devicefix.cli.options import STDIN
+from devicefix.report.wording import count
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
@@ -46,7 +47,7 @@ def changes_since(revision: str | None, paths: tuple[Path, ...], stdin_filename:
 
 
 def hide_unchanged(checked: Checked, changes: Since | None) -> Checked:
-    """Return the results without the findings on unchanged lines.
+    """Return the results without the findings on unchanged lines, and print how many those are.
 
     Args:
         checked: the results of the run.
@@ -58,12 +59,17 @@ def hide_unchanged(checked: Checked, changes: Since | None) -> Checked:
     """
     if changes is None:
         return checked
-    outcomes = list(checked.outcomes)
+    outcomes, hidden = list(checked.outcomes), 0
     try:
         for index, outcome in enumerate(outcomes):
-            if outcome.result.findings:
+            if found := outcome.result.findings:
                 data = outcome.before or Path(outcome.path).read_bytes()
-                outcomes[index] = replace(outcome, result=changes.limited(outcome.result, data))
+                limited = changes.limited(outcome.result, data)
+                outcomes[index] = replace(outcome, result=limited)
+                hidden += len(found) - len(limited.findings)
     except OSError as error:
         raise os_error(error.filename, error) from None
+    if hidden and not checked.settings.quiet:
+        message = f"{count(hidden, 'finding')} on unchanged lines not shown (--diff-base)."
+        click.echo(message, err=True)
     return replace(checked, outcomes=outcomes)

@@ -70,6 +70,13 @@ def test_only_findings_on_changed_lines(repository: Git, lines: Lines, tmp_path:
     assert lines("main") == ["new.py:3"]
 
 
+def test_the_number_of_hidden_findings(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text(TIED + "y = x.cuda()\nz = x.cuda()\n")
+    done = cli("check", "--no-cache", "--diff-base", "main")
+    assert "3 findings on unchanged lines not shown (--diff-base).\n" in done.stderr
+    assert "not shown" not in cli("check", "-q", "--no-cache", "--diff-base", "main").stderr
+
+
 def test_commits_on_the_other_branch_are_not_changes(repository: Git, lines: Lines, tmp_path: Path) -> None:
     repository("checkout", "-q", "main")
     (tmp_path / "old.py").write_text(TIED.replace("ones", "zeros"))
