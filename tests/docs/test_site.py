@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from typing import NamedTuple
 
 import click
 import pytest
-from helpers import ROOT, Git, ProjectFolder
+from helpers import ROOT, Cli, Git, ProjectFolder
+from running import verify_in_forks
 
 from devicefix.cli import COMMANDS, main
 from devicefix.config.load import load
@@ -166,6 +168,9 @@ IDENTITY = {
 }
 ENVIRONMENT = {**IDENTITY, "GITHUB_BASE_REF": "main"}
 
+# The commands that need a shell or processes of their own.
+PROCESSES = re.compile(r"(?!devicefix )|devicefix (playground|run|server)|.*([$>]| -[cm] | --timeout )")
+
 # The commands that end with 1 if they find something.
 FINDS = re.compile(r" (check|rewrite)\b|flake8| migrate(?!.* --run)")
 
@@ -193,10 +198,14 @@ TO_RUN = [each for each in COMMANDS_OF_PAGES if not any(re.match(pattern, each) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", TO_RUN)
-def test_commands_of_the_pages_work(command: str, tied_project: Path) -> None:
+def test_commands_of_the_pages_work(
+    command: str, tied_project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Run a command: it ends with 0, or with 1 if it is one that ends so for findings."""
     if re.search("verify|migrate|run|report", command):
         pytest.importorskip("torch")
+        verify_in_forks(monkeypatch)
+    monkeypatch.chdir(tied_project)
     known = re.sub(r"\b[A-Z]{3,}\b", lambda word: PLACEHOLDERS.get(word[0], word[0]), command)
     for part, needed in BEFORE.items():
         if part in command and needed != command:
@@ -235,7 +244,10 @@ def test_the_workflow_is_valid(tmp_path: Path) -> None:
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder; one that serves a page is ended after a few seconds."""
+    """Run a command in the current folder; one that serves a page is ended after a few seconds."""
+    if not PROCESSES.match(command):
+        called = Cli()(*shlex.split(command)[1:], env=ENVIRONMENT)
+        return subprocess.CompletedProcess(command, called.exit_code, called.stdout, called.stderr)
     serves = command.startswith("devicefix playground")
     return subprocess.run(
         ["bash", "-c", f"timeout --preserve-status --signal INT 3 {command}" if serves else command],
