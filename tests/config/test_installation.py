@@ -87,11 +87,14 @@ def test_every_extra_exists() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["folder", "editable folder", "repository"])
-def test_the_command_works(kind: str, project: ProjectFolder, git: Git) -> None:
+def test_the_command_works(project: ProjectFolder, git: Git) -> None:
+    """Install from a folder, from an editable one, and from a repository, one after the other."""
     venv = project / "venv"
     scripts = venv / ("Scripts" if os.name == "nt" else "bin")
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    environment = {**os.environ, "PIP_PYTHON": str(venv)}
+    environment["PATH"] = (
+        f"{scripts}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
     environment.pop("PYTHONPATH", None)
 
     def run(command: str | list[str]) -> subprocess.CompletedProcess[str]:
@@ -103,16 +106,13 @@ def test_the_command_works(kind: str, project: ProjectFolder, git: Git) -> None:
     for name in ("LICENSE", "README.md", "pyproject.toml"):
         shutil.copy(ROOT / name, sources)
     git.commit_all(folder=sources)
-    origin = {
-        "folder": [str(sources)],
-        "editable folder": ["-e", str(sources)],
-        "repository": [f"git+{sources.as_uri()}"],
-    }[kind]
-    assert run([sys.executable, "-m", "venv", str(venv)]).returncode == 0
-    pip = [str(scripts / "pip"), "install", "--quiet"]
-    assert (done := run([*pip, *origin])).returncode == 0, done.stderr
-    refused = run([str(scripts / "devicefix"), "check", "--watch"])
-    hint = refused.stderr.strip().removeprefix("Error: check --watch needs watchfiles: ")
-    assert str(sources) in hint
-    assert (done := run(hint)).returncode == 0, f"{hint}\n{done.stderr}"
-    assert run([str(scripts / "python"), "-c", "import watchfiles"]).returncode == 0
+    assert run([sys.executable, "-m", "venv", "--without-pip", str(venv)]).returncode == 0
+    for origin in ([str(sources)], ["-e", str(sources)], [f"git+{sources.as_uri()}"]):
+        done = run(["pip", "install", "--quiet", *origin])
+        assert done.returncode == 0, done.stderr
+        refused = run([str(scripts / "devicefix"), "check", "--watch"])
+        hint = refused.stderr.strip().removeprefix("Error: check --watch needs watchfiles: ")
+        assert str(sources) in hint
+        assert (done := run(hint)).returncode == 0, f"{hint}\n{done.stderr}"
+        assert run([str(scripts / "python"), "-c", "import watchfiles"]).returncode == 0
+        assert run(["pip", "uninstall", "--quiet", "--yes", "devicefix", "watchfiles"]).returncode == 0
