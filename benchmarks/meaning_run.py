@@ -211,7 +211,7 @@ def _forked(files: Mapping[str, str], gpus: int, machine: Any) -> dict[str, Any]
             os.setpgrp()
             data = json.dumps(_execute(files, gpus, machine)).encode()
             with os.fdopen(writer, "wb") as file:
-                file.write(data)
+                file.write(data + b"\n")
         finally:
             os._exit(0)
     os.close(writer)
@@ -219,9 +219,9 @@ def _forked(files: Mapping[str, str], gpus: int, machine: Any) -> dict[str, Any]
     with os.fdopen(reader, "rb", buffering=0) as file:
         while select.select([file], [], [], SECONDS)[0]:
             part = file.read(1 << 16)
-            if not part:
-                break
             parts.append(part)
+            if not part or part.endswith(b"\n"):  # its own processes keep the pipe open
+                break
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
