@@ -184,7 +184,7 @@ COUNTERPARTS = """\
 
 This page lists what replaces `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Functions that
 are not in the tables have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses
-counterparts that do the same.
+counterparts that behave the same.
 
 - *2.6/2.4*: the counterpart works on the device from torch 2.6, and the module of the device, such as
   `torch.xpu`, has a function of the same name from 2.4. An empty cell means none, and *?* means unknown.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     first=(
         "in-place", "unsafe-fixes", "verify", "require-clean", "select", "ignore", "exclude", "target",
     ),
-    short_help="Rewrite files, or print a patch: `check --diff` as a codemod.",
+    short_help="Rewrite files, or print a patch, like a codemod.",
 )  # fmt: skip
 @common_options
 @click.option("--in-place", "-i", is_flag=True, help="Rewrite the files instead of printing a patch.")

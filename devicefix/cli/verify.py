@@ -125,13 +125,13 @@ limit_options = together(
 @click.option(
     "--accelerator",
     type=click.Choice([name for name in PROFILES if name != "cuda"]),
-    help="Rewrite with `--target accelerator`, and run on a simulated device of this type, not on the CPU.",
+    help="Rewrite with `--target accelerator`, and run on a simulated device of this type instead of a CPU.",
 )
 @tolerance_option
 @click.option(
     "--gpus",
     type=COUNT,
-    help="The number of GPUs in the simulated CUDA machine. [default: 1, and those that the program uses]",
+    help="The number of GPUs in the simulated CUDA machine. [default: as many as the program uses]",
 )
 @click.option(
     "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of failing, and list them all."
@@ -157,7 +157,7 @@ limit_options = together(
     "--triton-interpret", is_flag=True, help="Run Triton kernels on the CPU, in the Triton interpreter."
 )
 @program_options
-@click.option("-v", "--verbose", is_flag=True, help="List everything, and what did not run.")
+@click.option("-v", "--verbose", is_flag=True, help="Show all details, including the lines that did not run.")
 @click.option(
     "--coverage-file",
     type=FILE,

@@ -66,7 +66,7 @@ class DeviceAgnostic(CodemodCommand):
         for name, what in (("--select", "Enable only"), ("--ignore", "Disable")):
             about = f"{what} these rules: DF101,DF2."
             arg_parser.add_argument(name, type=_codes, metavar="CODES", help=about)
-        arg_parser.add_argument("--target", choices=TARGETS, help="What to run on besides the CPU.")
+        arg_parser.add_argument("--target", choices=TARGETS, help="The device to support besides the CPU.")
 
     def transform_module_impl(self, tree: libcst.Module) -> libcst.Module:
         """Return the rewritten module.

@@ -17,9 +17,9 @@ MOST = 1_000  # patterns of a setting, with the alternatives of braces
 
 _SHOWN = 60  # characters of a pattern in a message
 _PART = re.compile(r"(?:^|(?<=/))\*\*/|\[[!^]?.[^\]]*\]|\\.|.", re.S)
-_BRACES = "the braces in a pattern must match"
+_BRACES = "the braces in a pattern must be balanced"
 _TOO_LONG = f"a pattern may have at most {LONGEST:,} characters"
-_TOO_MANY = f"with all alternatives written out, at most {MOST:,} patterns are allowed"
+_TOO_MANY = f"the alternatives in braces may produce at most {MOST:,} patterns"
 
 
 def check(patterns: Iterable[str], read: Callable[[str], Sequence[object]] | None = None) -> None:

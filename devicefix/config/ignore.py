@@ -34,7 +34,7 @@ def spec(*patterns: str) -> GitIgnoreSpec:
             warnings.simplefilter("ignore", FutureWarning)  # of brackets such as `[[]`
             return GitIgnoreSpec.from_lines(map(_line, patterns))
     except (ValueError, re.error):
-        raise ValueError("this is no pattern as in .gitignore") from None
+        raise ValueError("this is not a valid .gitignore pattern") from None
 
 
 class Ignore:

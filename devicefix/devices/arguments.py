@@ -23,8 +23,8 @@ from devicefix.facts.values import (
 )
 from devicefix.model import Fix
 
-_BY_NAME = "only its name suggests that it is a GPU"
-_OTHER_VALUES = "its other values are unknown and may not be GPUs"
+_BY_NAME = "only the name suggests a GPU index"
+_OTHER_VALUES = "the value may be something other than a GPU index"
 _GPU_LIST = re.compile(r"(^|_)(gpus|(gpu|device)_?ids?)\Z", re.I)
 
 

@@ -28,10 +28,7 @@ from devicefix.rewrite.placement import Layout
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
 _SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
 
-OF_OTHERS = (
-    "it may change what happens on another accelerator, which the project supports:"
-    " use `--target accelerator`"
-)
+OF_OTHERS = "the fix may affect another accelerator that the project supports, so use `--target accelerator`"
 
 
 class Devices:
@@ -296,7 +293,7 @@ class Devices:
     def why_unsafe(self, site: ast.AST) -> str:
         """Return how safe a fix is that asks for CUDA at a site."""
         if self._project.is_taken(self.path) and self.facts.tree.scope(site).function is not None:
-            return "the function may run elsewhere, without the names of the module"
+            return "the function may run elsewhere, without the names of this module"
         return self._places.why_unsafe(site)
 
     def why_kept(self, question: ast.AST) -> str:

@@ -34,8 +34,8 @@ _NO_PARENTHESES = (
 )  # fmt: skip
 
 _LONGEST_REPEATED = 60  # characters
-BY_A_RUN = "nothing but a run shows it"
-SKIPS = "without CUDA, the fix skips the calls inside, which may have side effects"
+BY_A_RUN = "only a run shows the problem"
+SKIPS = "without CUDA, the fix also skips nested calls, which may have side effects"
 
 
 class Context:

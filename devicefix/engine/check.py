@@ -179,18 +179,20 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
-            sound = sound.unfixed("because TorchScript compiles this code: choose the device in the caller")
+            sound = sound.unfixed("because TorchScript compiles this code; choose the device in the caller")
         more = ["TypeError"] if finding.code[2] == "3" else []  # of torch's types, in builds without CUDA
         fallback = fallbacks.of(node, None, *more) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
             if fallback.certain:
                 continue
-            sound = sound.unfixed(f"because it only tests CUDA, and line {fallback.line} handles the error")
+            sound = sound.unfixed(
+                f"because the program only tests CUDA here, and line {fallback.line} handles the error"
+            )
         bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:
-            sound = sound.unsafe(f"the project replaces `{bypassed}` and may expect this call")
+            sound = sound.unsafe(f"the project patches `{bypassed}` and may expect this call")
         elif sound.safety is Safety.SAFE and (replaced or _is_answered(node, context.facts, patched)):
-            sound = sound.unsafe("the fix calls `torch.cuda.is_available`, which is replaced")
+            sound = sound.unsafe("the fix calls `torch.cuda.is_available`, which the project patches")
         yield node, sound if string is None else _in_string(context, string, sound)
 
 
@@ -210,7 +212,7 @@ def _in_data(finding: Finding) -> Finding:
     """Return a finding without its fix if that would import torch into a module of plain values."""
     if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
-    return finding.unfixed("in a file of constants: choose the device where it is used")
+    return finding.unfixed("because this file only contains constants; choose the device where it is used")
 
 
 def _unless_refused(finding: Finding) -> Finding:
@@ -282,7 +284,7 @@ def _unless_impossible(source: Source, finding: Finding) -> Finding:
     if any(is_too_deep(source.text, edit) for edit in edits):
         return finding.unfixed("because the code is nested too deeply")
     if loses_comment(source, edits):
-        return finding.unfixed("because a comment inside it would be lost: move the comment first")
+        return finding.unfixed("because the fix would remove a comment; move the comment first")
     return finding
 
 
@@ -313,7 +315,7 @@ def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Findin
         if not around:
             return finding.unfixed("because the surrounding code is not fixed")
         _, why = min(around, key=itemgetter(0))
-        return finding.unsafe("the fix of the surrounding code is not safe") if why else finding
+        return finding.unsafe("the fix for the surrounding code is unsafe") if why else finding
 
     return list(map(checked, findings))
 
@@ -324,5 +326,5 @@ def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Fin
     start, end = map(context.source.position, span)
     if finding.fix and all(edit.start <= span[0] and span[1] <= edit.end for edit in finding.fix.edits):
         return Finding(finding.code, finding.message, *start, *end, finding.fix)
-    finding = finding.unfixed("inside an f-string: move the expression out of the f-string")
+    finding = finding.unfixed("because it is inside an f-string; move it out first")
     return Finding(finding.code, finding.message, *start, *end)

@@ -222,7 +222,7 @@ def unused(
         if directive is not None and idle and UNUSED not in codes:
             place = *source.position(directive.start()), *source.position(directive.end())
             fix = _without(source, directive, comment, [code for code in codes if code not in idle])
-            yield Finding(UNUSED, f"unused `noqa`: {'; '.join(idle.values())}", *place, fix)
+            yield Finding(UNUSED, f"unused `noqa`: {', and '.join(idle.values())}", *place, fix)
 
 
 def _idle(code: str, line: int, used: set[tuple[int, str]], rules: Mapping[str, bool]) -> str | None:

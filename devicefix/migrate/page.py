@@ -179,7 +179,7 @@ def _failing(done: Migration) -> Iterator[str]:
             yield f"  {printable(command)}: {result(report)}"
             yield from _why(report)
     if done.unproven:
-        yield f"  With the fixes for this, the run is no proof: {printable(done.unproven)}"
+        yield f"  With the fixes for this, the run proves nothing: {printable(done.unproven)}"
 
 
 def _group(title: str, found: Sequence[Left]) -> Iterator[str]:

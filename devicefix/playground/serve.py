@@ -221,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.NOT_FOUND, "POST to /check")
         expected = f"Bearer {self.server.token}".encode()
         if not secrets.compare_digest(self.headers.get("Authorization", "").encode(), expected):
-            advice = "open the whole address that devicefix printed, with the part after #"
+            advice = "open the complete address that devicefix printed, including the part after #"
             raise Refused(HTTPStatus.UNAUTHORIZED, advice)
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):

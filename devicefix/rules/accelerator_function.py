@@ -113,7 +113,7 @@ class AcceleratorFunction(Rule):
         if name != CURRENT_ACCELERATOR:
             message = f"`{name}()` raises an error on a CPU; check `torch.accelerator.is_available()` first"
             fix = self._only_with_accelerator(call)
-            yield self.finding(call, message, fix, "because its result is used")
+            yield self.finding(call, message, fix, "because the program uses the result")
         elif self._fails(call):
             yield self.finding(call, f"`{name}()` returns None on a CPU; fall back to `cpu`")
 

@@ -256,7 +256,7 @@ class AsyncName(Rule):
             message = f"{_BROKEN}; use `{_NEW}`, its name since PyTorch 0.4"
             return self.finding(node, message, self._edited([node]))
         message = f"{_BROKEN}; use `{_NEW}`, the name of the argument since PyTorch 0.4"
-        fix = self._edited([node], "the function may have its own parameter `async`")
+        fix = self._edited([node], "the function may have its own `async` parameter")
         return self.finding(node, message, fix)
 
     def _edited(self, places: Sequence[ast.Name | ast.arg | ast.keyword], why: str = "") -> Fix:

@@ -165,7 +165,7 @@ class Rule:
         found = Finding(self.code, message, *places, fix)
         merged = self.facts.once(merged_devices, self.facts.tree.root) if fix is not None else {}
         if node in merged:
-            why = f"line {merged[node]} distinguishes it from another device, and without CUDA, both are the CPU"
+            why = f"line {merged[node]} distinguishes this device from another one, but without CUDA, both are the CPU"
             found = found.unsafe(why)
         return found.unfixed(unless) if unless and fix is None else found
 

@@ -18,13 +18,13 @@ CATEGORIES = (
     Category("DF1", "Moves", "Tensors and modules are moved to a GPU."),
     Category("DF2", "Devices as values", "A CUDA device is named, passed on or selected."),
     Category("DF3", "Typed tensors", "Types that exist only for CUDA, such as `torch.cuda.FloatTensor`."),
-    Category("DF4", "Functions of torch.cuda", "Calls that raise an error without CUDA, streams and events."),
-    Category("DF5", "Checkpoints", "A checkpoint saved on a GPU is loaded where there may be none."),
+    Category(
+        "DF4", "Functions of torch.cuda", "Streams, events, and calls that raise an error without CUDA."
+    ),
+    Category("DF5", "Checkpoints", "A checkpoint saved on a GPU fails to load without CUDA."),
     Category("DF6", "Distributed training", "NCCL, device IDs and synchronization between GPUs."),
     Category("DF7", "Checks and guards", "Without CUDA, the program stops or skips something it needs."),
-    Category(
-        "DF8", "Copies and old code", "Copies that only a GPU makes, and APIs that PyTorch has removed."
-    ),
+    Category("DF8", "Copies and old code", "Copies made only on a GPU, and APIs that PyTorch has removed."),
     Category("DF9", "Outside the code", "Libraries, settings and files that a rewrite cannot change."),
 )
 

@@ -47,9 +47,9 @@ class CheckpointLoad(Rule):
     The fix is safe: with CUDA, every tensor is loaded onto the same device as before. A call without `map_location`
     gets `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
-    If what is loaded only goes into `model.load_state_dict(...)`, the fix adds `"cpu"`: the method copies the values
-    into the model, which stays on its device. The exceptions are `assign=True`, optimizers, which keep what they get,
-    and projects with a module that loads its state in its own way.
+    If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix adds `"cpu"`, because the method
+    copies the values into the model, which stays on its device. The exceptions are `assign=True`, optimizers, and
+    projects with a module that defines how its state is loaded.
     """
 
     code = "DF501"

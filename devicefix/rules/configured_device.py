@@ -24,8 +24,8 @@ _ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU too"
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds code that reads a CUDA device or the NCCL backend from a YAML, JSON or TOML file of the project. The code, the
-    `config_name` of Hydra, or a command in a script or README must contain the path or name of the file.
+    Finds code that reads a CUDA device or the NCCL backend from a YAML, JSON or TOML file of the project. The code,
+    Hydra's `config_name`, or a command in a script or README must contain the path or name of the file.
 
     The rule follows the value through other files, objects and unpacked calls, such as `build(**config)` and
     `hydra.utils.instantiate(config.model)`.
@@ -344,9 +344,11 @@ class ConfiguredDevice(Rule):
         stars = "**" if isinstance(parent, ast.keyword) and parent.arg is None else ""
         is_whole = stars or self.facts.call(parent, "hydra.utils.instantiate")
         what = f"`{stars}{code}` passes" if is_whole else f"`{code}` is"
-        message = f"{what} `{texts[0]}` ({shown}), which may not exist; without CUDA, use {advice}"
+        message = f"{what} `{texts[0]}` (set in {shown}), which may not exist; without CUDA, use {advice}"
         if self.context.accelerator is not None or is_whole:
-            return self.finding(value, message, unless="because it passes all values" if is_whole else "")
+            return self.finding(
+                value, message, unless="because the call passes all settings" if is_whole else ""
+            )
         available = self.devices.available(value)
         values = ", ".join(f'"{text}"' for text in texts)
         same = f"!= {values}" if len(texts) == 1 else f"not in ({values})"

@@ -353,7 +353,7 @@ class CpuRejected(Rule):
         if self._guards.settled(test):
             return
         if missing := missing_device(self.facts, test, True):
-            yield from self._asked(node, node, f"does not allow {missing}; add it", stops=True)
+            yield from self._asked(node, node, f"this check does not allow {missing}; add it", stops=True)
         elif self._checks.parts(test) is None:
             if self._checks.is_false_on_a_cpu(test, True) or self._checks.counts(test):
                 stops = asks_tensor(test) or isinstance(test, ast.BoolOp)
@@ -377,7 +377,9 @@ class CpuRejected(Rule):
             if last is not None:
                 missing = missing_device(self.facts, node.test, truth)
                 if missing or self._checks.is_false_on_a_cpu(node.test, truth):
-                    message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
+                    message = (
+                        f"this check does not allow {missing}; add it" if missing else self._needed(node.test)
+                    )
                     stops = bool(missing) or asks_tensor(node.test)
                     yield from self._asked(node, node.test, message, last, stops)
             elif self._may_ask_tensors and asks_tensor(node.test):
@@ -409,7 +411,7 @@ class CpuRejected(Rule):
             last = self._ends.last(inner.body) if isinstance(inner, ast.If) else None
             raises = last is not None and self._ends.error_of(last) == error
             if raises and not self._ends.is_handled(inner, error):
-                message = f"rejects some CPU tensors on line {inner.lineno}; add a CPU path"
+                message = f"the branch for the CPU rejects some tensors on line {inner.lineno}; add a CPU path for them"
                 yield from self._asked(node, node.test, message, stops=True)
                 return
 

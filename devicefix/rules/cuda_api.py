@@ -19,7 +19,7 @@ from devicefix.rules.shared.questions import UNKNOWN, Questions
 from devicefix.rules.shared.streams import Streams
 from devicefix.rules.stream import CudaStream
 
-_SKIPPED = "other accelerators skip this code"
+_SKIPPED = "add code for other accelerators, which skip this code"
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 _UNGUARDED = ("stream", "device")  # the fix of the call has what a CPU needs
 _MAKERS = ("Stream", "Event", "current_stream")
@@ -318,7 +318,7 @@ class CudaApi(Rule):
         if aliases:
             edits = next(filter(None, map(self._without, aliases)), ())
             fix = Fix(edits) if edits else None
-            yield self.finding(node, "imports `torch.cuda`; remove the import once nothing uses it", fix)
+            yield self.finding(node, "this import is specific to CUDA; remove it once nothing uses it", fix)
 
     visit_ImportFrom = visit_Import
 
@@ -439,7 +439,7 @@ class CudaApi(Rule):
         fix, obstacle = Fix((rename,), needs=torch.needs), None
         call = self.facts.tree.call_of(node)
         if call is not None and self._questions.is_one_of_many(call):
-            message = f"`{name}` checks for one of several accelerators; add those that are missing"
+            message = f"`{name}` checks for one of several accelerators; add the missing ones"
             yield self.finding(node, message)
             return
         counts = counterpart.name.endswith("count")

@@ -28,9 +28,9 @@ _STILL_ON = (
     "this disables autocast only for CUDA, but the surrounding code uses autocast for the program's device;"
     " pass the type of that device"
 )
-_BY_DEFAULT = "autocast is to float16 with CUDA, but to bfloat16 on a CPU; pass `dtype=torch.float16`"
-_BFLOAT16_ON_CPU = "a program that runs on a CPU already computes in bfloat16 there"
-_FLOAT32_ON_CPU = "if everything is in float32 on a CPU, the fix changes the results there"
+_BY_DEFAULT = "autocast uses float16 with CUDA, but bfloat16 on a CPU; pass `dtype=torch.float16`"
+_BFLOAT16_ON_CPU = "on a CPU, the program may already compute in bfloat16"
+_FLOAT32_ON_CPU = "on a CPU, the fix changes the results if everything is in float32"
 # They raise an error for an operand in another dtype than their own, but not under autocast.
 _LAYER = re.compile(r"torch\.nn\.(Linear|Conv(Transpose)?[123]d)")
 _CONVERTED = re.compile(r"\.(half|bfloat16|type)\(|\.to\(.*(type|half|t16)|(ear|\dd)\(.*dtype|set_default")
@@ -542,7 +542,7 @@ class CudaAutocast(Rule):
         hidden = (each for each in calls if each and "autocast" not in self.context.source.code(each.func))
         is_on = any(all(keyword.arg != "enabled" for keyword in each.keywords) for each in hidden)
         if is_on and self._has_low_precision and not self.facts.is_guarded(node):
-            yield self.finding(node, _OFF, unless="because it is called by another name")
+            yield self.finding(node, _OFF, unless="because it is called through an alias")
 
     def _autocast(self, node: ast.Call) -> _Autocast | None:
         """Return a call of autocast, or of `partial` with it; None for any other call."""
@@ -622,9 +622,9 @@ class CudaAutocast(Rule):
         if not call.is_plain or (call.is_partial and not self._is_called_by_keywords(call.node)):
             return "because of its arguments"
         if isinstance(call.arguments.get("dtype"), ast.Constant) and not call.is_off:
-            return "because CPU autocast has another default type"
+            return "because CPU autocast has another default dtype"
         if self.context.source.holds("set_autocast"):
-            return "because the program sets the type of autocast elsewhere"
+            return "because the program sets the autocast dtype elsewhere"
         return ""
 
     def _fix(self, call: _Autocast) -> Fix | None:

@@ -20,9 +20,9 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.called_below import called_below
 
 _MOVES = "`.cuda()` needs CUDA; use `.to(device)`"
-_SKIPPED = "on a CPU, this also skips anything else that the `cuda` method of the project does"
+_SKIPPED = "on a CPU, the fix also skips the other effects of the project's `cuda` method"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
-_IN_GRAPH = "the graph may change, in place, a tensor that is copied only on a GPU"
+_IN_GRAPH = "the graph may change a tensor in place that is copied only on a GPU"
 
 
 class CudaCall(Rule):
@@ -651,8 +651,8 @@ class CudaCall(Rule):
         if fix is not None:
             return self.finding(node, _MOVES, fix)
         message = (
-            "`.cuda()` needs CUDA, and the object's class may define its own `cuda` or `to`, so `.to(device)` may do"
-            " something else; call `.cuda()` only if CUDA is available"
+            "`.cuda()` needs CUDA, and the object's class may define its own `cuda` or `to` method; call `.cuda()` only"
+            " if CUDA is available"
         )
         fix = _for_accelerators(self.context, node) or _kept(self.context, node)
         parent, receiver = self.facts.tree.parents.get(node), getattr(node.func, "value", node)
@@ -708,7 +708,7 @@ class CudaCall(Rule):
             return self.finding(node, message, fix)
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
-            return self.finding(node, f"{message}; make the argument a `torch.device`, and use `.to(device)`")
+            return self.finding(node, f"{message}; pass a `torch.device` to `.to(...)` instead")
         return self.finding(node, _MOVES, fix)
 
 

@@ -49,7 +49,7 @@ class CudaFunction(Rule):
     `torch.cuda.is_available()`, unless the call itself initializes CUDA.
 
     Calls that return other values, such as GPU properties, have no fix, because you have to choose a value for the CPU.
-    The same is true of a current device if it may be used as a number.
+    The same is true of the current device if it may be used as a number.
     """
 
     code = "DF401"
@@ -920,11 +920,11 @@ class CudaFunction(Rule):
 
     def _replayed(self, node: ast.Call, name: str, short: str, *, guarded: bool) -> Finding:
         """Return the finding for a seed, or a state that is saved or restored, of the generators of GPUs alone."""
-        fix, why = None, "because it depends on a condition of the program"
+        fix, why = None, "because the call runs only under a condition"
         if not guarded:
             fix = self._functions.fix(node, short)
             why = "because some places that restore the state may be unknown"
-        message = f"`{name}` has no effect without CUDA, so random numbers are not reproducible there"
+        message = f"`{name}` has no effect without CUDA, so random numbers are not reproducible"
         return self.finding(node, f"{message}; use the CPU generator", fix, unless=why)
 
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
@@ -933,8 +933,8 @@ class CudaFunction(Rule):
         wanted = self._wanted if fix else "CUDA"
         advice = f"call it only if {wanted} is available" + ("" if fix else ", and add a CPU path")
         if fix is not None and short == "get_device_capability":
-            advice += f"; a CPU counts as {self._functions.instead(node, short)}"
-        why = "because the program uses its result"
+            advice += f", and use {self._functions.instead(node, short)} on a CPU"
+        why = "because the program uses the result"
         if fix is None and (use := self._functions.failing(node)) is not None:
             why = f"because line {use.lineno} uses a value that a CPU does not have"
         return self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
@@ -955,7 +955,7 @@ class CudaFunction(Rule):
                 opened = Edit(end, part[0], lambda text: text.replace("[", ".get("))
                 closed = Edit(part[1], last, lambda text: text.replace("]", ", 0)"))
                 fix = Fix((opened, closed)) if self._functions.failing(item) is None else None
-                yield self.finding(item, message, fix, unless="because the program may need more than 0")
+                yield self.finding(item, message, fix, unless="because the program may not work with 0")
 
     def _of_generator(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a method of `torch.Generator` that a generator of the CPU does not have."""
@@ -971,7 +971,7 @@ class CudaFunction(Rule):
                 if not self.facts.is_guarded(node):
                     code = self.context.source.code(node.func)
                     message = f"`{code}` may be `{name}` here, which raises an error without CUDA; call it only if CUDA is available"
-                    yield self.finding(node, message, unless="because it may be another function")
+                    yield self.finding(node, message, unless="because the name may refer to another function")
                 return
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:

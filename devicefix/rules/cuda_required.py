@@ -1138,7 +1138,9 @@ class CudaRequired(Rule):
                 fix = self.context.replace_statement(rest[0], device, verdict.why)
                 others = [each for body in bodies for each in body if self._device_chosen(each) != device]
                 unless = "because the other branches define more names" if self._binds(others) else ""
-                yield self.finding(rest[0], f"{MESSAGE}; choose the CPU", None if unless else fix, unless)
+                yield self.finding(
+                    rest[0], f"{MESSAGE}; use the CPU instead", None if unless else fix, unless
+                )
 
     def _binds(self, statements: Iterable[ast.stmt]) -> bool:
         """Return whether statements bind anything but settings of torch."""
@@ -1228,7 +1230,7 @@ class CudaRequired(Rule):
         elif not edits:
             yield self.finding(place, verdict.message).unfixed("because the statement contains other code")
         elif self._is_tried_alone(self.facts.tree.statement(place)):
-            yield self.finding(place, f"{verdict.message} and the handler of the error")
+            yield self.finding(place, f"{verdict.message} and the error handler")
         else:
             doubts = (verdict.why, self.devices.why_kept(place))
             yield self.finding(place, verdict.message, Fix(edits, "; ".join(filter(None, doubts))))

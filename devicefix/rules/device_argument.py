@@ -28,7 +28,7 @@ from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 from devicefix.rules.shared.device_uses import checked_for_uses
 
 _OTHER_DEVICE = "this may be the index of another kind of device, such as a camera"
-_NUMBERED = "the program adds an index to it, and a CPU has no index"
+_NUMBERED = "the program adds an index to the device, but a CPU has no index"
 # Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
     *LOADS,
@@ -45,7 +45,7 @@ class DeviceArgument(Rule):
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
     `torch.set_default_device("cuda")`. Also finds GPU indexes passed to functions of the project that use them only as
-    devices, if these functions also receive other devices or their caller moves to the index several times.
+    devices, if these functions also receive other devices or their caller uses the index in several moves.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.

@@ -154,7 +154,7 @@ class DeviceNamespace(Rule):
             case ast.Attribute(value=part, attr=name) if name in CPU_LACKS and self._is_part(part):
                 if not self._copes(node):
                     message = f"this may be `torch.cpu`, which has no `{name}`; check for the function first"
-                    unless = "because its result is used" if name in OF_MEMORY else _NEEDS_ANOTHER
+                    unless = "because the program uses the result" if name in OF_MEMORY else _NEEDS_ANOTHER
                     yield self.finding(node, message, self._fix(node, part, name), unless)
 
     def _is_part(self, node: ast.expr) -> bool:

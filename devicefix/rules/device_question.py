@@ -60,7 +60,7 @@ class DeviceQuestion(Rule):
     The fix is safe if the check only guards `torch` functions that every accelerator has. With CUDA and on a CPU, the
     result stays the same; `"meta"` is left out if the device is known to be a GPU or the CPU. The fix is unsafe if
     other functions are called under the check, because they may be written for CUDA. The rule ignores checks around
-    what only CUDA has, such as NCCL, and checks that end the program.
+    CUDA-only features, such as NCCL, and checks that end the program.
     """
 
     code = "DF412"
@@ -219,7 +219,7 @@ class DeviceQuestion(Rule):
             case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
                 return _Type(f"{self.context.source.code(inner)}.type", self._is_known(inner))
         torch = self.devices.torch(device)
-        why = "" if self._is_known(device) else "it may not be a device name"
+        why = "" if self._is_known(device) else "the string may not be a device name"
         code = f"{torch.text}.device({self.context.source.code(device)}).type"
         return _Type(code, not why, why, torch.needs)
 
@@ -264,7 +264,7 @@ class DeviceQuestion(Rule):
         if not fix.why and not all(map(self._is_general, self._questions.guarded(node))):
             fix = replace(fix, why=UNKNOWN)
         code = self.context.source.code(node)
-        yield self.finding(node, f"`{code}` checks only for CUDA; check for any device but the CPU", fix)
+        yield self.finding(node, f"`{code}` checks only for CUDA; check for any device except the CPU", fix)
 
     def _ends_program(self, node: ast.expr) -> bool:
         """Return whether a question decides whether the program ends."""

@@ -209,22 +209,26 @@ class DeviceType(Rule):
             if not call.args and {each.arg for each in call.keywords}.isdisjoint(
                 ("devices", "device_type", None)
             ):
-                message = f"`{name}` keeps the random states of CUDA; pass the type of the accelerator"
+                message = f"`{name}` saves the random states of CUDA devices; pass the device type of the accelerator"
                 yield self.finding(call, message, self._types.kept(call))
         elif name == _GPU_DTYPE:
             fix = self._dtype(call)
-            yield self.finding(call, f"`{name}` is that of CUDA; use `torch.get_autocast_dtype`", fix)
+            yield self.finding(
+                call, f"`{name}` returns the dtype for CUDA; use `torch.get_autocast_dtype`", fix
+            )
         elif self._types.is_cuda(call, TYPED[name]):
             fix = self._types.fix(call, TYPED[name])
-            yield self.finding(call, f"the device type of `{name}` is CUDA; use that of the accelerator", fix)
+            yield self.finding(
+                call, f"the device type of `{name}` is CUDA; pass the device type of the accelerator", fix
+            )
 
     def _partial(self, node: ast.expr, name: str) -> Iterator[Finding]:
         """Check a function that gets its type before it is called: `partial(torch.autocast, device_type="cuda")`."""
         parent = self.facts.tree.parents.get(node)
         given = parent.keywords if isinstance(parent, ast.Call) else ()
         if any(each.arg == "device_type" and text_of(each.value) == "cuda" for each in given):
-            message = f"the device type of `{name}` is CUDA; use that of the accelerator"
-            yield self.finding(node, message, unless="because it is called elsewhere")
+            message = f"the device type of `{name}` is CUDA; pass the device type of the accelerator"
+            yield self.finding(node, message, unless="because the call is elsewhere")
 
     def _dtype(self, call: ast.Call) -> Fix:
         """Return the fix of the dtype of autocast, which is still CUDA's on a CPU."""

@@ -16,7 +16,7 @@ from devicefix.rules.shared.counts.ranges import made_of
 # They ask about a function, or replace it.
 _NOT_COUNTED = "the user may have chosen this number"
 _MAY_BE_MEANT = "the loop may be meant to do nothing without a GPU"
-_ASKED = "a configuration file may check whether it is 0"
+_ASKED = "a configuration file may check whether the number is 0"
 _ONE_OF_SEVERAL = "the GPU index becomes 0"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
@@ -897,8 +897,8 @@ class GpuCount(Rule):
             return
         harmed, whole = self._counts.judge(count)
         if count in harmed and self._counts.is_checked(count):
-            problem = "the number of GPUs is 0 without CUDA, so the list built from it is empty"
-            advice = "the program checks for an empty list, but also uses the list's elements"
+            problem = "the list built from the number of GPUs is empty without CUDA"
+            advice = "check for that wherever the program uses its elements"
             yield self.finding(count, f"{problem}; {advice}")
             return
         if whole:

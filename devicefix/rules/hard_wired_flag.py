@@ -44,7 +44,7 @@ from devicefix.rules.shared.library_facts import (
     Argument,
 )
 
-_BY_NAME = "only its name suggests that it selects CUDA"
+_BY_NAME = "only the name of the setting suggests CUDA"
 _LOADS = "loads onto a CUDA device, which may not exist; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
@@ -981,7 +981,7 @@ class HardWiredFlag(Rule):
 
     def finding(self, node: Any, message: str, fix: Fix | None = None, unless: str = "") -> Finding:
         """Return a finding, which says why it has no fix if it has none."""
-        return super().finding(node, message, fix, unless or "because its effect depends on the library")
+        return super().finding(node, message, fix, unless or "because the effect depends on the library")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
@@ -1256,7 +1256,7 @@ class HardWiredFlag(Rule):
         both = replace(fix, edits=(*fix.edits, *other.edits), needs=fix.needs | other.needs)
         message += f" and `devices={code(devices)} if torch.cuda.is_available() else {number or 1}`"
         finding = self.finding(call, message, both)
-        return finding if number else finding.unsafe("without CUDA, there is one process")
+        return finding if number else finding.unsafe("without CUDA, the program uses a single process")
 
     def _message(self, setting: str) -> str:
         return f"`{setting}` makes the library use CUDA; set it to `torch.cuda.is_available()`"

@@ -238,9 +238,6 @@ class KeptState(Rule):
             if held.copy.source.parameters:
                 code = self.context.source.code(held.copy.call)
                 line = getattr(held.change, "lineno", None)
-                training = f"line {line} changes" if line else "training changes"
-                message = (
-                    f"`{code}` copies only on a GPU: on a CPU, `{held.holder}` shares memory with the parameters of"
-                    f" `{held.copy.source.path}`, which {training}; {remedy(held)}"
-                )
+                training = f"line {line}" if line else "training"
+                message = f"`{code}` makes no copy on a CPU, so {training} also changes `{held.holder}`; {remedy(held)}"
                 yield self.finding(held.copy.outer, message, copied(self.context, held))

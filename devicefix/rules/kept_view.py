@@ -11,7 +11,7 @@ from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-_COSTS = "it also copies with CUDA, where no copy is needed"
+_COSTS = "the fix also copies with CUDA, where no copy is needed"
 _MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 
 
@@ -321,24 +321,28 @@ class KeptView(Rule):
 
     def _message(self, held: Held) -> str:
         code = self.context.source.code(held.copy.call)
+        shown = changed_and_used(held)
         if held.reverse:
             line = getattr(held.change, "lineno", None)
             path = held.copy.source.path
-            again = "is a leaf, which raises an error" if held.copy.source.trained else "may be used again"
-            used = f"line {held.use} uses `{path}` after that" if held.use else f"`{path}` {again}"
-            change = f"line {line} also changes" if line else "training also changes"
-            shown = f"on a CPU, {change} `{path}`, and {used}"
-            return f"`{code}` copies only on a GPU: {shown}; {remedy(held)}"
-        shared = f"`{held.holder}` shares memory with `{held.copy.source.path}`, {changed_and_used(held)}"
-        return f"`{code}` copies only on a GPU: on a CPU, {shared}; {remedy(held)}"
+            again = (
+                ", which raises an error for a leaf"
+                if held.copy.source.trained
+                else ", which may be used again"
+            )
+            used = f" before line {held.use} uses it" if held.use else again
+            shown = f"{f'line {line}' if line else 'training'} also changes `{path}`{used}"
+        return f"`{code}` makes no copy on a CPU, so {shown}; {remedy(held)}"
 
 
 def changed_and_used(held: Held) -> str:
-    """Return a clause about the change of the source, and the use of the copy after it."""
-    change = getattr(held.change, "lineno", None)
-    words = f"which line {change} changes in place" if change else "which may be changed in place later"
-    used = f"line {held.use} uses `{held.holder}`" if held.use else f"`{held.holder}` is used"
-    return f"{words}, and {used} after that"
+    """Return a clause about the change of the source, which also changes the copy, and the use after it."""
+    line = getattr(held.change, "lineno", None)
+    change = (
+        f"line {line} also changes" if line else f"a later change of `{held.copy.source.path}` also changes"
+    )
+    used = f" before line {held.use} uses it" if held.use else ", which is used later"
+    return f"{change} `{held.holder}`{used}"
 
 
 def remedy(held: Held) -> str:

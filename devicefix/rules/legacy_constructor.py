@@ -16,8 +16,8 @@ class LegacyConstructor(Rule):
     `--target accelerator`.
 
     ## Why it matters
-    Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores it and creates a
-    tensor on the CPU, and the program fails where this tensor meets tensors on the accelerator.
+    Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores the
+    default device and creates a CPU tensor, so operations that combine it with tensors on the accelerator fail.
 
     ## Example
     ```python
@@ -35,7 +35,7 @@ class LegacyConstructor(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA and on a CPU, the tensor already is on the device of `torch.empty(0)`, which follows
+    The fix is safe: with CUDA and on a CPU, the tensor is already on the device of `torch.empty(0)`, which follows
     both defaults. The fix is unsafe if the project also uses `with torch.device(...)`, which `torch.Tensor` ignores on
     CUDA too.
     """
@@ -121,12 +121,12 @@ class LegacyConstructor(Rule):
             return
         torch = self.devices.torch(node)
         why = (
-            "because `torch.Tensor` ignores `with torch.device(...)` on CUDA, too"
-            if "with" in self._defaults
-            else ""
+            "`torch.Tensor` also ignores `with torch.device(...)` on CUDA" if "with" in self._defaults else ""
         )
         fix = self.context.edit(node, lambda code: f"{code}.to({torch.text}.empty(0).device)", torch, why)
-        yield self.finding(node, "`torch.Tensor` ignores the default device of an accelerator", fix)
+        yield self.finding(
+            node, "`torch.Tensor` ignores the default device of an accelerator; move the tensor to it", fix
+        )
 
     @cached_property
     def _defaults(self) -> frozenset[str]:

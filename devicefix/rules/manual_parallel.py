@@ -14,7 +14,7 @@ _NAMES = ("replicate", "parallel_apply", "data_parallel", "scatter", "gather", "
 _COMM = ("broadcast", "broadcast_coalesced", "reduce_add", "scatter", "gather")
 _PROBLEM = (
     "distributes work over GPUs and raises an error without CUDA; call the model directly if there are fewer than two"
-    " GPUs, or use `DataParallel`, which does this automatically"
+    " GPUs, or use `DataParallel`"
 )
 _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
 

@@ -292,10 +292,10 @@ class MovedParameter(Rule):
             parent = self.facts.tree.parents.get(use)
             if isinstance(parent, ast.Attribute) and parent.attr in _OF_LEAVES:
                 message = (
-                    f"`{self.context.source.code(node)}` copies only to a GPU: on a CPU, it is the leaf itself, and"
-                    f" line {use.lineno} tells them apart; add `.clone()`"
+                    f"on a CPU, `{self.context.source.code(node)}` returns the leaf itself instead of a copy, and line"
+                    f" {use.lineno} depends on the difference; add `.clone()`"
                 )
-                yield self.finding(node, message, unless="because it would also copy with CUDA")
+                yield self.finding(node, message, unless="because the fix would also copy with CUDA")
                 return
 
     def _buffer(self, node: ast.Call) -> Iterator[Finding]:
@@ -312,8 +312,8 @@ class MovedParameter(Rule):
         if changed is None:
             return
         message = (
-            f"the buffer `{name.value}` stays a parameter only on a CPU, because a module copies it to a GPU, and line"
-            f" {changed.lineno} changes it in place, which raises an error for a parameter; register the tensor itself"
+            f"the buffer `{name.value}` is still a parameter on a CPU, where changing it in place on line"
+            f" {changed.lineno} raises an error; register the tensor itself"
         )
         yield self.finding(made, message, self._unwrapped(made, name.value))
 

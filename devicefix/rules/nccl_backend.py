@@ -466,7 +466,7 @@ class NcclBackend(Rule):
             fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
             yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
         elif names:
-            message = f"the `nccl` backend needs CUDA, and `{names[0]}` is never compared with `gloo`; add that case"
+            message = f"the `nccl` backend needs CUDA, and the program never compares `{names[0]}` with `gloo`; add that case"
             yield self.finding(node, message)
         elif self._may_reach_group(node):
             yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; without CUDA, use `gloo`")

@@ -74,4 +74,4 @@ class NcclObject(Rule):
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         if not self.facts.is_guarded(node):
             message = DISTRIBUTED[name].format(last_name(node))
-            yield self.finding(node, message, unless="because its uses without CUDA are unknown")
+            yield self.finding(node, message, unless="because the code that uses it has to change, too")

@@ -40,8 +40,8 @@ class NumberAsDevice(Rule):
     another file or to a model, as in `model(batch, device)`, because only the name of the function suggests that it
     expects a device.
 
-    Otherwise, `DF102` and `DF202` fix each use separately. This also applies to an attribute if the program does more
-    with the objects of its class than call them and their methods.
+    Otherwise, `DF102` and `DF202` fix each use separately. This also applies to an attribute if the program uses the
+    objects of its class for anything other than calling them and their methods.
     """
 
     code = "DF205"
@@ -254,5 +254,5 @@ class NumberAsDevice(Rule):
         self._found.add(value)
         self.context.mark_handled(value)
         code = self.context.source.code(name)
-        message = f"`{code}` is the index of a GPU and is used as a device; without CUDA, use the CPU"
+        message = f"`{code}` is a GPU index that is used as a device; without CUDA, use the CPU"
         yield self.finding(value, message, self.context.when_cuda(value, '"cpu"'))

@@ -211,4 +211,4 @@ class PreferredLibrary(Rule):
             fix = self.context.put_under_guard(statement)
             yield self.finding(call, message, fix)
         else:
-            yield self.finding(call, message, unless="because its result is used")
+            yield self.finding(call, message, unless="because the program uses the result")

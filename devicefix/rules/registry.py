@@ -42,14 +42,14 @@ def _ranks(rules: dict[str, type[Rule]], plugins: list[Plugin]) -> dict[str, int
     """Return the rank of each rule.
 
     Raises:
-        PluginError: a plugin puts rules before each other in a circle.
+        PluginError: a plugin orders rules in a cycle.
     """
     try:
         return precedence(rules)
     except CircleError as circle:
         for plugin in plugins:
             if any(rule.code in circle.codes for rule in plugin.rules):
-                raise PluginError(str(plugin), f"puts rules in a circle: {circle}") from None
+                raise PluginError(str(plugin), f"orders rules in a cycle: {circle}") from None
         raise
 
 

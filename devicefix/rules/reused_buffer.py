@@ -181,12 +181,9 @@ class ReusedBuffer(Rule):
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         for held in held_copies(self.facts):
             if held.copy.source.buffer:
-                what = changed_and_used(held)
+                what, path = changed_and_used(held), held.copy.source.path
                 if held.reverse:
                     line = getattr(held.change, "lineno", None)
-                    what = f"line {line} changes the tensor, and line {held.use} uses the array after that"
-                message = (
-                    f"this tensor is a copy only on a GPU: on a CPU, `{held.holder}` shares memory with"
-                    f" `{held.copy.source.path}`, {what}; pass `{held.copy.source.path}.copy()`"
-                )
+                    what = f"line {line} also changes `{path}` before line {held.use} uses it"
+                message = f"this tensor is not a copy on a CPU, so {what}; pass `{path}.copy()`"
                 yield self.finding(held.copy.outer, message, copied(self.context, held))

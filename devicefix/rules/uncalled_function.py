@@ -266,7 +266,7 @@ class UncalledFunction(Rule):
                     message = (
                         f"calling `{name}` raises an error without CUDA; call it only if CUDA is available"
                     )
-                    yield self.finding(node, message, unless="because they are in other files")
+                    yield self.finding(node, message, unless="because the calls are in other files")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         """Check `getattr(torch.cuda, ...)`."""
@@ -311,7 +311,7 @@ class UncalledFunction(Rule):
 
     def _looked_up(self, node: ast.expr) -> Finding:
         code = self.context.source.code(node)
-        message = f"`{code}` may need CUDA; use its functions only if CUDA is available"
+        message = f"`{code}` may need CUDA; use it only if CUDA is available"
         return self.finding(node, message, unless="because the called functions are unknown")
 
     def _found(self, node: ast.expr, name: str) -> Finding:

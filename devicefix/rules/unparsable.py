@@ -16,8 +16,8 @@ class Unparsable(Rule):
     Finds files that are not valid Python 3, and reports the line and the cause of the error.
 
     ## Why it matters
-    devicefix neither checks nor rewrites such a file. If it uses syntax from a newer Python version than the one that
-    runs devicefix, run devicefix on that version. A file that only contains `x.cuda(async=True)` is still checked; see
+    devicefix neither checks nor rewrites such a file. If the file uses syntax from a newer Python version,
+    run devicefix on that version. A file that only contains `x.cuda(async=True)` is still checked; see
     `DF814`.
 
     ## Example
@@ -60,7 +60,7 @@ def explain(data: bytes, problem: Exception) -> Finding:
         cause = str(problem) or "not Python source"
     else:
         cause = "nested too deeply"
-    message = f"can't be parsed, so nothing in this file is checked: {cause}"
+    message = f"this code is not checked: {cause}"
     return Finding(Unparsable.code, message, line, column, line, column)
 
 
@@ -96,7 +96,7 @@ def _of_python_2(code: str, problem: SyntaxError) -> str | None:
         form = next((name for pattern, name in _PYTHON_2 if pattern.search(code)), None)
     if form is None:
         return None
-    return f"this is Python 2 ({form}); convert it to Python 3 first, for example with `2to3` from Python 3.12 or older"
+    return f"it is Python 2 ({form}); convert it to Python 3 first, for example with `2to3` from Python 3.12 or older"
 
 
 def _of_newer_python(code: str) -> str | None:

@@ -144,7 +144,7 @@ class Case:
             advice = f"review it, then run `devicefix check --select {code} --fix --unsafe-fixes {file}`"
             return f"the fix is unsafe, because it may change a run on CUDA; {advice}"
         if "noqa" in source(Location(at.file, finding.end_line)):
-            return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"
+            return f"a comment suppresses {code}; remove the comment, or use `--ignore-noqa`"
         return f"see `devicefix rule {code}`"
 
 

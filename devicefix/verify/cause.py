@@ -20,8 +20,8 @@ class Cause(str, Enum):
         member._value_, member.summary = value, summary
         return member
 
-    ORIGINAL = "original-fails", "the original program fails in the same way; the rewrite is not the cause"
-    TIE = "finding-left", "a finding is left"
+    ORIGINAL = "original-fails", "the original program fails in the same way, so the rewrite is not the cause"
+    TIE = "finding-left", "a finding remains"
     FIX = "wrong-fix", "a fix is wrong"
     CPU = "cpu-difference", "CPUs and CUDA differ here, and no fix can change that"
     COPY = "shared-copy", "the program relies on a copy that only CUDA makes"
@@ -40,7 +40,7 @@ class Cause(str, Enum):
     )
     DIFFERS_ON_ACCELERATOR = (
         "differs-on-accelerator",
-        "the rewritten program does something else on the accelerator than the original on CUDA",
+        "the rewritten program behaves differently on the accelerator than the original on CUDA",
     )
     ORIGINAL_ON_CUDA = (
         "original-fails-on-cuda",

@@ -84,7 +84,7 @@ def _import(case: Case) -> Explanation | None:
     needs_cuda = [tie for tie in case.ties(case.frames[:1]) if tie.finding.code == "DF902"]
     if needs_cuda or "cuda" in name.lower():
         evidence = f"{name or 'the package'} is built only with CUDA"
-        advice = "import it only if `torch.cuda.is_available()` is true; otherwise, use something else"
+        advice = "import it only if `torch.cuda.is_available()` is true, and add a CPU path"
         return Explanation(Cause.CPU, advice, (*explanation.evidence, evidence), tuple(needs_cuda))
     return explanation
 

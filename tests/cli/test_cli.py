@@ -87,7 +87,7 @@ def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tm
             "no rule has the code or name 'XX'; `devicefix rule` lists all rules",
         ),
         (["check", "--config", "missing.toml"], "'missing.toml' does not exist"),
-        (["check", "--exclude", "!"], "'--exclude': '!': this is no pattern as in .gitignore"),
+        (["check", "--exclude", "!"], "'--exclude': '!': this is not a valid .gitignore pattern"),
         (["check", "-", "."], "cannot be combined with other paths"),
         (["rewrite", "-", "--in-place"], "standard input"),
         (["rule", "DF999"], "no rule has the code or name 'DF999'; did you mean 'DF90"),

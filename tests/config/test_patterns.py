@@ -124,13 +124,13 @@ def test_special_characters_in_globs(glob: str, name: str, matches: bool) -> Non
     [
         (globs.check, "", "a pattern must not be empty"),
         (globs.check, "!", "a pattern must not be empty"),
-        (globs.check, "{a", "the braces in a pattern must match"),
-        (globs.check, "a}", "the braces in a pattern must match"),
+        (globs.check, "{a", "the braces in a pattern must be balanced"),
+        (globs.check, "a}", "the braces in a pattern must be balanced"),
         (globs.check, "{,}" * 300, "at most 1,000 patterns are allowed"),
         (globs.check, "a" * (LONGEST + 1), "a pattern may have at most 1,000 characters"),
-        (ignore.check, "!", "this is no pattern as in .gitignore"),
-        (ignore.check, "a\\", "this is no pattern as in .gitignore"),
-        (ignore.check, "[z-a]", "this is no pattern as in .gitignore"),
+        (ignore.check, "!", "this is not a valid .gitignore pattern"),
+        (ignore.check, "a\\", "this is not a valid .gitignore pattern"),
+        (ignore.check, "[z-a]", "this is not a valid .gitignore pattern"),
         (ignore.check, "a" * (LONGEST + 1), "a pattern may have at most 1,000 characters"),
     ],
 )

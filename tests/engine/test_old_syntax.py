@@ -150,7 +150,7 @@ def test_notebook() -> None:
     assert result.output == notebook(".to(device, non_blocking=True)")
     (left,) = result.remaining
     assert (left.code, left.cell) == ("DF901", 4)
-    assert "this is Python 2 (`print` without parentheses)" in left.message
+    assert "it is Python 2 (`print` without parentheses)" in left.message
 
 
 def test_block_in_documentation() -> None:
@@ -222,7 +222,7 @@ def test_python_2_is_named(code: str, form: str) -> None:
     (finding,) = analyze(f"import torch  # cuda\n{code}\n").findings
     assert finding.code == "DF901"
     assert finding.message == (
-        f"can't be parsed, so nothing in this file is checked: this is Python 2 ({form}); convert it to"
+        f"this code is not checked: it is Python 2 ({form}); convert it to"
         " Python 3 first, for example with `2to3` from Python 3.12 or older"
     )
     assert finding.line == 1 + len(code.splitlines())

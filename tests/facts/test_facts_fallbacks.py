@@ -104,7 +104,9 @@ def test_a_probe_is_left_to_its_handler(probe: str, error: str) -> None:
 def test_a_probe_whose_handler_misses_an_error_is_reported() -> None:
     code = "import torch\ntry:\n    torch.ones(1).cuda()\n    on = 1\nexcept RuntimeError:\n    on = 0\n"
     (finding,) = analyze(code, fix=True).remaining
-    assert finding.message.endswith("(not fixed because it only tests CUDA, and line 5 handles the error)")
+    assert finding.message.endswith(
+        "(not fixed because the program only tests CUDA here, and line 5 handles the error)"
+    )
 
 
 @pytest.mark.parametrize(

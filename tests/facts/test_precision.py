@@ -535,7 +535,7 @@ def test_a_cpu_has_bfloat16_where_a_capability_decides_only_that(code: str, has_
     result = analyze(CAPABILITY + code, fix=True)
     shown = "(8, 0)" if has_bfloat16 else "(0, 0)"
     assert f"is_available() else {shown}\n" in (result.output or b"").decode()
-    assert [each.message.endswith(f"; a CPU counts as {shown}") for each in result.fixed] == [True]
+    assert [each.message.endswith(f", and use {shown} on a CPU") for each in result.fixed] == [True]
 
 
 def test_a_flag_that_another_file_reads_may_decide_more() -> None:

@@ -383,7 +383,7 @@ def test_a_fix_that_would_lose_a_comment_is_not_offered(code: str) -> None:
     result = check_file(data, "m.py", Settings(fix=True), Project([ProjectFile(data, "m.py")]))
     (finding,) = result.findings
     assert finding.message.endswith(
-        "(not fixed because a comment inside it would be lost: move the comment first)"
+        "(not fixed because the fix would remove a comment; move the comment first)"
     )
     assert result.output is None
 

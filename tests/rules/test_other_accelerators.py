@@ -171,8 +171,8 @@ def test_the_message_says_what_to_do() -> None:
     finding = analyze(source).findings[-1]
     assert finding.message == (
         "`.to(gpu)` needs CUDA, because `gpu` is a GPU index; without CUDA, use the CPU"
-        " (unsafe: it may change what happens on another accelerator,"
-        " which the project supports: use `--target accelerator`)"
+        " (unsafe: the fix may affect another accelerator that the project supports,"
+        " so use `--target accelerator`)"
     )
 
 

@@ -41,7 +41,7 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
     if re.fullmatch(r"gpu(:\w+)*", value) and name == "gres":
         return _REQUESTED
     if value == "gpu" and name == "nproc_per_node":
-        return "starts no process without a GPU; use `auto`, which is the number of GPUs if there are any"
+        return "starts no process without a GPU; use `auto`, which also works without a GPU"
     if _VISIBLE.fullmatch(name):
         return None if value in _NONE and not several else _SELECTED
     is_gpu = value == "gpu" or (name, value) == ("accelerator", "cuda")
@@ -61,7 +61,7 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
 
 
 _REQUESTED = "requests GPUs, which may not exist; let the program choose the devices"
-_SELECTED = "selects GPUs by index, which may not exist; let the program choose the devices"
+_SELECTED = "selects GPUs that may not exist; let the program choose the devices"
 
 
 def _names_cuda(name: str, values: Sequence[str], several: bool) -> bool:

@@ -403,7 +403,7 @@ class DeviceValue(Rule):
         if why is not None:
             yield self._report(value, why)
         elif Use.UNKNOWN in use and (type(cuda_literal(value)) is int or self._uses_torch):
-            message = self._message(value, "may be used as a device")
+            message = self._message(value, "may be used as a CUDA device")
             yield self.finding(value, message, unless="because its uses are unknown")
 
     def _is_fallback(self, value: ast.expr) -> bool:

@@ -15,7 +15,7 @@ from devicefix.rules.shared.device_uses import merges
 def why_unsafe(context: Context, value: ast.expr, use: Use) -> str | None:
     """Return why the fix of a device is not safe, empty if it is, None if nothing shows that the value is a device."""
     if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
-        return "the program adds an index to it, and a CPU has no index"
+        return "the program adds an index to the device, but a CPU has no index"
     # For the target CUDA, the guard of the call is enough.
     is_taken = Use.OF_CUDA in use and (Use.UNKNOWN in use or context.accelerator is not None)
     if Use.DEVICE in use or is_taken:

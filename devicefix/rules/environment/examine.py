@@ -48,7 +48,7 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
         output = replaced(source.text, [(p.start, p.end, p.safe or "") for p, _ in fixes])
         after = [problem for problem in problems(output, path) if problem.safe is not None]
         if after:
-            raise SelfCheckError("the fixes of its requirements never stop changing")
+            raise SelfCheckError("the fixes for its requirements never converge")
         result.output = source.encode(output)
         result.fixed = [finding for _, finding in fixes]
         done = {id(finding) for finding in result.fixed}

@@ -23,7 +23,7 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         device: the device, or its name, that the fix replaces by the CPU if CUDA is not available.
         finding: the finding of the device.
     """
-    if finding.fix is None or "distinguishes it from" in finding.fix.why:
+    if finding.fix is None or "distinguishes this device" in finding.fix.why:
         return finding
     followed = context.forwards.of(device)
     uses = list(uses_of(context.forwards, followed))
@@ -42,7 +42,7 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     elif Use.INDEXED in needs:
         why = "another file needs the device index"
     elif Use.TOLD_APART in needs:
-        why = "another file distinguishes it from another device, and without CUDA, both are the CPU"
+        why = "another file distinguishes this device from another one, but without CUDA, both are the CPU"
     else:
         return finding
     return finding.unsafe(why)
@@ -58,7 +58,7 @@ def merges(facts: Facts, device: ast.expr) -> str:
     parent = facts.tree.parents.get(device)
     match parent:
         case ast.Set() | ast.SetComp():
-            return "without CUDA, this element may equal the CPU, so the set may have fewer elements"
+            return "without CUDA, this element may equal another one, so the set may have fewer elements"
         case ast.Dict(keys=[_, _, *_] as keys) if device in keys:
             return "without CUDA, this key may equal another one and replace its entry"
         case ast.List(elts=elements) | ast.Tuple(elts=elements) if facts.once(_holds_cpu, elements):

@@ -46,9 +46,11 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
                 and not any(map(facts.is_guarded, (call, node)))
             ):
                 sure = node is (facts.value(given[0]) or given[0])
-                head = f"`{facts.source.code(call.func)}` on line {call.lineno} parses a string in which "
-                for each in _in_code(text) if language == "python" else _in_values(text, language):
-                    tie = node, head + each[0], each[1], each[2] if sure else ""
+                parsed = f"(parsed by `{facts.source.code(call.func)}` on line {call.lineno})"
+                for code, why, key, device in (
+                    _in_code(text) if language == "python" else _in_values(text, language)
+                ):
+                    tie = node, f"`{code}` {parsed} {why}", key, device if sure else ""
                     found.setdefault(call, []).append(tie)
     return found
 
@@ -86,7 +88,7 @@ def _texts(facts: Facts, given: list[ast.expr]) -> Iterator[tuple[ast.expr, str]
                 parts += (each for each in ast.iter_child_nodes(source.node) if isinstance(each, ast.expr))
 
 
-def _in_values(text: str, language: str) -> Iterator[tuple[str, str, str]]:
+def _in_values(text: str, language: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield the devices that are whole values in a text."""
     from devicefix.rules.config_file.examine import ties
 
@@ -94,10 +96,10 @@ def _in_values(text: str, language: str) -> Iterator[tuple[str, str, str]]:
     for pair, code, why in ties(f"x {plain}" if language == "shell" else plain, language):
         if any(map(_SELECTED.fullmatch, pair.values)):
             key = re.split(r"[./]", pair.key)[-1].replace("-", "_")
-            yield f"`{code}` {why}", key, pair.values[0] if plain == text else ""
+            yield code, why, key, pair.values[0] if plain == text else ""
 
 
-def _in_code(text: str) -> Iterator[tuple[str, str, str]]:
+def _in_code(text: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield what needs CUDA in code."""
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         inner = Facts.read(dedent(text.replace(UNKNOWN_PART, "_")).encode())
@@ -106,4 +108,4 @@ def _in_code(text: str) -> Iterator[tuple[str, str, str]]:
             is_device = cuda_string(each) and not isinstance(inner.tree.parents.get(each), ast.Compare)
             is_device = is_device or inner.resolve(each) == "torch.cuda._"  # a type whose name is computed
             if (is_move or is_device or inner.call(each, *RAISING_IN_FULL)) and not inner.is_guarded(each):
-                yield f"`{inner.source.code(each)}` needs CUDA; check for CUDA first", "", ""
+                yield inner.source.code(each), "needs CUDA; check for CUDA first", "", ""

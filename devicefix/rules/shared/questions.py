@@ -26,7 +26,7 @@ from devicefix.rules.typed_tensor import default_type
 
 _OTHERS = re.compile("mps|xpu|npu|hpu|mlu|musa|xla|tpu")
 _SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Raise, ast.Assert, ast.Delete)
-UNKNOWN = "the code that it guards may need CUDA"
+UNKNOWN = "the guarded code may need CUDA"
 
 
 class Questions:

@@ -21,7 +21,7 @@ from devicefix.facts.scopes import FUNCTIONS, Function
 from devicefix.facts.values import device_named, last_name
 from devicefix.rules.shared.libraries import CudaLibraries
 
-MESSAGE = "stops the program if CUDA is not available"
+MESSAGE = "the program stops here if CUDA is not available"
 
 # An option or attribute that is called so may hold a request for a device.
 _REQUEST = re.compile(r"cuda|gpu|cpu|device|nccl|accelerat", re.I)
@@ -91,13 +91,15 @@ class Refusals:
         if request is Request.TYPED or self.facts.guards.fallbacks.of(site, error):
             return None
         if self.in_test(site):
-            return Verdict("stops the test if CUDA is not available; skip the test, or let it run on a CPU")
+            return Verdict(
+                "the test stops here if CUDA is not available; skip the test, or let it run on a CPU"
+            )
         library = self.libraries.needed_by(self.function(site), site)
         if library is not None:
             return Verdict(f"{MESSAGE}, and this code needs `{library}`; add a CPU path")
         if error in _MEANT_TO_BE_CAUGHT:
             return Verdict(
-                "stops the program, or the import of this file, if CUDA is not available; remove the check unless a caller needs it"
+                "the program, or the import of this file, stops here if CUDA is not available; remove the check unless a caller needs it"
             )
         doubt = self._doubt(site, condition, error, request)
         return Verdict(f"{MESSAGE}; remove the check", removable=True, why=doubt)
@@ -107,7 +109,7 @@ class Refusals:
         if request is Request.OPEN:
             return "the user may have asked for a GPU"
         if self._depends_on_more(condition[0]):
-            return "it rejects only some uses, which may need CUDA"
+            return "the check rejects only some uses, which may need CUDA"
         if self._only_checks(self.function(site), site):
             return "the function only checks what other code needs"
         return "the program catches the error" if self._is_caught(site, error, _CALLERS) else ""

@@ -17,7 +17,7 @@ _CALLS |= {"array": "`numpy.asarray()`", "save": "`torch.save()`"}
 _VERBS = {"print": "showed", "format": "showed", "save": "wrote"}
 _PRECISION = 1e-3  # relative
 _DIGITS = (4, 6, 8, 12)
-CONTROL_FLOW = "control flow: a line runs a different number of times; look for conditions on the device"
+CONTROL_FLOW = "look for conditions on the device, because a line runs a different number of times"
 
 
 def describe(difference: Difference) -> str:
@@ -32,14 +32,16 @@ def describe(difference: Difference) -> str:
 def hint(difference: Difference) -> str:
     """Return what a difference between CUDA and the CPU may come from, and what to do about it."""
     if difference.kind == "draw":
-        return "random numbers: draw them with a CPU generator, then move them"
+        return "draw random numbers with a CPU generator, then move them"
     if difference.kind == "dtype":
-        return "precision: the program chooses a different dtype on the CPU; compare with that dtype on CUDA"
+        return (
+            "compare with the CPU's dtype on CUDA, because the program chooses a different dtype on the CPU"
+        )
     if difference.kind in ("count", "missing", "shape", "end", "unreached"):
         return CONTROL_FLOW
     if _distance(difference) < _PRECISION:
-        return "precision: the numbers are close; if the difference is harmless, raise `--tolerance`"
-    return "a shared copy or random numbers: check earlier lines that move tensors or draw random numbers"
+        return "if this small difference is harmless, raise `--tolerance`"
+    return "check earlier lines that move tensors or draw random numbers"
 
 
 def _distance(difference: Difference) -> float:
