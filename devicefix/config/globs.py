@@ -19,7 +19,7 @@ _SHOWN = 60  # characters of a pattern in a message
 _PART = re.compile(r"(?:^|(?<=/))\*\*/|\[[!^]?.[^\]]*\]|\\.|.", re.S)
 _BRACES = "the braces in a pattern must be balanced"
 _TOO_LONG = f"a pattern may have at most {LONGEST:,} characters"
-_TOO_MANY = f"the alternatives in braces may produce at most {MOST:,} patterns"
+_TOO_MANY = f"at most {MOST:,} patterns are allowed, including the alternatives in braces"
 
 
 def check(patterns: Iterable[str], read: Callable[[str], Sequence[object]] | None = None) -> None:

@@ -48,7 +48,7 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
     except UnicodeDecodeError as problem:
         before = data[: problem.start]
         position = before.count(b"\n") + 1, problem.start - before.rfind(b"\n")
-        raise TomlError(f"not UTF-8: byte 0x{data[problem.start]:02x}", position) from None
+        raise TomlError(f"byte 0x{data[problem.start]:02x} is not valid UTF-8", position) from None
     if deep := _DEEP_KEY.search(text):
         line = text.count("\n", 0, deep.start()) + 1
         raise TomlError(f"a key has more than {_PARTS} parts", (line, 1))

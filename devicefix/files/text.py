@@ -92,8 +92,8 @@ class Source:
                 raise DecodeError(f"encoding the text in {self.encoding} again would change its bytes")
         except UnicodeDecodeError as problem:
             line = data.count(b"\n", 0, problem.start) + 1
-            place = f"byte 0x{data[problem.start]:02x} on line {line}"
-            raise DecodeError(f"not {problem.encoding}: {place}") from None
+            byte = f"byte 0x{data[problem.start]:02x} on line {line}"
+            raise DecodeError(f"{byte} is not valid {problem.encoding}") from None
         except (SyntaxError, UnicodeError, LookupError) as problem:
             raise DecodeError(str(problem)) from None
 

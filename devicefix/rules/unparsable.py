@@ -60,7 +60,7 @@ def explain(data: bytes, problem: Exception) -> Finding:
         cause = str(problem) or "not Python source"
     else:
         cause = "nested too deeply"
-    message = f"this code is not checked: {cause}"
+    message = f"this code can't be parsed and is not checked: {cause}"
     return Finding(Unparsable.code, message, line, column, line, column)
 
 

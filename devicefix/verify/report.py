@@ -194,7 +194,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "value")
         if comparison.compared is not None and comparison.compared < comparison.observations:
-            seen = f"{comparison.compared:,} of {seen}; the others are not made on the CPU"
+            seen = f"{comparison.compared:,} of {seen}; the others are not computed on the CPU"
         yield _entry("numbers", f"equal in {seen}")
 
 

@@ -88,7 +88,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         ("[tool]\ndevicefix = 1", "2:1: [tool.devicefix] must be a table"),
         ("[tool.devicefix", "1:16: Expected ']' at the end of a table declaration"),
         ("[tool.devicefix]\nselect = [", "2:11: "),
-        ("# ab\n# \xff\n[tool.devicefix]", "2:3: not UTF-8: byte 0xff"),
+        ("# ab\n# \xff\n[tool.devicefix]", "2:3: byte 0xff is not valid UTF-8"),
         # However a key is written, and whatever looks like it before:
         ("# jobs = 0\n[tool]\ndevicefix.jobs = 0", "3:11: [tool.devicefix] jobs"),
         ("[tool]\ndevicefix = { quiet = true, jobs = 0 }", "2:29: [tool.devicefix] jobs"),

@@ -222,7 +222,7 @@ def test_python_2_is_named(code: str, form: str) -> None:
     (finding,) = analyze(f"import torch  # cuda\n{code}\n").findings
     assert finding.code == "DF901"
     assert finding.message == (
-        f"this code is not checked: it is Python 2 ({form}); convert it to"
+        f"this code can't be parsed and is not checked: it is Python 2 ({form}); convert it to"
         " Python 3 first, for example with `2to3` from Python 3.12 or older"
     )
     assert finding.line == 1 + len(code.splitlines())
@@ -277,4 +277,4 @@ def test_other_errors_are_not_taken_for_python_2(code: str) -> None:
 
 def test_a_file_that_is_not_text_is_no_python_2() -> None:
     (finding,) = analyze(codecs.BOM_UTF8 + b"import torch.cuda\n\xff print\n").findings
-    assert "not utf-8" in finding.message
+    assert "is not valid utf-8" in finding.message

@@ -49,7 +49,7 @@ def test_a_fix_that_still_calls_a_replaced_function_is_safe() -> None:
 def test_the_reason_is_given() -> None:
     others = {"test_module.py": 'import module\n\nmonkeypatch.setattr(torch.cuda, "synchronize", fake)\n'}
     (finding,) = analyze("import torch\n\ntorch.cuda.synchronize()\n", others=others).findings
-    assert "replaces `synchronize`" in finding.message
+    assert "patches `synchronize`" in finding.message
 
 
 @pytest.mark.parametrize(

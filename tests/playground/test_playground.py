@@ -236,8 +236,8 @@ def test_no_path_is_opened(server: Playground, path: str, monkeypatch: pytest.Mo
         ({"Host": None}, 403, "open the address"),
         ({"Origin": "https://evil.example"}, 403, "open the address"),
         ({"Origin": "null"}, 403, "open the address"),
-        ({"Authorization": None}, 401, "open the whole address"),
-        ({"Authorization": "Bearer é"}, 401, "open the whole address"),
+        ({"Authorization": None}, 401, "open the complete address"),
+        ({"Authorization": "Bearer é"}, 401, "open the complete address"),
         ({"Content_Length": None}, 411, "must have a Content-Length"),
         ({"Content_Length": "-1"}, 411, "must have a Content-Length"),
         ({"Content_Length": "1" * 5000}, 413, "more than 8 MiB"),
@@ -530,5 +530,5 @@ def test_it_works_by_keyboard(page: Page) -> None:
 def test_without_the_token_the_page_says_what_to_do(browser: Browser, server: Playground) -> None:
     page = browser.new_page()
     page.goto(server.address.partition("#")[0])
-    page.get_by_role("alert").get_by_text("open the whole address that devicefix printed").wait_for()
+    page.get_by_role("alert").get_by_text("open the complete address that devicefix printed").wait_for()
     page.close()

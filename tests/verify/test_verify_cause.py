@@ -786,13 +786,13 @@ def test_unsafe_fixes_are_named_where_cuda_changes() -> None:
     ("kind", "one", "other", "word"),
     [
         ("draw", {}, {}, "random numbers"),
-        ("dtype", {}, {}, "precision"),
-        ("count", 1, 2, "control flow"),
+        ("dtype", {}, {}, "the CPU's dtype"),
+        ("count", 1, 2, "conditions on the device"),
         ("value", {"item": 1.0}, {"item": 1.00001}, "--tolerance"),
-        ("value", {"item": 1.0}, {"item": 2.0}, "a shared copy"),
+        ("value", {"item": 1.0}, {"item": 2.0}, "move tensors"),
         ("value", {"sample": [1.0, 2.0]}, {"sample": [1.0, 2.00001]}, "--tolerance"),
-        ("value", {"item": "a"}, {"item": "b"}, "a shared copy"),
-        ("value", None, {"item": 1.0}, "a shared copy"),
+        ("value", {"item": "a"}, {"item": "b"}, "move tensors"),
+        ("value", None, {"item": 1.0}, "move tensors"),
     ],
 )
 def test_a_difference_on_the_cpu_has_a_hint(kind: str, one: Any, other: Any, word: str) -> None:
