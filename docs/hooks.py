@@ -183,7 +183,7 @@ COUNTERPARTS = """\
 # Counterparts of torch.cuda
 
 This page lists what replaces `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Functions that
-are not in the tables have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses
+are not listed have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses
 counterparts that behave the same.
 
 - *2.6/2.4*: the counterpart works on the device from torch 2.6, and the module of the device, such as
@@ -301,14 +301,15 @@ CONFIGURATION = """\
 
 This page describes the keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in
 `pyproject.toml`. [Configure devicefix](configure.md) explains which file applies. Each key except `extend`
-is also an option: `--select` for `select`. {additions} add to what is already configured.
+is also an option: `--select` for `select`. {additions} add to the configured values.
 """
 
 
 def configuration() -> str:
     """Return the page that describes the keys of the configuration."""
     additions = [f"`{name}`" for name in KEYS if name.startswith("extend-")]
-    parts = [CONFIGURATION.format(additions=", ".join(additions))]
+    *others, last = additions
+    parts = [CONFIGURATION.format(additions=f"{', '.join(others)} and {last}")]
     for key in KEYS.values():
         if f"`{key.name}`" not in additions:
             stated = "(default: " in key.summary or key.default in ("[]", "{}", "none")

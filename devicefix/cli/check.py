@@ -119,7 +119,7 @@ def check(
 
     PATHS are files or folders, or `-` for standard input. [default: the current folder]
 
-    In the output, [*] marks the findings that --fix would fix.
+    In the output, [*] marks the findings that --fix fixes.
     """
     flags = zip(FIXING + OTHERS, (diff, fix_only, fix, write_baseline, add_noqa), strict=True)
     kinds = [flag for flag, is_given in flags if is_given]

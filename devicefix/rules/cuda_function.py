@@ -48,8 +48,8 @@ class CudaFunction(Rule):
     Any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after
     `torch.cuda.is_available()`, unless the call itself initializes CUDA.
 
-    Calls that return other values, such as GPU properties, have no fix, because you have to choose a value for the CPU.
-    The same is true of the current device if it may be used as a number.
+    Calls that return other values, such as GPU properties or a device index that may be used as a number, have no fix,
+    because you have to choose a value for the CPU.
     """
 
     code = "DF401"

@@ -31,7 +31,7 @@ class CudaImage(Rule):
     ```
 
     ## Fix safety
-    There is no fix: these files can't depend on whether the machine has a GPU.
+    There is no fix, because these files can't depend on whether the machine has a GPU.
     """
 
     code = "DF908"

@@ -26,7 +26,7 @@ class CudaIndex(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the index can't depend on whether CUDA is available. Write a second file for the CPU. For a
+    There is no fix, because the index can't depend on whether CUDA is available. Write a second file for the CPU. For a
     requirements file, `devicefix migrate` creates it.
     """
 

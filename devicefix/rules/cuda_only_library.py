@@ -57,9 +57,9 @@ class CudaOnlyLibrary(Rule):
     import the library under `if torch.cuda.is_available():` or in a `try` statement, and add a CPU path.
 
     ## Fix safety
-    Usually, there is no fix: the replacement depends on the program. If the program has a path without the library,
-    devicefix sets a flag for xformers, or an option that turns the library on, to `True` only if CUDA is available.
-    This fix is unsafe, because the other path may compute different results.
+    Usually, there is no fix, because the replacement depends on the program. If the program has a path without the
+    library, devicefix sets a flag for xformers, or an option that turns the library on, to `True` only if CUDA is
+    available. This fix is unsafe, because the other path may compute different results.
     """
 
     code = "DF902"

@@ -29,7 +29,7 @@ class FlexAttention(Rule):
     ```
 
     ## Fix safety
-    There is no fix: to train on a CPU, compute the same result with `torch.nn.functional.scaled_dot_product_attention`.
+    There is no fix. To train on a CPU, compute the same result with `torch.nn.functional.scaled_dot_product_attention`.
     The rule ignores FlexAttention under a condition such as `if backend == "flex"`.
     """
 

@@ -898,7 +898,7 @@ class GpuCount(Rule):
         harmed, whole = self._counts.judge(count)
         if count in harmed and self._counts.is_checked(count):
             problem = "the list built from the number of GPUs is empty without CUDA"
-            advice = "check for that wherever the program uses its elements"
+            advice = "check for an empty list wherever the program uses its elements"
             yield self.finding(count, f"{problem}; {advice}")
             return
         if whole:

@@ -35,7 +35,7 @@ class GuardedName(Rule):
     ```
 
     ## Fix safety
-    There is no fix: define the name for the CPU, either before the check or in an `else` branch. If the code under the
+    There is no fix. Define the name for the CPU, either before the check or in an `else` branch. If the code under the
     check only moves something, `DF702` removes the check.
     """
 

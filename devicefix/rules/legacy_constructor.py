@@ -16,8 +16,8 @@ class LegacyConstructor(Rule):
     `--target accelerator`.
 
     ## Why it matters
-    Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores the
-    default device and creates a CPU tensor, so operations that combine it with tensors on the accelerator fail.
+    Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores the default
+    device and creates a CPU tensor, so operations that combine it with tensors on the accelerator fail.
 
     ## Example
     ```python
@@ -35,9 +35,9 @@ class LegacyConstructor(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA and on a CPU, the tensor is already on the device of `torch.empty(0)`, which follows
-    both defaults. The fix is unsafe if the project also uses `with torch.device(...)`, which `torch.Tensor` ignores on
-    CUDA too.
+    The fix is safe: with CUDA and on a CPU, the tensor is already on the device of `torch.empty(0)`, which follows both
+    defaults. The fix is unsafe if the project also uses `with torch.device(...)`, which `torch.Tensor` ignores on CUDA
+    too.
     """
 
     code = "DF303"

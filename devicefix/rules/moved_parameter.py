@@ -42,8 +42,8 @@ class MovedParameter(Rule):
     `register_buffer` instead.
 
     ## Fix safety
-    For a parameter, there is no fix: moving the tensor first would train and save the parameter with CUDA too, and
-    devicefix can't tell whether the program should.
+    For a parameter, there is no fix, because moving the tensor first would train and save the parameter with CUDA too,
+    and devicefix can't tell whether the program should.
 
     For a buffer, the fix registers the tensor itself. This is safe if no gradient can flow to the buffer, and unsafe
     otherwise.

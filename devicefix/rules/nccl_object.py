@@ -30,7 +30,7 @@ class NcclObject(Rule):
     ```
 
     ## Fix safety
-    There is no fix: put the class or the hook, and all code that uses it, under a check for CUDA.
+    There is no fix. Put the class or the hook, and all code that uses it, under a check for CUDA.
     """
 
     code = "DF416"

@@ -35,8 +35,8 @@ class RequestedDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe because, without CUDA, it replaces any device. With CUDA, nothing changes. `migrate` keeps the fix
-    only if all commands pass with it, and the numbers stay the same.
+    The fix is unsafe because, without CUDA, it replaces any device with the CPU. With CUDA, nothing changes. `migrate`
+    keeps the fix only if all commands pass with it, and the numbers stay the same.
     """
 
     code = "DF208"

@@ -34,7 +34,7 @@ class TensorDeviceNumber(Rule):
     ```
 
     ## Fix safety
-    There is no fix: choose a number for the CPU that is right for your program. If the number is used only as a device,
+    There is no fix. Choose a number for the CPU that is right for your program. If the number is used only as a device,
     another rule fixes that use instead.
     """
 

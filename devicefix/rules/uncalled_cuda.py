@@ -14,7 +14,7 @@ from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-_OWN = "because the object may have its own `cuda`"
+_OWN = "because the object may have its own `cuda` method"
 _ARGUMENTS = "because of its arguments"
 _UNBOUND = "`torch.Tensor.cuda` needs CUDA; use `.to(device)`"
 _STORED = "calling this method needs CUDA; store `lambda: x.to(device)` instead"

@@ -48,7 +48,7 @@ class UncalledFunction(Rule):
 
     ## Fix safety
     The fix is safe: it replaces only functions that return `None`. Other functions, and functions with a computed name,
-    are reported without a fix: you have to choose what to use on a CPU.
+    are reported without a fix, because you have to choose what to use on a CPU.
     """
 
     code = "DF409"

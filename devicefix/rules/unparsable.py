@@ -16,8 +16,8 @@ class Unparsable(Rule):
     Finds files that are not valid Python 3, and reports the line and the cause of the error.
 
     ## Why it matters
-    devicefix neither checks nor rewrites such a file. If the file uses syntax from a newer Python version,
-    run devicefix on that version. A file that only contains `x.cuda(async=True)` is still checked; see
+    devicefix neither checks nor rewrites such a file. If the file uses syntax from a newer Python version, run
+    devicefix on that version. A file that only contains `x.cuda(async=True)` is still checked; see
     `DF814`.
 
     ## Example
@@ -31,7 +31,7 @@ class Unparsable(Rule):
     ```
 
     ## Fix safety
-    There is no fix: convert the file to Python 3 first, for example with `python3.12 -m lib2to3 --write train.py`.
+    There is no fix. Convert the file to Python 3 first, for example with `python3.12 -m lib2to3 --write train.py`.
     Python 3.13 no longer includes `lib2to3`.
     """
 

@@ -188,9 +188,8 @@ def ranges(lines: Iterable[int]) -> str:
 def _comparison(comparison: Comparison) -> Iterator[str]:
     machine = "a simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
     other = f"on a simulated {comparison.accelerator.upper()}" if comparison.accelerator else ""
-    yield _entry(
-        "runs", f"the original on {machine}, the rewritten program {other or 'there and on the CPU'}"
-    )
+    rewritten = other or "on the same machine and on the CPU"
+    yield _entry("runs", f"the original on {machine}, the rewritten program {rewritten}")
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "value")
         if comparison.compared is not None and comparison.compared < comparison.observations:

@@ -217,7 +217,7 @@ def test_the_text_has_every_section(shown: Report) -> None:
         "       train.py:1: different",
         "  do:  try smaller data",
         "  runs           the original on a simulated CUDA machine, "
-        "the rewritten program there and on the CPU",
+        "the rewritten program on the same machine and on the CPU",
         "  CUDA requests  train.py:1 .cuda() (2 times), by lib: one",
         "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a CPU; "
         "the shared numpy view is changed at train.py:3 while both are in use",
@@ -245,7 +245,7 @@ def test_a_pass_is_short(shown: Report) -> None:
     shown = Report(Verdict.PASS, "", Run(seconds=0.25), comparison=Comparison("cuda", observations=1))
     assert click.unstyle(report.text(shown)).splitlines() == [
         "verify: pass in 0.2 s",
-        "  runs           the original on CUDA, the rewritten program there and on the CPU",
+        "  runs           the original on CUDA, the rewritten program on the same machine and on the CPU",
         "  numbers        equal in 1 value",
         "  CUDA requests  none",
         "  copy hazards   none",
