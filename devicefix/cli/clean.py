@@ -25,6 +25,6 @@ def clean(ctx: click.Context) -> None:
             print_error(folder, error.strerror or str(error))
             failed = True
         else:
-            what = f"Removed the cache {shown}" if gone else f"{shown}: kept, since it holds other files"
+            what = f"Removed the cache {shown}" if gone else f"{shown}: kept, because it contains other files"
             click.echo(what, err=True)
     ctx.exit(ERROR if failed else 0)

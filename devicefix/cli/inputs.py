@@ -87,7 +87,7 @@ def list_files(paths: tuple[Path, ...], resolver: Resolver, unread: list[OSError
             click.echo(printable_path(str(file)), err=True)
     if not found:
         hint = "; to check configuration files and scripts, add `--config-files`"
-        hint = "; `--force-exclude` also excludes what you name" if settings.force_exclude else hint
+        hint = "; `--force-exclude` also excludes files that you name" if settings.force_exclude else hint
         known = settings.config_files or settings.environment
         click.echo("Warning: no files found" if known else f"Warning: no Python files found{hint}", err=True)
     return found

@@ -277,7 +277,7 @@ def _inline(text: str) -> dict[str, Any]:
         subject = "the configuration " if problem.unknown else ""
         raise click.BadParameter(f"{subject}{problem}", param_hint="--config") from None
     if "extend" in values:
-        advice = "`extend` cannot be set here; specify the file itself: --config FILE"
+        advice = "`extend` cannot be set here; use --config FILE instead"
         raise click.BadParameter(advice, param_hint="--config")
     return values
 

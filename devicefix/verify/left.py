@@ -114,5 +114,5 @@ def _library(case: Case, at: Location, name: str) -> Explanation:
     evidence = (f"{shown(at)} calls {name}, which requests CUDA: {source(at)}",)
     if ties:
         return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
-    advice = f"check whether {name} has a setting for its device, or call it only if CUDA is available"
+    advice = f"check whether {name} has a setting for the device, or call it only if CUDA is available"
     return Explanation(Cause.CPU, advice, evidence)

@@ -45,7 +45,7 @@ class Trials:
         if self._task.explain:
             return ""
         if self._task.explain is not None:
-            return "these runs are off; to make them, use `devicefix verify --explain`"
+            return "these runs are disabled; to enable them, use `devicefix verify --explain`"
         if self._failed.seconds > _SECONDS:
             slow = f"the failed run took more than {_SECONDS:.0f} s"
             return f"{slow}; use `devicefix verify --explain` to run it anyway"

@@ -47,7 +47,7 @@ def _fails_too(case: Case, original: Run) -> Explanation:
     ties = case.ties(case.cause)
     if number := case.trials.gpus():
         needed = f"the original runs on a simulated CUDA machine with {number} GPUs, but not with one"
-        advice = ties[0].advice if ties else "make the program work with fewer GPUs, and with none"
+        advice = ties[0].advice if ties else "make the program work with fewer GPUs, and without a GPU"
         return Explanation(Cause.TIE, advice, (needed,), ties)
     if not alike(case.run, original):
         other = f"the original fails differently on the simulated CUDA machine: {original.reason}"

@@ -448,7 +448,7 @@ def test_clean_removes_nothing_but_caches(cli: Cli, project: ProjectFolder, tmp_
     (project / "linked/0.2.0").symlink_to(outside / "0.1.0")
     status, shown = clean_in(cli)
     assert status == 0
-    assert "src: kept, since it holds other files" in shown
+    assert "src: kept, because it contains other files" in shown
     assert len(list(outside.rglob("*.json"))) == len(list(outside.rglob("*.TAG"))) == 2
     names = {path.relative_to(project.path).as_posix() for path in project.path.rglob("*") if path.is_file()}
     assert names >= {

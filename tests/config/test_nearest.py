@@ -279,7 +279,7 @@ def test_a_value_overrides_each_configuration_and_an_option_overrides_it(
         ("jobs = 0", "jobs: must be a positive integer"),
         ("jobs = ", "'jobs = ' is neither a file nor valid TOML: "),
         ("gone.toml", "'gone.toml' does not exist; specify a file or a TOML `KEY = VALUE` pair"),
-        ("extend = 'a.toml'", "specify the file itself: --config FILE"),
+        ("extend = 'a.toml'", "use --config FILE instead"),
     ],
 )
 def test_wrong_values(cli: Cli, project: ProjectFolder, value: str, words: str) -> None:

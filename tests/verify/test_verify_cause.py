@@ -650,7 +650,7 @@ def test_the_runs_leave_nothing_behind(folder: ProgramFolder, verify: Verify) ->
 @pytest.mark.parametrize(
     ("options", "limit", "why"),
     [
-        ({"explain": False}, {}, "these runs are off"),
+        ({"explain": False}, {}, "these runs are disabled"),
         ({}, {"_SECONDS": 0.0}, "use `devicefix verify --explain` to run it anyway"),
         ({}, {"_BYTES": 10}, "its folder is large"),
         ({}, {"_FILES": 0}, "its folder is large"),
@@ -680,7 +680,7 @@ def test_the_original_is_not_run_if_its_runs_are_off(folder: ProgramFolder, veri
     folder.write(train=FAILS)
     found = verify(explain=False)
     assert found.explanation is not None and found.explanation.cause is Cause.UNKNOWN
-    assert "these runs are off" in found.explanation.evidence[0]
+    assert "these runs are disabled" in found.explanation.evidence[0]
 
 
 def test_the_runs_keep_to_the_timeout(
