@@ -220,11 +220,7 @@ def _left(done: Migration, attempt: Attempt, in_place: bool) -> Iterable[Left]:
             shown = finding if in_place else before
             origin, blamed = origin_of(name, outcome.before), (real, line) in places
             why = attempt.unjustified.get((outcome.path, Proven(line, finding.code)), "")
-            why = (
-                "a run without a GPU can't prove them"
-                if finding.is_unsafe_for(TOO_EARLY)
-                else why
-            )
+            why = "a run without a GPU can't prove them" if finding.is_unsafe_for(TOO_EARLY) else why
             yield Left(outcome.path, shown, origin, blamed, why)
 
 

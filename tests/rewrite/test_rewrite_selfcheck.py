@@ -402,7 +402,7 @@ def test_the_message_names_the_fixes_that_fail(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SelfCheckError) as caught:
         rewrite(text)
     message = str(caught.value)
-    assert "The cause is DF101 on line 6, column 5;" in message
+    assert "The cause is DF101 on line 6, column 5." in message
     assert message.endswith("devicefix rewrite --select DF101 -- m.py")
 
 
