@@ -195,10 +195,7 @@ def calls(name: str, size: int, settings: Settings) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (number % 3 > 0)) for number, name in enumerate(SHAPES)],
-)
+@pytest.mark.parametrize("name", list(SHAPES)[::3])
 def test_twice_the_file_is_twice_the_work(name: str) -> None:
     calls(name, 10, Settings())  # what is worked out once for all files
     assert calls(name, 2 * SIZE, Settings()) < MOST * calls(name, SIZE, Settings())

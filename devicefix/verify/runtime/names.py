@@ -15,6 +15,11 @@ def names(group: str, kind: str) -> tuple[str, ...]:
         group: the name of its section.
         kind: its name there.
     """
+    return tuple(_all()[group][kind].split())
+
+
+@cache
+def _all() -> ConfigParser:
     parser = ConfigParser()
     parser.read(Path(__file__).with_suffix(".ini"), encoding="utf-8")
-    return tuple(parser[group][kind].split())
+    return parser
