@@ -179,6 +179,7 @@ class UncalledCuda(Rule):
                 x = torch.ones(2)
                 later(x.cuda)
                 moves = [getattr(x, "cuda")]
+                move: object = x.cuda
             """,
         ),
     )
@@ -263,13 +264,13 @@ class UncalledCuda(Rule):
 
     def _is_method(self, node: ast.expr, owner: ast.expr) -> bool:
         """Return whether `owner.cuda` is a method that is stored, and not an option of that name."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Assign) and any(map(self._called_later, parent.targets)):
-            return True
-        if not isinstance(
-            parent, (ast.Assign, ast.Call, ast.keyword, ast.arguments, ast.List, ast.Dict, ast.Return)
-        ):
-            return False
+        match self.facts.tree.parents.get(node):
+            case ast.Assign(targets=targets) if any(map(self._called_later, targets)):
+                return True
+            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target) if self._called_later(target):
+                return True
+            case ast.Attribute() | ast.Expr():
+                return False
         return self.facts.kinds.of(owner).shown({Kind.TENSOR, Kind.MODULE})
 
     def _called_later(self, target: ast.expr) -> bool:

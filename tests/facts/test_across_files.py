@@ -789,6 +789,12 @@ def test_a_value_that_is_imported_or_returned_is_a_number_in_a_file_without_a_wo
     assert [len(results[name].findings) for name in files] == [1, 1]
 
 
+def test_a_number_is_passed_by_a_file_without_a_word_of_cuda() -> None:
+    move = "import torch\n\ndef move(x, device): return x.to(device)\n"
+    _, results = rewritten({"move.py": move, "main.py": "from move import move\nmove(x, 0)\n"})
+    assert [finding.code for finding in results["move.py"].findings] == ["DF102"]
+
+
 def test_a_backend_in_an_object_of_parameters_is_fixed() -> None:
     head = "import torch\nfrom library import HParams\n\n"
     make = f"{head}def make():\n    return HParams(dist_backend='nccl')\n"

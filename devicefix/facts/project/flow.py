@@ -179,7 +179,8 @@ class Flow(SharedNames, Values):
         """Return the files that may call a function with the number of a GPU; none if there are too many."""
         here = os.path.normpath(path)
         others = (file for file in self.mentioning(function) if file.normal != here)
-        found = list(islice((file for file in others if file.has_number), _FILES + 1))
+        passing = (file for file in others if file.has_number or _passes_number(file, function))
+        found = list(islice(passing, _FILES + 1))
         return found if len(found) <= _FILES else []
 
     def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
