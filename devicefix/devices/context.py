@@ -33,6 +33,8 @@ _NO_PARENTHESES = (
     ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
 )  # fmt: skip
 
+# The parents of an expression that do not accept `a and b` without parentheses.
+_OPERATIONS = (ast.UnaryOp, ast.BinOp, ast.Compare, ast.Attribute, ast.Subscript, ast.Await)
 _LONGEST_REPEATED = 60  # characters
 BY_A_RUN = "only a run shows the problem"
 SKIPS = "without CUDA, the fix also skips nested calls, which may have side effects"
@@ -108,7 +110,9 @@ class Context:
 
     def replace(self, node: ast.expr, new: DeviceExpr, why: str = "") -> Fix:
         """Return a fix that replaces an expression, with parentheses where the new one needs them."""
-        needs_parentheses = " if " in new.text and not self._accepts_conditional(node)
+        is_operand = isinstance(self.facts.tree.parents.get(node), _OPERATIONS)
+        is_part = " and " in new.text and is_operand
+        needs_parentheses = is_part or (" if " in new.text and not self._accepts_conditional(node))
         fix = self.edit(node, f"({new.text})" if needs_parentheses else new.text, new, why)
         is_number = literal_index(node) is not None  # of whatever accelerator there is
         return replace(fix, needs=fix.needs | self.devices.of_others) if is_number else fix

@@ -447,7 +447,7 @@ class CudaApi(Rule):
             failing = self._questions.failing_on_mps(call)
             if failing or self._questions.excludes_mps(call):
                 use = self.devices.beyond_mps(call)
-                fix = self.context.edit(call, use.text, use).joined(*map(self.translation.call, failing))
+                fix = self.context.replace(call, use).joined(*map(self.translation.call, failing))
         if call is None:
             fix = replace(fix, why=UNKNOWN)
         else:

@@ -142,8 +142,8 @@ class Flow(SharedNames, Values):
 
     def _numbers_passed(self, path: str, function: str, parameter: str, position: int) -> set[str]:
         found, name = set[str](), function.removesuffix("()")
-        files = self._calling(path, name)
-        if name == function and not any(_passes_number(file, function) for file in files):
+        files, rest = self._calling(path, name), self._without_number(name)
+        if name == function and not any(_passes_number(file, function) for file in (*files, *rest)):
             return found
         for facts, call in self._reads(files, function, os.path.normpath(path)):
             value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
@@ -151,13 +151,15 @@ class Flow(SharedNames, Values):
                 found.update(_names(replace(facts.kinds.of(value), open=False)))
             if UNKNOWN in found:
                 return set()
-        if Kind.INDEX.name not in found or not found <= _DEVICES:
-            return set()
-        rest = [file for file in self.mentioning(name) if not file.has_number][:_FILES]
+        if Kind.INDEX.name not in found:
+            rest = [file for file in rest if _passes_number(file, name)]
         for facts, call in self._reads(rest, function, os.path.normpath(path)):
-            given = settled.arguments([call], parameter, position) or ()
-            found |= {Kind.DEVICE.name for each in given if settled.is_other_device(facts, each)}
-        return found
+            for each in settled.arguments([call], parameter, position) or ():
+                if settled.is_other_device(facts, each):
+                    found.add(Kind.DEVICE.name)
+                elif facts.kinds.of(each).are({Kind.INDEX}):
+                    found.add(Kind.INDEX.name)
+        return found if Kind.INDEX.name in found and found <= _DEVICES else set()
 
     @remembered
     def gives(self, path: str, called: str, part: str, position: int) -> bool:
@@ -179,9 +181,12 @@ class Flow(SharedNames, Values):
         """Return the files that may call a function with the number of a GPU; none if there are too many."""
         here = os.path.normpath(path)
         others = (file for file in self.mentioning(function) if file.normal != here)
-        passing = (file for file in others if file.has_number or _passes_number(file, function))
-        found = list(islice(passing, _FILES + 1))
+        found = list(islice((file for file in others if file.has_number), _FILES + 1))
         return found if len(found) <= _FILES else []
+
+    def _without_number(self, function: str) -> list[ProjectFile]:
+        """Return files that mention a function, and have no word of a GPU's number."""
+        return [file for file in self.mentioning(function) if not file.has_number][:_FILES]
 
     def _reads(self, files: Sequence[ProjectFile], name: str, path: str) -> Iterator[tuple[Facts, ast.expr]]:
         """Yield what may read or call a name of the file at a normal path, or an attribute, in some files.
@@ -230,7 +235,7 @@ class Flow(SharedNames, Values):
     def _may_get_number(self, path: str, function: str) -> bool:
         """Return whether the bytes of another file show that it may pass a number to a function."""
         if function not in self._passing:
-            files = self._calling("", function)
+            files = (*self._calling("", function), *self._without_number(function))
             passing = (file for file in files if not file.defines(function))
             self._passing[function] = {file.normal for file in passing if _passes_number(file, function)}
         return not self._passing[function].issubset({os.path.normpath(path)})
