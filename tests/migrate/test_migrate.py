@@ -119,7 +119,7 @@ NOTEBOOK = """\
 
 def test_a_device_from_elsewhere_that_only_a_run_shows(migrate: Migrate, folder: ProgramFolder) -> None:
     folder.write(
-        train="import trainers\nprint(trainers.train(0).item())\n",
+        train="import trainers\nprint(trainers.train(len([])).item())\n",
         trainers="""
         import torch
         from utils import move

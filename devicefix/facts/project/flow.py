@@ -147,8 +147,8 @@ class Flow(SharedNames, Values):
             return found
         for facts, call in self._reads(files, function, os.path.normpath(path)):
             value = argument_of(call, parameter, position) if isinstance(call, ast.Call) else None
-            if value is not None:  # all calls of a function are looked at
-                found.update(_names(replace(facts.kinds.of(value), open=False)))
+            if value is not None:
+                found |= _passed(facts, value)
             if UNKNOWN in found:
                 return set()
         if Kind.INDEX.name not in found:
@@ -157,7 +157,7 @@ class Flow(SharedNames, Values):
             for each in settled.arguments([call], parameter, position) or ():
                 if settled.is_other_device(facts, each):
                     found.add(Kind.DEVICE.name)
-                elif facts.kinds.of(each).are({Kind.INDEX}):
+                elif _passed(facts, each) == {Kind.INDEX.name}:
                     found.add(Kind.INDEX.name)
         return found if Kind.INDEX.name in found and found <= _DEVICES else set()
 
@@ -390,6 +390,11 @@ def _is_fixed(facts: Facts, call: ast.Call) -> bool:
     if isinstance(node, ast.ClassDef):
         return any(last_name(base) == "NamedTuple" for base in node.bases)
     return isinstance(made, ast.Call) and last_name(made.func) == "namedtuple"
+
+
+def _passed(facts: Facts, value: ast.expr) -> set[str]:
+    """Return the names of the kinds of an argument; other calls are looked at one by one."""
+    return set(_names(replace(facts.kinds.of(value), open=False)))
 
 
 def _names(kinds: Kinds) -> Iterator[str]:
