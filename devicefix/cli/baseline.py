@@ -61,7 +61,9 @@ def _new(file: Path, outcomes: list[Outcome], checked: Checked, paths: tuple[Pat
         if gone := (known - _unchecked(known, file.parent, checked, paths)).total():
             verb = "exists" if gone == 1 else "exist"
             message = f"{count(gone, 'known finding')} no longer {verb}"
-            click.echo(f"{message}: update {shown} with --write-baseline.", err=True)
+            is_new = any(outcome.result.findings for outcome in left)
+            first = "fix the new findings, then " if is_new else ""
+            click.echo(f"{message}: {first}update {shown} with --write-baseline.", err=True)
     return left
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ def migrate(
     keep the changes, add --in-place, --patch or --branch.
     """
     check_packages("migrate", "psutil")
-    from devicefix.migrate import page, session
+    from devicefix.migrate import branches, page, session
     from devicefix.migrate.proof import Display
     from devicefix.verify.commands import Limits
 
@@ -93,16 +94,15 @@ def migrate(
     resolver = options.resolver_for([path], None, given)
     limits = Limits(timeout, memory)
     request = session.Request(path, commands, limits, steps, tolerance, in_place)
+    if branch is not None:
+        branches.check(path, branch)
+        request = replace(request, check=branches.check_committed)
     quiet = resolver.root.quiet
 
     def say(step: str) -> None:
         if not quiet:
             click.echo(f"devicefix: {step}", err=True)
 
-    if branch is not None:
-        from devicefix.migrate import branches
-
-        branches.check(request.root, branch)
     try:
         done = session.migrate(request, resolver.changed(quiet=True), Display(progress(), say))
     except OSError as error:

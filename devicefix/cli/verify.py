@@ -131,7 +131,8 @@ limit_options = together(
 @click.option(
     "--gpus",
     type=COUNT,
-    help="The number of GPUs in the simulated CUDA machine. [default: as many as the program uses]",
+    help="The number of GPUs in the simulated CUDA machine. [default: 1, or more if the program uses a higher"
+    " index]",
 )
 @click.option(
     "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of failing, and list them all."
@@ -189,7 +190,8 @@ def verify(
 ) -> None:
     """Run SCRIPT on a CPU, with its modules rewritten in memory, and report whether it works.
 
-    Your source files stay unchanged. The verdict is pass, fail or stopped. The report lists the remaining
+    Your source files stay unchanged. The verdict is pass, fail, stopped (by a limit) or trouble (if
+    devicefix cannot verify the program). The report lists the remaining
     CUDA requests, and code that relies on copies that only CUDA makes.
     """
     check_packages("verify", "psutil")

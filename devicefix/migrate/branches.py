@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from devicefix.config.settings import ConfigError
 from devicefix.files.discover import git_program, outside_hooks, work_tree
 from devicefix.files.kinds import environment_of
+from devicefix.files.write import Change
 from devicefix.migrate.session import Migration
 from devicefix.runner.worktree import name_in, uncommitted
 
@@ -50,6 +51,20 @@ def check(root: Path, name: str) -> None:
         raise ConfigError(f"--branch: the branch {name} already exists; delete it, or choose another name")
 
 
+def check_committed(changes: Iterable[Change]) -> None:
+    """Check that the files to change have no changes of their own.
+
+    Args:
+        changes: the files, with their contents.
+
+    Raises:
+        ConfigError: a file has changes that are not committed.
+    """
+    inside, outside = uncommitted(changes)
+    if unsaved := inside + outside:
+        raise ConfigError(f"--branch: {unsaved[0]} has uncommitted changes; commit them first")
+
+
 def make(done: Migration, name: str) -> None:
     """Make the branch: one commit with the safe fixes, and one with those that runs justify.
 
@@ -58,9 +73,7 @@ def make(done: Migration, name: str) -> None:
     """
     top = work_tree(done.look.root)
     assert top is not None  # see `check`
-    inside, outside = uncommitted(done.changes)
-    if unsaved := inside + outside:
-        raise ConfigError(f"--branch: {unsaved[0]} has uncommitted changes; commit them first")
+    check_committed(done.changes)
     commit = head = _git(top, "rev-parse", "HEAD")
     changed = {each.path: each.result.output for each in done.safe if each.result.output is not None}
     contents = {path: output for path, output in changed.items() if environment_of(path) is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -96,7 +96,7 @@ class Migration:
     @property
     def changed(self) -> list[Outcome]:
         """The files that change."""
-        return [outcome for outcome in self.outcomes if outcome.result.output is not None]
+        return _changed(self.outcomes)
 
     @property
     def new(self) -> list[Variant]:
@@ -106,8 +106,7 @@ class Migration:
     @property
     def changes(self) -> list[Change]:
         """The changes to write."""
-        changed = [Change(each.path, each.before, each.result.output or b"") for each in self.changed]
-        return changed + [Change(variant.path, None, variant.content) for variant in self.new]
+        return _changes(self.outcomes) + [Change(variant.path, None, variant.content) for variant in self.new]
 
     @property
     def verdict(self) -> str:
@@ -138,6 +137,7 @@ class Request:
         steps: the number of optimizer steps to stop after, or None.
         tolerance: the largest relative difference between two numbers.
         in_place: whether the files will be changed.
+        check: is called with the safe changes before the first command runs, to stop early.
     """
 
     root: Path
@@ -146,6 +146,7 @@ class Request:
     steps: int | None = None
     tolerance: float = 1e-5
     in_place: bool = False
+    check: Callable[[list[Change]], None] | None = None
 
     def tasks(self) -> list[Task]:
         """Return the commands as tasks for `verify`."""
@@ -174,6 +175,8 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
     replaced = {variant.original for variant in beside if not variant.exists}
     files = [file for file in files if os.fspath(file) not in replaced]
     prover = Prover(files, resolver, request.tasks(), display)
+    if request.check is not None:
+        request.check(_changes(prover.safe))
     attempt = prover.prove()
     failed = [outcome for outcome in attempt.outcomes if outcome.error]
     done = Migration(
@@ -189,6 +192,14 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
     done.kept = list(_kept(attempt, done.commands))
     done.left = sorted(_left(done, attempt, request.in_place), key=_urgency)
     return done
+
+
+def _changed(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.result.output is not None]
+
+
+def _changes(outcomes: Iterable[Outcome]) -> list[Change]:
+    return [Change(each.path, each.before, each.result.output or b"") for each in _changed(outcomes)]
 
 
 def _kept(attempt: Attempt, commands: Sequence[str]) -> Iterable[Kept]:

@@ -44,9 +44,13 @@ def suggested(
 def title(finding: Finding) -> str:
     """Return what the fix of a finding does, in a few words; a fix that is spelled out says more."""
     fixed = finding.fix.replacements if finding.fix else ()
-    texts = (other for other in fixed if other.cell == finding.cell and not other.text.isspace())
+    texts = [other for other in fixed if other.cell == finding.cell and not other.text.isspace()]
     own = [each for each in texts if each.line <= finding.end_line and finding.line <= each.end_line]
     if len(own) == 1:
+        before = "".join(f"{each.text}\n" for each in texts if each.line < own[0].line)
+        headers = [line.strip() for line in before.splitlines() if line.endswith(":")]
+        if headers and own[0].text[:1].isspace():  # the line is only indented
+            return f"Put it under `{headers[-1]}`"
         first, *others = own[0].text.strip().splitlines() or [""]
         if not first:
             return "Remove it"

@@ -20,6 +20,7 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.called_below import called_below
 
 _MOVES = "`.cuda()` needs CUDA; use `.to(device)`"
+_MOVES_TO = "`.cuda(...)` needs CUDA; without CUDA, use the CPU"
 _SKIPPED = "on a CPU, the fix also skips the other effects of the project's `cuda` method"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "the graph may change a tensor in place that is copied only on a GPU"
@@ -709,7 +710,7 @@ class CudaCall(Rule):
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
             return self.finding(node, f"{message}; pass a `torch.device` to `.to(...)` instead")
-        return self.finding(node, _MOVES, fix)
+        return self.finding(node, _MOVES if target is None else _MOVES_TO, fix)
 
 
 def _interprets(facts: Facts, node: ast.AST) -> bool:

@@ -234,12 +234,12 @@ class GuardedMove(Rule):
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         fix = self._moves.of_guard(node)
         if fix is not None:
-            yield self.finding(node.test, "this check guards only a move; use `.to(device)`", fix)
+            yield self.finding(node.test, "this check works but is not needed; use `.to(device)`", fix)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
         fix = self._moves.of_choice(node)
         if fix is not None:
-            yield self.finding(node, "this condition guards only a move; use `.to(device)`", fix)
+            yield self.finding(node, "this condition works but is not needed; use `.to(device)`", fix)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         """Check the value of `torch.cuda.is_available() and x.cuda()`, which is false without CUDA."""

@@ -367,11 +367,12 @@ class ToCuda(Rule):
         fix = device_fix(self.context, target)
         if fix is not None:
             self.context.mark_handled(target)
-            message = f"`.to({self.context.source.code(target)})` needs CUDA"
+            code = self.context.source.code(target)
+            message = f"`.to({code})` needs CUDA"
             if dotted(target) is not None:
                 message += f", because `{dotted(target)}` is a GPU index; without CUDA, use the CPU"
             else:
-                message += "; use `.to(device)`"
+                message += "; without CUDA, use the CPU" if ":" in code else "; use `.to(device)`"
                 fix = self._with_test(node, target, fix)
             yield self.finding(node, message, fix)
 

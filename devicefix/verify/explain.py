@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from devicefix.config.settings import Settings
-from devicefix.verify import fixes, left, texts, tried
+from devicefix.verify import fixes, known, left, texts, tried
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.case import Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.verdict import NOT_FOUND, Verdict, signal_of
 
+_NEEDS_GPUS = re.compile(r"(?i)\bgpus?\b|device ordinal")
 _FROM_OUTSIDE = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGQUIT")
 
 
@@ -83,7 +85,7 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
         rewritten = "fails in the same way" if comparison.alike else "does not fail in the same way"
         advice = "correct the original program if it also fails on a GPU"
         if comparison.machine == "simulated":
-            advice += "; if not, try more GPUs (`devicefix verify --gpus N`), or verify without `--compare`"
+            advice = _on_simulated(comparison.failure, advice)
         fails = f"on {machine}, the original fails: {comparison.failure}"
         return Explanation(Cause.ORIGINAL_ON_CUDA, advice, (fails, f"the rewritten program {rewritten}"))
     if comparison.on_cuda and comparison.accelerator:
@@ -102,6 +104,16 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
         evidence = f"on {machine}, both programs behave the same; {_first_of(comparison.on_cpu)}"
         return Explanation(Cause.DIFFERS_ON_CPU, hint, (evidence,))
     return None
+
+
+def _on_simulated(failure: str, advice: str) -> str:
+    """Return what to do if the original fails on the simulated machine, which may be why it does."""
+    if known.first(failure, "beside"):
+        return "verify without `--compare`, because only PyTorch's part of CUDA is simulated"
+    more = "try more GPUs (`devicefix verify --gpus N`)"
+    if _NEEDS_GPUS.search(failure):
+        return f"{more}; if that does not help, {advice}"
+    return f"{advice}; if not, {more}, or verify without `--compare`"
 
 
 def _first_of(descriptions: list[str]) -> str:

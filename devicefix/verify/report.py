@@ -74,7 +74,7 @@ def _lines(report: Report, most: int | None, compare: str) -> Iterator[str]:
     yield f"verify: {verdict} in {run.seconds:.1f} s{total}{steps}{reason}"
     yield from _failure(report, most)
     if report.comparison:
-        yield from _comparison(report.comparison)
+        yield from _comparison(report.comparison, bool(run.modules))
     if report.python:
         yield _entry("python", printable(report.python))
     yield from _section("CUDA requests", map(_request, run.requests), most)
@@ -85,12 +85,15 @@ def _lines(report: Report, most: int | None, compare: str) -> Iterator[str]:
     notes = report.comparison.notes if report.comparison else []
     yield from _section("notes", notes, most, if_empty="")
     yield from _section("warnings", [*report.errors, *run.warnings], most, if_empty="")
-    if report.verdict is Verdict.PASS and (imported := _imported(run.modules)):
-        yield from _next_step(report.comparison, imported, compare)
+    if report.verdict is Verdict.PASS:
+        yield from _next_step(report.comparison, _imported(run.modules), compare)
 
 
 def _next_step(comparison: Comparison | None, imported: str, compare: str) -> Iterator[str]:
-    if comparison is not None:
+    if not imported:
+        if comparison is not None:
+            yield "  do:  to compare with the program before its fixes, run this on the commit before them"
+    elif comparison is not None:
         target = " --target accelerator" if comparison.accelerator else ""
         yield f"  do:  to apply the fixes, run `devicefix check{target} --fix {imported}`"
     elif compare:
@@ -185,11 +188,14 @@ def ranges(lines: Iterable[int]) -> str:
     return ", ".join("-".join(map(str, each)) for each in found)
 
 
-def _comparison(comparison: Comparison) -> Iterator[str]:
+def _comparison(comparison: Comparison, has_fixes: bool) -> Iterator[str]:
     machine = "a simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
     other = f"on a simulated {comparison.accelerator.upper()}" if comparison.accelerator else ""
     rewritten = other or "on the same machine and on the CPU"
-    yield _entry("runs", f"the original on {machine}, the rewritten program {rewritten}")
+    if has_fixes:
+        yield _entry("runs", f"the original on {machine}, the rewritten program {rewritten}")
+    else:
+        yield _entry("runs", f"the program, which has no fixes, on {machine} and {other or 'on the CPU'}")
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "value")
         if comparison.compared is not None and comparison.compared < comparison.observations:

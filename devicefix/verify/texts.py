@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from devicefix.verify import known
@@ -18,6 +20,7 @@ _LOW_PRECISION = re.compile(r"(?i)half|bfloat16|float16")
 _DTYPES = re.compile(r"same dtype|scalar type|Input type|but got|but found|does not match")
 _NAME = re.compile(r"name '(\w+)' is not defined|variable '(\w+)'|no attribute '(\w+)'|import name '(\w+)'")
 _LOOKS_FOR_FILE = re.compile(r"^assert\b.*\b(exists|is_?file|is_?dir)\(")
+_SUBMODULE = re.compile(r"^\s*path\s*=\s*(.*\S)", re.M)
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
@@ -59,7 +62,7 @@ def text(case: Case) -> Explanation | None:
     """Explain an error by its text."""
     if case.run.failure is None:
         return None
-    groups = ("triton", "memory") if case.raises else ("triton", "memory", "cpu")
+    groups = ("triton", "memory") if case.raises else ("triton", "memory", "cpu", "beside")
     texts = (f"{case.failure.error}\n{case.failure.message}", *case.failure.before)
     for message in texts:
         if found := known.first(message, *groups):
@@ -71,8 +74,11 @@ def text(case: Case) -> Explanation | None:
 
 def _of(case: Case, found: known.Known) -> Explanation:
     at = f" ({shown(case.frames[0])})" if case.frames else ""
-    ties = case.ties(case.frames[:1]) if found.cause is Cause.CPU else ()
-    return Explanation(found.cause, found.advice, (f"{found.evidence}: {case.failure.error}{at}",), ties)
+    evidence = (f"{found.evidence}: {case.failure.error}{at}",)
+    if found.cause is Cause.CPU and (ties := case.ties(case.frames[:1])):
+        advice = ties[0].advice if ties[0].finding.fix else found.advice
+        return Explanation(Cause.TIE, advice, evidence, ties)
+    return Explanation(found.cause, found.advice, evidence)
 
 
 def _import(case: Case) -> Explanation | None:
@@ -86,7 +92,18 @@ def _import(case: Case) -> Explanation | None:
         evidence = f"{name or 'the package'} is built only with CUDA"
         advice = "import it only if `torch.cuda.is_available()` is true, and add a CPU path"
         return Explanation(Cause.CPU, advice, (*explanation.evidence, evidence), tuple(needs_cuda))
+    if empty := next(_empty_submodules(case), None):
+        evidence = (*explanation.evidence, f"the git submodule `{empty}` is empty")
+        return replace(explanation, advice="run `git submodule update --init`", evidence=evidence)
     return explanation
+
+
+def _empty_submodules(case: Case) -> Iterator[str]:
+    """Yield the git submodules of the program whose files are not there."""
+    for root in map(Path, case.program.roots):
+        listed = root / ".gitmodules"
+        text = listed.read_text(encoding="utf-8", errors="replace") if listed.is_file() else ""
+        yield from (path for path in _SUBMODULE.findall(text) if not any((root / path).glob("*")))
 
 
 def _is_own(case: Case, text: str) -> bool:

@@ -200,6 +200,10 @@ def test_fixed_findings_are_mentioned_until_the_baseline_is_updated(cli: Cli, tm
     done = cli("check", *BASELINE)
     assert done.exit_code == 0
     assert done.stderr.endswith(gone)
+    write(tmp_path, d=TIED)
+    first = gone.replace("update", "fix the new findings, then update")
+    assert cli("check", *BASELINE).stderr.endswith(first)
+    (tmp_path / "d.py").unlink()
     # A run that leaves files or rules out says nothing of them, and forgets nothing:
     assert "no longer" not in cli("check", "c.py", *BASELINE).stderr
     assert "no longer" not in cli("check", *BASELINE, "--select", "DF2").stderr

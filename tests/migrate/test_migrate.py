@@ -472,9 +472,10 @@ def test_a_branch_refuses_changes_that_are_not_committed(
     git("add", ".")
     git("commit", "-qm", "first")
     folder.write(train=WRAPPED)
-    done = migrate("--branch", "cpu")
+    done = migrate(*RUN, "--branch", "cpu")
     assert done.exit_code == 2
     assert "has uncommitted changes" in done.output
+    assert "running" not in done.output
     assert "cpu" not in git("branch")
 
 

@@ -369,7 +369,7 @@ PROGRAMS = {
         Cause.CPU, "import torch\nimport deform_conv_cuda\nprint(torch.ones(1).cuda())\n", "train.py:2"
     ),
     "the CUDA toolkit": Failing(
-        Cause.CPU,
+        Cause.TIE,
         """
         import torch
         from torch.utils import cpp_extension
@@ -379,7 +379,7 @@ PROGRAMS = {
         "CUDA_HOME",
     ),
     "nvidia-smi": Failing(
-        Cause.CPU,
+        Cause.TIE,
         "import subprocess, torch\nx = torch.ones(1).cuda()\nsubprocess.run(['nvidia-smi'], check=True)\n",
         "train.py:3",
     ),
@@ -511,6 +511,14 @@ def test_the_cause_is_the_true_one(name: str, folder: ProgramFolder, verify: Ver
     assert found.explanation is not None
     assert found.explanation.cause is case.cause, text
     assert case.shown in text and "\n  do:  " in text, text
+
+
+def test_a_module_of_an_empty_submodule_is_no_package(folder: ProgramFolder, verify: Verify) -> None:
+    folder.write(train="import torch\nimport layers\n")
+    (folder.path / ".gitmodules").write_text('[submodule "a"]\n\tpath = a\n\turl = ../a\n')
+    text = click.unstyle(report.text(verify()))
+    assert "the git submodule `a` is empty" in text
+    assert "  do:  run `git submodule update --init`\n" in text
 
 
 # --- a fix that is wrong ---------------------------------------------------------------------------------
@@ -775,6 +783,22 @@ def test_equal_runs_need_no_explanation() -> None:
 def test_the_outputs_of_compare_are_told_apart(fields: dict[str, Any], cause: Cause, advice: str) -> None:
     found = compared(**fields)
     assert found is not None and found.cause is cause and advice in found.advice and found.evidence
+
+
+@pytest.mark.parametrize(
+    ("failure", "advice"),
+    [
+        ("MisconfigurationException: You requested gpu: [0, 1]", "try more GPUs"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'nvidia-smi'",
+            "verify without `--compare`",
+        ),
+        ("KeyError: 'x'", "correct the original program"),
+    ],
+)
+def test_why_the_original_fails_on_the_simulated_machine(failure: str, advice: str) -> None:
+    found = explain_comparison(Comparison("simulated", failure=failure), Settings())
+    assert found is not None and found.advice.startswith(advice)
 
 
 def test_unsafe_fixes_are_named_where_cuda_changes() -> None:

@@ -245,11 +245,12 @@ def test_a_pass_is_short(shown: Report) -> None:
     shown = Report(Verdict.PASS, "", Run(seconds=0.25), comparison=Comparison("cuda", observations=1))
     assert click.unstyle(report.text(shown)).splitlines() == [
         "verify: pass in 0.2 s",
-        "  runs           the original on CUDA, the rewritten program on the same machine and on the CPU",
+        "  runs           the program, which has no fixes, on CUDA and on the CPU",
         "  numbers        equal in 1 value",
         "  CUDA requests  none",
         "  copy hazards   none",
         "  fixes          nothing to rewrite",
+        "  do:  to compare with the program before its fixes, run this on the commit before them",
     ]
 
 
