@@ -93,8 +93,8 @@ def _import(case: Case) -> Explanation | None:
         advice = "import it only if `torch.cuda.is_available()` is true, and add a CPU path"
         return Explanation(Cause.CPU, advice, (*explanation.evidence, evidence), tuple(needs_cuda))
     if empty := next(_empty_submodules(case), None):
-        evidence = (*explanation.evidence, f"the git submodule `{empty}` is empty")
-        return replace(explanation, advice="run `git submodule update --init`", evidence=evidence)
+        evidences = (*explanation.evidence, f"the git submodule `{empty}` is empty")
+        return replace(explanation, advice="run `git submodule update --init`", evidence=evidences)
     return explanation
 
 
