@@ -182,15 +182,15 @@ def source(rule: type[Rule]) -> str:
 COUNTERPARTS = """\
 # Counterparts of torch.cuda
 
-This page lists what replaces `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Functions that
-are not listed have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses
-counterparts that behave the same.
+This page lists the replacements for `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Other
+functions have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses counterparts that
+behave the same.
 
-- *2.6/2.4*: the counterpart works on the device from torch 2.6, and the module of the device, such as
-  `torch.xpu`, has a function of the same name from 2.4. An empty cell means none, and *?* means unknown.
-  `torch_npu` and `torch_musa` number their releases after torch.
+- *2.6/2.4*: the counterpart works on the device from torch 2.6, and the device's module, such as `torch.xpu`,
+  has a function of the same name from 2.4. An empty cell means no counterpart, and *?* means unknown.
+  `torch_npu` and `torch_musa` use torch's version numbers.
 - \\*: different arguments or a different result than on CUDA.
-- In a CPU build, functions of `torch.accelerator` raise an error, except {harmless}.
+- In a CPU build, all `torch.accelerator` functions except {harmless} raise an error.
 - For HPU, see [below](#hpu).
 
 """
@@ -200,7 +200,7 @@ HEADER = ("`torch.cuda`", "Counterpart", *(device.upper() for device in COLUMNS)
 
 def counterparts() -> str:
     """Return the page that lists the functions of torch.cuda and their counterparts, by subject."""
-    parts = [COUNTERPARTS.format(newest=written(NEWEST), harmless=", ".join(harmless()))]
+    parts = [COUNTERPARTS.format(newest=written(NEWEST), harmless=_listed(harmless()))]
     for subject, group in groupby(FUNCTIONS.values(), lambda each: each.subject):
         functions = list(group)
         parts += [f"## {subject}\n\n", *table(functions), "\n", *notes(functions), "\n"]
@@ -209,7 +209,9 @@ def counterparts() -> str:
     parts += ["## Others\n\n", *table_rows(rows), "\n"]
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
     works, in_module = known_of_hpu(TARGETS, "torch."), known_of_hpu(FUNCTIONS)
-    parts.append(f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. The rest is unknown.\n")
+    parts.append(
+        f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. Its other functions are unknown.\n"
+    )
     parts.append(f"\n[Sources]({github_address('devicefix/devices/counterparts.toml')})\n")
     return "".join(parts)
 
@@ -224,7 +226,13 @@ def unlike_cuda() -> Iterator[Target]:
 
 def known_of_hpu(known: Mapping[str, Function] | Mapping[str, Target], prefix: str = "") -> str:
     """Return the names of the functions that work on HPU."""
-    return ", ".join(f"`{prefix}{name}`" for name, each in known.items() if each.devices["hpu"].how in WORKS)
+    return _listed(f"`{prefix}{name}`" for name, each in known.items() if each.devices["hpu"].how in WORKS)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names as a list in a sentence, such as `a, b and c`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def harmless() -> Iterator[str]:

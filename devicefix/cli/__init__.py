@@ -1,4 +1,4 @@
-"""Parse the arguments of each command, call the rooms below, and print the result."""
+"""Parse the arguments of each command, call the other rooms, and print the result."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def migrate(
     """Rewrite the project in PATH, and keep the unsafe fixes that its runs justify.
 
     devicefix runs each --run command on the CPU and on a simulated CUDA machine. It keeps an unsafe fix if
-    the fixed code runs and all numbers are equal. The result starts with the remaining findings. To
-    keep the changes, add --in-place, --patch or --branch.
+    the fixed code runs and produces the same numbers on both. The result starts with the remaining findings.
+    To keep the changes, add --in-place, --patch or --branch.
     """
     check_packages("migrate", "psutil")
     from devicefix.migrate import branches, page, session

@@ -105,7 +105,7 @@ def together(*options: str | Callable[[Command], Command]) -> Callable[[Command]
 rule_options = together(
     "select", "extend-select", "ignore", "fixable", "extend-fixable", "unfixable", "per-file-ignores",
     "extend-per-file-ignores", "exclude", "extend-exclude", "max-file-size",
-    click.option("--ignore-noqa", is_flag=True, default=None, help="Ignore any `# noqa` comments."),
+    click.option("--ignore-noqa", is_flag=True, default=None, help="Ignore all `# noqa` comments."),
     "force-exclude", "respect-gitignore",
     click.option(
         "--config",

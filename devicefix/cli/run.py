@@ -45,7 +45,7 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
 @click.option(
     "--rewrite/--no-rewrite",
     default=None,
-    help="Rewrite the program in memory. [default: on, except with --simulate without --target accelerator]",
+    help="Rewrite the program in memory. [default: off with --simulate and the target cuda, else on]",
 )
 @program_options
 @rule_options

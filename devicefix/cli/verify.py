@@ -141,7 +141,7 @@ limit_options = together(
     "--copies/--no-copies",
     default=True,
     show_default=True,
-    help="Detect code that relies on copies that only CUDA makes.",
+    help="Detect code that relies on copies that are made only on CUDA.",
 )
 @click.option(
     "--scratch/--no-scratch",
@@ -190,9 +190,9 @@ def verify(
 ) -> None:
     """Run SCRIPT on a CPU, with its modules rewritten in memory, and report whether it works.
 
-    Your source files stay unchanged. The verdict is pass, fail, stopped (by a limit) or trouble (if
-    devicefix cannot verify the program). The report lists the remaining
-    CUDA requests, and code that relies on copies that only CUDA makes.
+    Your source files stay unchanged. The verdict is pass, fail, stopped (by a limit) or trouble (if devicefix
+    cannot verify the program). The report lists the remaining CUDA requests, and code that relies on copies
+    that are made only on CUDA.
     """
     check_packages("verify", "psutil")
     from devicefix.verify.commands import Limits

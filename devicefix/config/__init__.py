@@ -1,1 +1,1 @@
-"""Read the settings, whose keys are all defined in one table."""
+"""Read the settings. One table defines all keys."""

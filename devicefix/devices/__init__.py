@@ -1,1 +1,1 @@
-"""Choose the device that a fix uses, and determine whose method a call reaches."""
+"""Choose the device that a fix uses, and determine which class's method is called."""

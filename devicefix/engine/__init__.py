@@ -1,1 +1,1 @@
-"""Process one file from its bytes to the result: kind, prefilter, facts, rules, fixes, self-check."""
+"""Process one file: prefilter it, collect facts, call rules, apply fixes, and check the result."""

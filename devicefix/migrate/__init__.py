@@ -1,1 +1,1 @@
-"""Migrate a program: rewrite it, keep what its runs prove, and list what is left."""
+"""Migrate a program: rewrite it, keep the fixes that its runs prove, and list the remaining findings."""

@@ -43,7 +43,7 @@ class AcceleratorFunction(Rule):
 
     code = "DF413"
     name = "accelerator-function"
-    summary = "A `torch.accelerator` function that needs an accelerator"
+    summary = "A `torch.accelerator` function needs an accelerator"
     references = (CURRENT_ACCELERATOR, *ACCELERATOR)
     words = (b"current_accelerator",)
     common_words = (b".accelerator.",)

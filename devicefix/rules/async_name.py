@@ -40,11 +40,11 @@ class AsyncName(Rule):
 
     ## Fix safety
     The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`, and for a function in the same file if the
-    fix also renames its parameter, or if it passes its `**kwargs` only to these methods. The fix is unsafe for any
-    other function, whose parameter may have a different name.
+    fix also renames its parameter, or if the function passes its `**kwargs` only to these methods. The fix is unsafe
+    for any other function, whose parameter may have a different name.
 
-    There is no fix for attributes, module-level variables and imported names. If a file has one of these or already
-    uses the name `non_blocking`, its other variables and parameters have no fix either.
+    Attributes, module-level variables and imported names have no fix. If a file has one of these or already uses the
+    name `non_blocking`, its other variables and parameters have no fix either.
     """
 
     code = "DF814"

@@ -39,7 +39,7 @@ class AttentionKernel(Rule):
 
     code = "DF414"
     name = "attention-kernel"
-    summary = "A setting leaves no attention kernel for a CPU"
+    summary = "A context leaves a CPU without an attention kernel"
     references = (_KERNEL,)
     words = (b"sdpa_kernel",)
     INVALID = (

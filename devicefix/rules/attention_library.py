@@ -49,13 +49,14 @@ class AttentionLibrary(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the program calls the library as before. Without CUDA, it calls a function that the fix
-    adds. Its results differ only by rounding. The function handles the order of the dimensions, grouped-query
+    The fix is safe: with CUDA, the program calls the library as before. Without CUDA, the program calls a function that
+    the fix adds, whose results differ only by rounding. The function handles the order of the dimensions, grouped-query
     attention, and the alignment of a causal mask.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers, and if the mask may be
-    anything other than `None`. There is no fix for other arguments, such as `window_size`, for packed functions and
-    xformers masks, and for library functions that the program passes as values or imports from this file into another.
+    anything other than `None`. Calls with other arguments, such as `window_size`, have no fix. Packed functions,
+    xformers masks, and functions that the program passes as values or imports from this file into another have no fix
+    either.
     """
 
     code = "DF417"

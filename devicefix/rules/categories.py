@@ -16,16 +16,16 @@ class Category(NamedTuple):
 CATEGORIES = (
     Category("DF0", "Suppression comments", "A `noqa` comment suppresses nothing."),
     Category("DF1", "Moves", "Tensors and modules are moved to a GPU."),
-    Category("DF2", "Devices as values", "A CUDA device is named, passed on or selected."),
-    Category("DF3", "Typed tensors", "Types that exist only for CUDA, such as `torch.cuda.FloatTensor`."),
+    Category("DF2", "Devices as values", "A CUDA device is named, passed or selected."),
     Category(
-        "DF4", "Functions of torch.cuda", "Streams, events, and calls that raise an error without CUDA."
+        "DF3", "Typed tensors", "A tensor type, such as `torch.cuda.FloatTensor`, exists only for CUDA."
     ),
+    Category("DF4", "torch.cuda functions", "Streams, events and other calls raise an error without CUDA."),
     Category("DF5", "Checkpoints", "A checkpoint saved on a GPU fails to load without CUDA."),
-    Category("DF6", "Distributed training", "NCCL, device IDs and synchronization between GPUs."),
-    Category("DF7", "Checks and guards", "Without CUDA, the program stops or skips something it needs."),
-    Category("DF8", "Copies and old code", "Copies made only on a GPU, and APIs that PyTorch has removed."),
-    Category("DF9", "Outside the code", "Libraries, settings and files that a rewrite cannot change."),
+    Category("DF6", "Distributed training", "Code uses NCCL, device IDs or synchronization between GPUs."),
+    Category("DF7", "Checks and guards", "Without CUDA, the program stops or skips code that it needs."),
+    Category("DF8", "Copies and old code", "A copy is made only on a GPU, or an API no longer exists."),
+    Category("DF9", "Outside the code", "Libraries, settings and other files need CUDA."),
 )
 
 

@@ -44,8 +44,8 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, every tensor is loaded onto the same device as before. A call without `map_location`
-    gets `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
+    The fix is safe: with CUDA, every tensor is loaded onto the same device as before. If a call has no `map_location`,
+    the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
     If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix adds `"cpu"`, because the method
     copies the values into the model, which stays on its device. The exceptions are `assign=True`, optimizers, and

@@ -30,11 +30,11 @@ class ConfiguredDevice(Rule):
     The rule follows the value through other files, objects and unpacked calls, such as `build(**config)` and
     `hydra.utils.instantiate(config.model)`.
 
-    It also finds strings that the program parses or runs, such as `json.loads('{"device": "cuda"}')` and
+    The rule also finds strings that the program parses or runs, such as `json.loads('{"device": "cuda"}')` and
     `eval("x.cuda()")`.
 
     ## Why it matters
-    Moving anything to the device fails without CUDA.
+    Without CUDA, moving anything to such a device fails.
 
     ## Example
     ```python
@@ -49,15 +49,15 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it replaces only the value from the file or string, and only without CUDA, where the program would
-    have failed. If the user chooses another device that doesn't exist, such as `cuda:1`, the program still raises an
-    error. If the user chooses the same device as the file, the program uses the CPU without CUDA.
+    The fix is safe: it replaces only the value from the file or string, and only without CUDA, when the program would
+    have failed. If a user selects the device that the file contains, the program also uses the CPU without CUDA. If a
+    user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
 
-    The fix is unsafe if the program reads an index from the value, stops if the device is the CPU, or passes it as
-    `accelerator`, because other settings of the trainer may need a GPU too.
+    The fix is unsafe if the program reads an index from the value, stops if the device is the CPU, or passes the value
+    as `accelerator`, because the trainer's other settings may need a GPU too.
 
-    There is no fix with `--target accelerator`, for a configuration that a call unpacks, and for lists of settings and
-    arguments of `parse_args`. The string itself never changes.
+    Configurations that a call unpacks, lists of settings and `parse_args` arguments have no fix. With `--target
+    accelerator`, the rule only reports findings. No fix changes the file or string itself.
     """
 
     code = "DF207"

@@ -18,8 +18,8 @@ class CpuRejected(Rule):
     """
     ## What it does
     Finds checks that always fail on a CPU because they require a GPU tensor, a CUDA device, the NCCL backend, or a
-    minimum number of GPUs. Like `DF701`, the rule ignores checks of what the user requested, and checks whose error is
-    caught in the same function.
+    minimum number of GPUs. Like `DF701`, the rule ignores checks of what the user requested, and checks whose error the
+    same function catches.
 
     ## Why it matters
     The check stops the program on a CPU, even if the code after the check would run there.
@@ -39,8 +39,8 @@ class CpuRejected(Rule):
 
     ## Fix safety
     There is no fix. Remove the check if the code after it also works on a CPU; otherwise, add a branch for the CPU.
-    devicefix doesn't fix code that runs only if a check of a tensor or device passes, but lists its lines in the
-    message.
+    devicefix doesn't fix code that runs only if a check of a tensor or device passes, but the message lists the lines
+    of this code.
     """
 
     code = "DF704"

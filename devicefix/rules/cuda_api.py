@@ -29,9 +29,9 @@ _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.n
 class CudaApi(Rule):
     """
     ## What it does
-    Finds every use of `torch.cuda`, including aliases, uncalled functions and uses that are harmless on a CPU, and
-    `DataParallel`, which [fails on XPU](https://github.com/pytorch/pytorch/issues/143239). This rule applies only with
-    `--target accelerator`.
+    With `--target accelerator`, finds every use of `torch.cuda`, including aliases, uncalled functions and uses that
+    are harmless on a CPU. Also finds `DataParallel`, which [fails on
+    XPU](https://github.com/pytorch/pytorch/issues/143239).
 
     ## Why it matters
     With `torch.accelerator`, `torch.Stream` and `torch.Event` (torch 2.6 or later), a program also runs on other
@@ -56,18 +56,19 @@ class CudaApi(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
-    error without an accelerator, so the fix calls them only if there is one. The fix replaces either all streams and
-    events in a file or none.
+    error without an accelerator, so the fixed code calls them only if there is one. The fix replaces either all streams
+    and events in a file or none.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
     this code works with any accelerator. A statement that only calls a function specific to CUDA, such as
     `torch.cuda.nvtx.mark`, gets its own check. If other code under the check is specific to CUDA, such as a CUDA tensor
     type, there is no fix. The fix is unsafe if the result is passed to a function, returned or stored where other files
-    may read it, because code for CUDA may depend on it. Even then, nothing changes with CUDA or on a CPU.
+    may read it, because code for CUDA may depend on the result. Even an unsafe fix changes nothing with CUDA or on a
+    CPU.
 
     If `torch.accelerator` has no [counterpart](https://devicefix.github.io/devicefix/counterparts/), the fix uses the
-    accelerator's own module if all accelerators have the function; otherwise, there is no fix. If the function fails
-    on MPS with the oldest torch of `--torch-version`, the check excludes MPS.
+    accelerator's own module. There is no fix if some accelerators lack the function. If the function fails on MPS with
+    the minimum torch version, the check excludes MPS.
     """
 
     code = "DF405"

@@ -17,7 +17,7 @@ from devicefix.model import Edit, Finding, Fix, Need
 from devicefix.rules.base import Example, Rule
 
 _OFF = (
-    "CUDA autocast is off on a CPU, so operations there may mix low-precision and float32 operands;"
+    "CUDA autocast is off on a CPU, so operations may mix low-precision and float32 operands;"
     " use `torch.autocast(device.type, ...)`"
 )
 _NO_FLOAT32 = (
@@ -81,8 +81,8 @@ class CudaAutocast(Rule):
     Finds CUDA autocast in programs that also use tensors or modules in float16 or bfloat16.
 
     ## Why it matters
-    On a CPU, CUDA autocast disables itself. This is harmless if everything is in float32. Otherwise, passing a
-    bfloat16 tensor to a float32 layer raises an error: "mat1 and mat2 must have the same dtype".
+    On a CPU, CUDA autocast disables itself, which is harmless if everything is in float32. However, passing a bfloat16
+    tensor to a float32 layer raises an error: "mat1 and mat2 must have the same dtype".
 
     ## Example
     ```python
@@ -101,15 +101,14 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if a float32 layer of `torch.nn` certainly gets a low-precision tensor under autocast, which
-    otherwise fails on a CPU. In other cases, it is unsafe: if everything is in float32, the results on a CPU are more
-    accurate without autocast. [Low precision on a
-    CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu) shows how much they differ. To train
-    in float16, also use a gradient scaler for the device.
+    The fix is safe if a float32 layer of `torch.nn` certainly gets a low-precision tensor under autocast, which fails
+    on a CPU without the fix. In other cases, the fix is unsafe: if everything is in float32, the results on a CPU are
+    more accurate without autocast. [Low precision on a
+    CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu) shows how much the results differ. To
+    train in float16, also use a gradient scaler for the device.
 
-    The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. It also sets it
-    where autocast has no dtype and its device is a variable for CUDA. This is unsafe if the variable may also be the
-    CPU.
+    The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. If the device is
+    a variable, the fix only adds the missing dtype. This fix is unsafe if the variable may also be the CPU.
 
     If the program uses autocast on a CPU, the fix also changes the device of `torch.autocast("cuda", enabled=False)`,
     which is safe. There is no fix for autocast to float32, which disables itself on a CPU (torch 2.13).
@@ -118,7 +117,7 @@ class CudaAutocast(Rule):
     code = "DF407"
     fails = False
     name = "cuda-autocast"
-    summary = "CUDA autocast is off on a CPU, where low-precision code may need it"
+    summary = "CUDA autocast is off on a CPU, but low-precision code may need it"
     words = (b"cuda",)
     common_words = (b"autocast",)
     references = _OF_CUDA

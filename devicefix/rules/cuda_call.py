@@ -54,10 +54,10 @@ class CudaCall(Rule):
 
     If devicefix can't tell which device the argument specifies, or if the object may have a custom `cuda` method, the
     fix keeps the call and puts it under a check for CUDA. This fix is unsafe if a custom method or a call in the
-    arguments may have side effects, because a CPU skips them.
+    arguments may have side effects, because without CUDA, the program skips them.
 
-    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: if its graph changes a tensor in place, it changes
-    a copy with CUDA, but the tensor itself on a CPU.
+    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: if its graph changes a tensor in place, the program
+    changes a copy with CUDA, but the tensor itself on a CPU.
 
     There is no fix for `x.cuda(*args)`: pass the arguments one by one, or write
     `x.cuda(*args) if torch.cuda.is_available() else x`.
@@ -65,7 +65,7 @@ class CudaCall(Rule):
 
     code = "DF101"
     name = "cuda-call"
-    summary = "`.cuda()` moves to a GPU, which may not exist"
+    summary = "`.cuda()` moves a tensor or module to a GPU, which may not exist"
     words = (b"cuda", b"get_device(")
     INVALID = (
         Example(

@@ -37,11 +37,11 @@ class CudaFunction(Rule):
 
     ## Fix safety
     The fix is safe if the call is a statement on its own. It is also safe if the call returns the current device, or
-    the GPU's name or capability, and every use of the result accepts the value for a CPU. A CPU gets the capability (0,
-    0), which is lower than that of any GPU, or (8, 0) if the capability only decides between bfloat16 and another
+    the GPU's name or capability, and every use of the result accepts the value for a CPU. On a CPU, the capability is
+    (0, 0), which is lower than any GPU's, or (8, 0) if the program only uses it to choose between bfloat16 and another
     dtype.
 
-    A random state that the program only restores becomes the state of the CPU generator. This fix is unsafe if
+    If the program only restores a random state, the fix uses the CPU generator's state instead. This fix is unsafe if
     devicefix doesn't know all uses of the state. The fix for a seed is unsafe if the program never seeds the CPU
     generator.
 
@@ -54,7 +54,7 @@ class CudaFunction(Rule):
 
     code = "DF401"
     name = "cuda-function"
-    summary = "A `torch.cuda` function that raises an error without CUDA"
+    summary = "A `torch.cuda` function raises an error without CUDA"
     words = (b"cuda", b"nvtx", b"graphsafe_")
     common_words = (b"device", b"synchronize")
     INVALID = (

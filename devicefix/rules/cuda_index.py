@@ -6,8 +6,8 @@ from devicefix.rules.base import Rule
 class CudaIndex(Rule):
     """
     ## What it does
-    Finds package indexes with only CUDA builds in requirements files, in `pyproject.toml`, and in commands of pip. This
-    rule applies only with `--environment` and in `devicefix migrate`.
+    Finds package indexes with only CUDA builds in requirements files, `pyproject.toml` and pip commands. This rule
+    applies only with `--environment` and in `devicefix migrate`.
 
     ## Why it matters
     Without CUDA, such an index has either no packages for the platform, or packages that include CUDA and are several
@@ -27,9 +27,9 @@ class CudaIndex(Rule):
 
     ## Fix safety
     There is no fix, because the index can't depend on whether CUDA is available. Write a second file for the CPU. For a
-    requirements file, `devicefix migrate` creates it.
+    requirements file, `devicefix migrate` creates this second file.
     """
 
     code = "DF907"
     name = "cuda-index"
-    summary = "A package index only has builds for CUDA"
+    summary = "A package index has only CUDA builds"

@@ -718,7 +718,7 @@ class CudaOnlyLibrary(Rule):
         kind = name.removeprefix(_BUILT)
         if kind in ("load", "load_inline") and self._of_cuda(node):
             problem = f"`{kind}(...)` needs the CUDA toolkit to compile CUDA code"
-            advice = "build it only if CUDA is available, and add a CPU path in plain torch"
+            advice = "build the extension only if CUDA is available, and add a CPU path in plain torch"
             yield self._behind_switch(node, problem, advice)
 
     def _check_import(self, node: ast.Call, name: str) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ class CudaOnlySetting(Rule):
     scalar factors of each step in float64 instead of float32, so the results differ only by rounding. With `foreach`,
     the fix is unsafe if the learning rate may be a tensor, which torch accepts only if the optimizer is capturable.
 
-    A profiler is reported without a fix.
+    Profilers have no fix.
     """
 
     code = "DF411"

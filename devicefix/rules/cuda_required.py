@@ -26,7 +26,7 @@ class CudaRequired(Rule):
     error or exits, or a call to a function that ends the program.
 
     The rule ignores checks of what the user requested, as in `args.device == "cuda" and not torch.cuda.is_available()`,
-    and checks whose error is caught in the same function to continue on a CPU.
+    and checks whose error the same function catches to continue on a CPU.
 
     ## Why it matters
     The check has no effect with CUDA and only prevents the program from running on a CPU.
@@ -54,11 +54,11 @@ class CudaRequired(Rule):
 
     The fix is unsafe if:
 
-    - the check depends on an option or setting that may request a GPU, and whose default is unknown.
+    - the check depends on an option or setting that may request a GPU and has an unknown default.
     - a caller catches the error and then uses another result.
     - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function checks several
-      things that other code needs.
-    - code after the check still needs CUDA, because it has no safe fix.
+      requirements of other code.
+    - code after the check still needs CUDA, because this code has no safe fix.
 
     There is no fix in tests, or if the code needs a library that works only with CUDA.
     """

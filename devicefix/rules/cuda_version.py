@@ -14,8 +14,7 @@ _PARSERS = ("int", "float", "parse", "Version", "LooseVersion", "StrictVersion")
 class CudaVersion(Rule):
     """
     ## What it does
-    Finds code that splits, indexes or compares `torch.version.cuda` or `torch.backends.cudnn.version()`, or converts it
-    to a number or a version.
+    Finds code that splits, indexes, compares or converts `torch.version.cuda` or `torch.backends.cudnn.version()`.
 
     ## Why it matters
     In a torch build without CUDA, both are `None`, so these operations raise errors such as "'NoneType'
@@ -32,8 +31,8 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the version is the same as before. Without CUDA, it is `"0.0"` or `0`, which is lower
-    than any real version. There is no fix in `setup.py`, where the version decides what is built or downloaded.
+    The fix is safe: with CUDA, the version is the same as before. Without CUDA, the version is `"0.0"` or `0`, which is
+    lower than any real version. There is no fix in `setup.py`, where the version decides what is built or downloaded.
     """
 
     code = "DF403"

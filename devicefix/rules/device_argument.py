@@ -44,8 +44,8 @@ class DeviceArgument(Rule):
     """
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
-    `torch.set_default_device("cuda")`. Also finds GPU indexes passed to functions of the project that use them only as
-    devices, if these functions also receive other devices or their caller uses the index in several moves.
+    `torch.set_default_device("cuda")`. Also finds GPU indexes passed to the project's functions that use them only as
+    devices, if these functions also receive other devices or the caller uses the index in several moves.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -71,15 +71,15 @@ class DeviceArgument(Rule):
     The fix is unsafe if:
 
     - the function adds an index to the name, as in `torch.device(device, 1)`. Without CUDA, the result `cpu:1` never
-      equals the device of a tensor.
-    - a function of another library receives a GPU index from a variable that the program doesn't use in a move.
-    - a literal index is passed to a function that may not use torch, because it may be the index of another kind of
+      equals a tensor's device.
+    - another library's function receives a GPU index from a variable that the program doesn't use in a move.
+    - a literal index is passed to a function that may not use torch, because the index may refer to another kind of
       device.
     """
 
     code = "DF202"
     name = "device-argument"
-    summary = "A CUDA device is passed to a call"
+    summary = "A CUDA device is passed as an argument"
     words = (b"cuda", b"'cu'", b'"cu"', b"get_device(", b"device=0", b"device=1")
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (

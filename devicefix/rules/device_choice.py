@@ -19,8 +19,8 @@ class DeviceChoice(Rule):
     `torch.device("cuda" if args.cuda else "cpu")`.
 
     ## Why it matters
-    The condition reflects what the user wants, not what the machine has. If it is true, as it often is by default, the
-    program fails without CUDA.
+    The condition reflects what the user wants, not what the machine has. If the condition is true, as it often is by
+    default, the program fails without CUDA.
 
     ## Example
     ```python
@@ -38,7 +38,7 @@ class DeviceChoice(Rule):
 
     code = "DF204"
     name = "device-choice"
-    summary = "A choice between CUDA and the CPU does not check for CUDA"
+    summary = "The program chooses CUDA without checking that it is available"
     words = (b"cuda",)
     common_words = (b"device", b"gpu", b"rank", b"tensor")
     INVALID = (

@@ -47,8 +47,8 @@ class DeviceIds(Rule):
     ## Fix safety
     The fix is safe: with CUDA, the call uses the same GPUs as before. The fix is unsafe for a dictionary of options if
     the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after `torch.cuda.is_available()`. It is also
-    unsafe for a `devices` argument that may refer to another accelerator. The rule ignores `DataParallel`: on a CPU,
-    it just calls the model.
+    unsafe for a `devices` argument that may refer to another accelerator. The rule ignores `DataParallel`, which only
+    calls the model on a CPU.
     """
 
     code = "DF602"

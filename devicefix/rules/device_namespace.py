@@ -37,8 +37,8 @@ class DeviceNamespace(Rule):
 
     ## Fix safety
     The fix is safe for statements that only manage GPU memory: the program calls the function only if the module has
-    it. The fix is unsafe if the module comes from a function that may have other effects, because the program then
-    calls that function twice. Calls to other functions are reported without a fix.
+    it. The fix is unsafe if the module comes from a function that may have other effects, because the fixed code calls
+    that function twice. Calls to other functions are reported without a fix.
     """
 
     code = "DF421"

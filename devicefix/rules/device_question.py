@@ -37,11 +37,11 @@ class _Type(NamedTuple):
 class DeviceQuestion(Rule):
     """
     ## What it does
-    Finds checks for CUDA tensors and devices, such as `x.is_cuda` and `device.type == "cuda"`, around code for any
-    accelerator. This rule applies only with `--target accelerator`.
+    With `--target accelerator`, finds checks for CUDA tensors and devices, such as `x.is_cuda` and `device.type ==
+    "cuda"`, around code for any accelerator.
 
     ## Why it matters
-    On another accelerator, the program skips the code without an error. For example, it times its steps without
+    On another accelerator, the program skips the code without an error. For example, the program measures times without
     waiting for the device.
 
     ## Example
@@ -58,7 +58,7 @@ class DeviceQuestion(Rule):
 
     ## Fix safety
     The fix is safe if the check only guards `torch` functions that every accelerator has. With CUDA and on a CPU, the
-    result stays the same; `"meta"` is left out if the device is known to be a GPU or the CPU. The fix is unsafe if
+    result stays the same. The fix omits `"meta"` if the device is known to be a GPU or the CPU. The fix is unsafe if
     other functions are called under the check, because they may be written for CUDA. The rule ignores checks around
     CUDA-only features, such as NCCL, and checks that end the program.
     """

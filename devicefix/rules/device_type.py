@@ -17,8 +17,8 @@ _GPU_DTYPE = "torch.get_autocast_gpu_dtype"
 class DeviceType(Rule):
     """
     ## What it does
-    Finds calls whose device type is CUDA, by an argument or by default, such as `torch.autocast("cuda")` and
-    `torch.amp.GradScaler()`. This rule applies only with `--target accelerator`.
+    With `--target accelerator`, finds calls whose device type is CUDA, by an argument or by default, such as
+    `torch.autocast("cuda")` and `torch.amp.GradScaler()`.
 
     ## Why it matters
     On another accelerator, torch disables autocast and gradient scalers for CUDA, so the program silently trains in
@@ -42,14 +42,14 @@ class DeviceType(Rule):
     The fix is safe. On a CPU, `autocast("cuda")` and `GradScaler("cuda")` are off, and the fix keeps them off. `DF407`
     finds autocast that a CPU needs.
 
-    The fix for `torch.get_autocast_gpu_dtype()` keeps the dtype of CUDA on a CPU.
-    `[ProfilerActivity.CPU, ProfilerActivity.CUDA]` becomes the activities that the machine supports; elsewhere,
+    With the fix for `torch.get_autocast_gpu_dtype()`, the result on a CPU is still CUDA's dtype. The fix replaces
+    `[ProfilerActivity.CPU, ProfilerActivity.CUDA]` with the activities that the machine supports. Any other use of
     `ProfilerActivity.CUDA` has no fix.
     """
 
     code = "DF408"
     name = "device-type"
-    summary = "The device type of a call is CUDA"
+    summary = "A call specifies CUDA as its device type"
     targets = ("accelerator",)
     words = (b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd", b"ProfilerActivity", b"fork_rng")
     references = (*TYPED, *FORKS, _GPU_DTYPE, f"{_ACTIVITY}.CUDA")

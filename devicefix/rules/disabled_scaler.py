@@ -24,7 +24,7 @@ class DisabledScaler(Rule):
 
     ## Why it matters
     Without CUDA, a `GradScaler` disables itself and its `state_dict()` is empty, so `state_dict()["scale"]` raises a
-    `KeyError`. Its methods still work, with a scale of 1.
+    `KeyError`. Its other methods still work, with a scale of 1.
 
     ## Example
     ```python
@@ -37,17 +37,17 @@ class DisabledScaler(Rule):
     ```
 
     ## Fix safety
-    The fix for the scale is safe even if the object is not a `GradScaler`: if its state contains `"scale"`, the value
-    is the same as before. The fix is unsafe in a `try` statement, because a handler may expect the `KeyError`. Any
-    other access is reported without a fix.
+    The fix for the scale is safe even if the object is not a `GradScaler`: if the object's state contains `"scale"`,
+    the value is the same as before. The fix is unsafe in a `try` statement, because a handler may expect the
+    `KeyError`. Any other access is reported without a fix.
 
     The rule recognizes a `GradScaler` by its class, by a class name that contains "scaler" or, if the class is unknown,
-    by the name of the object.
+    by the object's name.
     """
 
     code = "DF410"
     name = "disabled-scaler"
-    summary = "State is read from a `GradScaler`, which has none without CUDA"
+    summary = "A `GradScaler`'s state is read, but is empty without CUDA"
     words = (b"Scaler", b"scaler")
     companions = (b"state_dict()", b'"scale"', b"'scale'")
     common_words = companions

@@ -46,15 +46,16 @@ class GpuCount(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, the count is the same as before. If the program also checks whether the count is 0, the
-    fix changes only the expressions that compute with it. If a check for 0 always stops the program, the fix removes
-    it and makes the count at least 1.
+    fix changes only the expressions that compute with the count. If the program always stops when the count is 0, the
+    fix removes that check and makes the count at least 1.
 
     The fix is unsafe if:
 
-    - the number in these expressions may also come from elsewhere, for example from a user who chose 0.
+    - the number in these expressions may also have another source, such as a user who chose 0.
     - a function counts GPUs for configuration files, as in OmegaConf's `register_new_resolver`.
     - the program passes a GPU index computed from the count to other code.
-    - the program uses what a loop over the GPUs creates. The loop may be meant to do nothing without a GPU.
+    - the program uses objects that a loop over the GPUs creates, because the loop may be meant to do nothing without a
+      GPU.
     """
 
     code = "DF402"

@@ -13,9 +13,9 @@ from devicefix.rules.shared.guarded_moves import GuardedMoves
 class GuardedMove(Rule):
     """
     ## What it does
-    Finds checks for CUDA (guards) around code that only moves something, as in
-    `if torch.cuda.is_available(): x = x.cuda()` and `x.cuda() if use_cuda else x`. A single such move is not reported
-    if the file would need a new definition of a device.
+    Finds checks for CUDA (guards) around code that only moves something, as in `if torch.cuda.is_available(): x =
+    x.cuda()` and `x.cuda() if use_cuda else x`. The rule ignores a single move if the fix would have to define a
+    device.
 
     ## Why it matters
     The code is correct, but `.to(device)` is shorter and works on any device.
@@ -45,7 +45,7 @@ class GuardedMove(Rule):
 
     code = "DF702"
     name = "guarded-move"
-    summary = "A guard contains only a move"
+    summary = "A check for CUDA guards only a move"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (

@@ -41,7 +41,7 @@ class GuardedName(Rule):
 
     code = "DF703"
     name = "guarded-name"
-    summary = "A name is defined only with CUDA, but used without it"
+    summary = "A name is defined only with CUDA, but also used without CUDA"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (

@@ -104,16 +104,15 @@ class HardWiredFlag(Rule):
     ```
 
     In Lightning, use `accelerator="gpu" if torch.cuda.is_available() else "cpu"`. If the call also passes a list such
-    as `devices=[0]`, change it to `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a list raises a
-    `TypeError`.
+    as `devices=[0]`, use `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a list raises a `TypeError`.
 
     ## Fix safety
     The fix is safe if the library documents what the option needs and which value works on a CPU, such as `accelerator`
     in Lightning's `Trainer` and `Fabric`, `bf16` in `TrainingArguments`, and `device_map` and `attn_implementation` in
-    Hugging Face libraries. Without CUDA, attention becomes `"sdpa"`.
+    Hugging Face libraries. Without CUDA, `attn_implementation` becomes `"sdpa"`.
 
     The fix is unsafe if only the name of a setting suggests that it selects CUDA, or if `devices` is a variable,
-    because the program then uses a single process without CUDA. Other options have no fix, because their effect
+    because the fixed program uses a single process without CUDA. Other options have no fix, because their effect
     depends on the library.
     """
 

@@ -12,12 +12,11 @@ from devicefix.rules.base import Example, Rule
 class LegacyConstructor(Rule):
     """
     ## What it does
-    Finds `torch.Tensor(...)` in projects that make a CUDA type the default tensor type. This rule applies only with
-    `--target accelerator`.
+    With `--target accelerator`, finds `torch.Tensor(...)` in projects that make a CUDA type the default tensor type.
 
     ## Why it matters
     Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores the default
-    device and creates a CPU tensor, so operations that combine it with tensors on the accelerator fail.
+    device and creates a CPU tensor, so operations that combine this tensor with tensors on the accelerator fail.
 
     ## Example
     ```python
@@ -42,7 +41,7 @@ class LegacyConstructor(Rule):
 
     code = "DF303"
     name = "legacy-constructor"
-    summary = "`torch.Tensor(...)` ignores the default device of an accelerator"
+    summary = "`torch.Tensor(...)` ignores the default device"
     targets = ("accelerator",)
     words = (b"Tensor(",)
     fails = False

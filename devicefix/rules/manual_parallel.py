@@ -48,7 +48,7 @@ class ManualParallel(Rule):
     the model directly.
 
     ## Fix safety
-    There is no fix, because how to call the model depends on the program.
+    There is no fix, because the replacement depends on the program.
     """
 
     code = "DF903"

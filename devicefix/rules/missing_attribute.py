@@ -13,11 +13,12 @@ from devicefix.rules.base import Example, Rule
 class MissingAttribute(Rule):
     """
     ## What it does
-    Reports an attribute, such as `model.module`, if a run showed that the object has it only with CUDA, for example
-    because the program wraps a model in `DataParallel` only then. Only `devicefix migrate --run` uses this rule.
+    Reports an attribute, such as `model.module`, if a run showed that the object has this attribute only with CUDA, for
+    example because the program wraps a model in `DataParallel` only with CUDA. Only `devicefix migrate --run` uses this
+    rule.
 
     ## Why it matters
-    Without CUDA, the object is not wrapped, and the program stops with an `AttributeError`.
+    Without CUDA, the program stops with an `AttributeError`.
 
     ## Example
     ```python
@@ -42,7 +43,7 @@ class MissingAttribute(Rule):
     name = "missing-attribute"
     needs_run = True
     attributes = ("module", "_orig_mod")
-    summary = "A run showed that a wrapper and its attribute exist only with CUDA"
+    summary = "A run showed that an attribute exists only with CUDA"
     INVALID = (
         Example(
             "the model in a wrapper",

@@ -20,9 +20,9 @@ _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 class MovedParameter(Rule):
     """
     ## What it does
-    Finds `nn.Parameter(x).cuda()` and `nn.Parameter(x).to(device)`, parameters that are registered as buffers and
-    changed in place, and moves of other tensors that require a gradient, if the program changes the moved tensor in
-    place or asks whether it is a leaf.
+    Finds `nn.Parameter(x).cuda()`, `nn.Parameter(x).to(device)`, and parameters that are registered as buffers and
+    changed in place. Also finds moves of other tensors that require a gradient, if the program changes the moved tensor
+    in place or checks whether it is a leaf.
 
     ## Why it matters
     On a GPU, the move makes a copy that is not a parameter: it is not in `state_dict()` or `parameters()`, and has no
@@ -38,12 +38,12 @@ class MovedParameter(Rule):
     ```python
     self.scale = nn.Parameter(torch.zeros(1, device=device))
     ```
-    The parameter is then trained on every device. If you do not want to train it, use a plain tensor or
-    `register_buffer` instead.
+    With this change, the parameter is trained on every device. If you don't want to train the parameter, use a plain
+    tensor or `register_buffer` instead.
 
     ## Fix safety
-    For a parameter, there is no fix, because moving the tensor first would train and save the parameter with CUDA too,
-    and devicefix can't tell whether the program should.
+    For a parameter, there is no fix, because devicefix can't tell whether the program should also train and save the
+    parameter with CUDA.
 
     For a buffer, the fix registers the tensor itself. This is safe if no gradient can flow to the buffer, and unsafe
     otherwise.

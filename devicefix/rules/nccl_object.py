@@ -35,7 +35,7 @@ class NcclObject(Rule):
 
     code = "DF416"
     name = "nccl-object"
-    summary = "A part of distributed training works only with CUDA"
+    summary = "A process group or communication hook works only with NCCL"
     references = tuple(DISTRIBUTED)
     INVALID = (
         Example(

@@ -37,11 +37,11 @@ class NumberAsDevice(Rule):
     ## Fix safety
     The fix is safe if the program only uses the variable as a device, passes it to `torch.cuda` functions or prints it:
     with CUDA, its value is the same as before. The fix is unsafe if the program passes the variable to a function in
-    another file or to a model, as in `model(batch, device)`, because only the name of the function suggests that it
-    expects a device.
+    another file or to a model, as in `model(batch, device)`, because only the function's name suggests that the
+    function expects a device.
 
-    Otherwise, `DF102` and `DF202` fix each use separately. This also applies to an attribute if the program uses the
-    objects of its class for anything other than calling them and their methods.
+    `DF102` and `DF202` fix each use separately if a variable has other uses, or if the program uses an attribute's
+    object for anything other than calling it or its methods.
     """
 
     code = "DF205"

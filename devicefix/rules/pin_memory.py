@@ -38,9 +38,9 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the memory is pinned as before. A long expression is reported without a fix. A variable
-    passed as `pin_memory` is reported only if the same file sets it to `True`, for example as the default of a
-    parameter.
+    The fix is safe: with CUDA, the memory is pinned as before. Complex expressions have no fix. The rule reports a
+    variable passed as `pin_memory` only if the same file sets the variable to `True`, for example as a parameter's
+    default.
     """
 
     code = "DF104"

@@ -40,7 +40,7 @@ class PreferredLibrary(Rule):
 
     code = "DF406"
     name = "preferred-library"
-    summary = "A CUDA library for linear algebra is selected"
+    summary = "A linear algebra library for CUDA is selected"
     references = (_LINALG, _BLAS)
     INVALID = (
         Example(

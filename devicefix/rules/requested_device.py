@@ -16,7 +16,7 @@ _MOVES = ("to", "to_empty")
 class RequestedDevice(Rule):
     """
     ## What it does
-    Reports a device that comes from elsewhere, such as a parameter or a configuration, if a run showed that it is a
+    Reports a parameter, a setting or another value that devicefix can't determine, if a run showed that the value is a
     CUDA device. Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
@@ -35,15 +35,15 @@ class RequestedDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe because, without CUDA, it replaces any device with the CPU. With CUDA, nothing changes. `migrate`
-    keeps the fix only if all commands pass with it, and the numbers stay the same.
+    The fix is unsafe because, without CUDA, the program uses the CPU instead of any device. With CUDA, nothing changes.
+    `migrate` keeps the fix only if all commands pass with it, and the numbers stay the same.
     """
 
     code = "DF208"
     name = "requested-device"
     needs_run = True
     attributes = _MOVES
-    summary = "A run showed that a device from elsewhere is a CUDA device"
+    summary = "A run showed that a parameter or setting is a CUDA device"
     INVALID = (
         Example(
             "a parameter",

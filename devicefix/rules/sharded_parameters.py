@@ -26,11 +26,12 @@ class ShardedParameters(Rule):
     """
     ## What it does
     Finds calls to `FullyShardedDataParallel` that omit `device_id`, pass a GPU index as `device_id` or set
-    `sync_module_states=True`, and parameters that are offloaded from a GPU or to pinned memory.
+    `sync_module_states=True`, and code that offloads parameters from a GPU or to pinned memory.
 
     ## Why it matters
     Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True` or
-    `CPUOffload(offload_params=True)`, it always needs one. `CPUOffloadPolicy` pins memory by default.
+    `CPUOffload(offload_params=True)`, `FullyShardedDataParallel` always needs an accelerator. `CPUOffloadPolicy` pins
+    memory by default, which also needs an accelerator.
 
     ## Example
     ```python
@@ -44,7 +45,7 @@ class ShardedParameters(Rule):
 
     ## Fix safety
     The fix for `device_id` is safe: with CUDA, the argument is the same as before. Without CUDA, the parameters are
-    sharded over CPUs, with gloo. The fix for offloading is safe too: on a CPU, the parameters are already there.
+    sharded over CPUs, with gloo. The fix for offloading is safe too: on a CPU, there is nothing to offload.
 
     The fix for `sync_module_states` is unsafe: without CUDA, the states are not synchronized, and processes may start
     with different weights.
@@ -52,7 +53,7 @@ class ShardedParameters(Rule):
 
     code = "DF415"
     name = "sharded-parameters"
-    summary = "Parameters can be sharded only over GPUs"
+    summary = "Sharding parameters needs a GPU"
     before = ("DF401",)
     references = (FSDP, *_OFFLOADS)
     INVALID = (

@@ -17,7 +17,7 @@ class SharedMemory(Rule):
     them changes while the other is in use. Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
-    On a GPU, these calls make a copy. On a CPU, they return `x` itself, so the numbers can be wrong without an error.
+    On a GPU, such calls make a copy. On a CPU, they return `x` itself, so the numbers can be wrong without an error.
 
     ## Example
     ```python
@@ -39,7 +39,7 @@ class SharedMemory(Rule):
     code = "DF805"
     name = "shared-memory"
     needs_run = True
-    summary = "A run showed that a result is a copy only on a GPU"
+    summary = "A run showed that a call's result is a copy only on a GPU"
     INVALID = (
         Example(
             "an array of a tensor that is filled again",

@@ -38,13 +38,13 @@ class CudaStream(Rule):
 
     ## Fix safety
     The fix is safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is nothing to
-    synchronize. On a CPU, a measured time is `nan`. If the program compares it, converts it to an int, or keeps it in a
-    collection without dividing by it, it is 0.0. The fix for a comparison of streams is unsafe if its arguments may
-    have side effects.
+    synchronize. On a CPU, a measured time is `nan`, or 0.0 if the program compares the time, converts it to an int, or
+    keeps it in a collection without dividing by it. The fix for a comparison of streams is unsafe if the compared
+    expressions may have side effects.
 
-    The fix changes all uses of a stream or event together, along with the streams and events used with it. There is no
-    fix if some uses are unknown, for example because the stream is passed to a function, is stored in a list or shares
-    its name with another value, or if the program both compares a time and divides by it.
+    The fix changes all uses of a stream or event together, along with the streams and events that are used with it.
+    There is no fix if some uses are unknown, for example because the stream is passed to a function, is stored in a
+    list or shares its name with another value, or if the program both compares a time and divides by it.
     """
 
     only_cuda = True

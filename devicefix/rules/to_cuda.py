@@ -35,13 +35,13 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the device is the same as before. It is unsafe if only the name of a variable suggests
-    that it contains a GPU index.
+    The fix is safe: with CUDA, the device is the same as before. The fix is unsafe if only a variable's name suggests
+    that the variable contains a GPU index.
     """
 
     code = "DF102"
     name = "to-cuda"
-    summary = "`.to(...)` moves to a CUDA device"
+    summary = "`.to(...)` moves a tensor or module to a CUDA device"
     words = (b"cuda", b"get_device(", b"get_rank(", b"LOCAL_RANK", b".to(0", b".to(1")
     companions = (b".to", b"device")
     common_words = (b".to", b"device", b"gpu", b"rank")

@@ -37,7 +37,8 @@ class TypeName(Rule):
     The fix is safe: with CUDA, the string is the same as before.
 
     A comparison with `"torch.cuda.FloatTensor"` usually checks a tensor's device, because float32 is the default dtype.
-    The rule reports it only if the same file moves the tensor to a GPU. There is no fix. Compare the dtype instead.
+    The rule reports such a comparison only if the same file moves the tensor to a GPU. There is no fix. Compare the
+    dtype instead.
     """
 
     code = "DF302"

@@ -44,13 +44,13 @@ class UncalledCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the tensor moves to the same device as before. A call with additional arguments is
-    reported without a fix, and so is a stored method, as in `move = x.cuda` and `methodcaller("cuda")`.
+    The fix is safe: with CUDA, the tensor moves to the same device as before. Calls with additional arguments have no
+    fix. Stored methods, as in `move = x.cuda` and `methodcaller("cuda")`, have no fix either.
     """
 
     code = "DF103"
     name = "uncalled-cuda"
-    summary = "`.cuda` is used without a direct call"
+    summary = "The `cuda` method is used without being called directly"
     words = (b"cuda",)
     common_words = (b"getattr", b"methodcaller", b"attrgetter")
     attributes = ("cuda",)

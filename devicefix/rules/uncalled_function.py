@@ -48,12 +48,12 @@ class UncalledFunction(Rule):
 
     ## Fix safety
     The fix is safe: it replaces only functions that return `None`. Other functions, and functions with a computed name,
-    are reported without a fix, because you have to choose what to use on a CPU.
+    have no fix, because you have to choose a replacement for the CPU.
     """
 
     code = "DF409"
     name = "uncalled-function"
-    summary = "A `torch.cuda` function is used without a direct call"
+    summary = "A `torch.cuda` function is used without being called directly"
     targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
     words = (b"cuda",)
     references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING | _STREAMS))

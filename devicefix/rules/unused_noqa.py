@@ -7,13 +7,13 @@ from devicefix.rules.base import Example, Rule
 class UnusedNoqa(Rule):
     """
     ## What it does
-    Finds `# noqa` comments with a devicefix code that suppresses nothing on its line or belongs to no rule. The rule
+    Finds devicefix codes in `# noqa` comments that suppress nothing on their line or belong to no rule. The rule
     ignores other tools' codes, the codes of rules that are off, and `# noqa` without codes.
 
-    This rule is off by default. Enable it with `--extend-select DF001`, ideally after the fixes.
+    Enable this rule with `--extend-select DF001`, ideally after you apply the fixes.
 
     ## Why it matters
-    The comment no longer serves a purpose, but it would hide the next problem on that line.
+    Such a code no longer serves a purpose, but would hide a new finding on its line.
 
     ## Example
     ```python
@@ -26,9 +26,9 @@ class UnusedNoqa(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it changes only the comment. Text after the codes is treated as their reason, and is removed
-    together with the last code. Because findings can depend on other files, check all files of a program together. To
-    exempt a comment, add `DF001` to it.
+    The fix is safe: it changes only the comment. With the last code, the fix also removes the text after the codes,
+    which it treats as their reason. Because findings can depend on other files, check all of a program's files
+    together. To exempt a comment, add `DF001` to it.
     """
 
     code = UNUSED

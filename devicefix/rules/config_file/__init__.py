@@ -8,15 +8,15 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    Finds settings outside Python code that need CUDA. With `--config-files`, it applies to
-    the files of a folder; a file that you name is always checked.
+    Finds settings outside Python code that need CUDA. With `--config-files`, the rule checks all files in a folder. It
+    always checks files that you name on the command line.
 
     It covers:
 
-    - devices, GPU counts, `accelerator: gpu` of Lightning and the NCCL backend in YAML, JSON and TOML files
+    - devices, GPU counts, Lightning's `accelerator: gpu` and the NCCL backend in YAML, JSON and TOML files
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
-    - the same options in shell commands of a notebook, along with `!nvidia-smi`, cells such as `%%cu`, and metadata
-      that requests a GPU from Colab or Kaggle
+    - the same options in a notebook's shell commands, along with `!nvidia-smi`, cells such as `%%cu`, and metadata that
+      requests a GPU from Colab or Kaggle
 
     ## Why it matters
     Such a setting selects a GPU, which may not exist.

@@ -29,8 +29,10 @@ def dockerfile_problems(text: str) -> Iterator[Problem]:
         image = found["image"]
         if "nvidia/" in image or "nvcr.io/" in image:
             system = _SYSTEM.search(image)
-            other = f"`{system['name']}:{system['version']}`" if system else "an image without CUDA"
-            yield _problem(found, "image", f"`{image}` contains CUDA; without CUDA, use {other}")
+            other = f"`{system['name']}:{system['version']}`" if system else "a CPU-only image"
+            yield _problem(
+                found, "image", f"`{image}` contains CUDA; on a machine without a GPU, use {other}"
+            )
     yield from installed(text)
 
 
