@@ -39,8 +39,7 @@ class CudaOnlyLibrary(Rule):
 
     devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA
     extension of the project, or flash-attn functions without an equivalent in torch. Instead, it lists the lines that
-    need CUDA. Except with flash-attn, it also fixes nothing in files that import such a file. After you have made the
-    import optional, run devicefix again.
+    need CUDA. Except with flash-attn, it also fixes nothing in files that import such a file.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.
