@@ -309,7 +309,7 @@ CONFIGURATION = """\
 
 This page describes the keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in
 `pyproject.toml`. [Configure devicefix](configure.md) explains which file applies. Each key except `extend`
-is also an option: `--select` for `select`. {additions} add to the configured values.
+is also an option, such as `--select`. {additions} add to the configured values.
 """
 
 
@@ -331,8 +331,8 @@ COMMAND_LINE = """\
 # Command line
 
 Each command has its own options and some of the [shared options](#shared-options). `--help` lists the
-most common options, and `--help-all` lists all. PATHS are files or folders, or `-` for standard input. The
-default is the current folder.
+most common options, and `--help-all` lists all options. PATHS are files or folders, or `-` for standard
+input. The default is the current folder.
 
 """
 PATHS = "PATHS are files or folders, or `-` for standard input. [default: the current folder]"

@@ -24,8 +24,8 @@ _ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU too"
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds code that reads a CUDA device or the NCCL backend from a YAML, JSON or TOML file of the project. The code,
-    Hydra's `config_name`, or a command in a script or README must contain the path or name of the file.
+    Finds code that reads a CUDA device or the NCCL backend from one of the project's YAML, JSON or TOML files. The
+    code, Hydra's `config_name`, or a command in a script or README must contain the file's path or name.
 
     The rule follows the value through other files, objects and unpacked calls, such as `build(**config)` and
     `hydra.utils.instantiate(config.model)`.
@@ -53,8 +53,8 @@ class ConfiguredDevice(Rule):
     have failed. If a user selects the device that the file contains, the program also uses the CPU without CUDA. If a
     user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
 
-    The fix is unsafe if the program reads an index from the value, stops if the device is the CPU, or passes the value
-    as `accelerator`, because the trainer's other settings may need a GPU too.
+    The fix is unsafe if the program reads an index from the value or stops if the device is the CPU. It is also unsafe
+    for Lightning's `accelerator`, because the trainer's other settings may need a GPU too.
 
     Configurations that a call unpacks, lists of settings and `parse_args` arguments have no fix. With `--target
     accelerator`, the rule only reports findings. No fix changes the file or string itself.

@@ -101,9 +101,9 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if a float32 layer of `torch.nn` certainly gets a low-precision tensor under autocast, which fails
-    on a CPU without the fix. In other cases, the fix is unsafe: if everything is in float32, the results on a CPU are
-    more accurate without autocast. [Low precision on a
+    The fix is safe if a float32 `torch.nn` layer certainly gets a low-precision tensor under autocast, because such
+    code fails on a CPU without the fix. In other cases, the fix is unsafe: if everything is in float32, the results on
+    a CPU are more accurate without autocast. [Low precision on a
     CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu) shows how much the results differ. To
     train in float16, also use a gradient scaler for the device.
 

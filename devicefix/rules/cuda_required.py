@@ -50,12 +50,12 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    The fix removes the check. This is safe: with CUDA, the assertion always holds, and the error branch never runs.
+    The fix removes the check, which is safe: with CUDA, the assertion always holds, and the error branch never runs.
 
     The fix is unsafe if:
 
     - the check depends on an option or setting that may request a GPU and has an unknown default.
-    - a caller catches the error and then uses another result.
+    - a caller catches the error and uses another result.
     - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function checks several
       requirements of other code.
     - code after the check still needs CUDA, because this code has no safe fix.

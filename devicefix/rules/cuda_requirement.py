@@ -9,7 +9,7 @@ class CudaRequirement(Rule):
     Finds requirements that cannot be installed without CUDA, or that install CUDA. This rule applies only with
     `--environment` and in `devicefix migrate`.
 
-    It covers:
+    The rule covers:
 
     - CUDA builds, such as `torch==2.0.1+cu118`, and URLs of their wheels
     - packages that compile CUDA code when they are installed, such as `flash-attn`

@@ -21,8 +21,8 @@ class DeviceNamespace(Rule):
     in `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`.
 
     ## Why it matters
-    `torch.cpu` has no functions for memory, random numbers or device properties (torch 2.13). Calling one raises an
-    `AttributeError`.
+    `torch.cpu` has no functions for memory, random numbers or device properties (torch 2.13). Calling such a function
+    raises an `AttributeError`.
 
     ## Example
     ```python

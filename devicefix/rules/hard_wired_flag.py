@@ -109,7 +109,7 @@ class HardWiredFlag(Rule):
     ## Fix safety
     The fix is safe if the library documents what the option needs and which value works on a CPU, such as `accelerator`
     in Lightning's `Trainer` and `Fabric`, `bf16` in `TrainingArguments`, and `device_map` and `attn_implementation` in
-    Hugging Face libraries. Without CUDA, `attn_implementation` becomes `"sdpa"`.
+    Hugging Face libraries.
 
     The fix is unsafe if only the name of a setting suggests that it selects CUDA, or if `devices` is a variable,
     because the fixed program uses a single process without CUDA. Other options have no fix, because their effect

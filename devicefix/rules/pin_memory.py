@@ -38,7 +38,7 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the memory is pinned as before. Complex expressions have no fix. The rule reports a
+    The fix is safe: with CUDA, the memory is pinned as before. Some long expressions have no fix. The rule reports a
     variable passed as `pin_memory` only if the same file sets the variable to `True`, for example as a parameter's
     default.
     """

@@ -42,9 +42,9 @@ class CudaStream(Rule):
     keeps it in a collection without dividing by it. The fix for a comparison of streams is unsafe if the compared
     expressions may have side effects.
 
-    The fix changes all uses of a stream or event together, along with the streams and events that are used with it.
-    There is no fix if some uses are unknown, for example because the stream is passed to a function, is stored in a
-    list or shares its name with another value, or if the program both compares a time and divides by it.
+    The fix changes all uses of related streams and events together. There is no fix if some uses are unknown, for
+    example because the stream is passed to a function, is stored in a list or shares its name with another value, or if
+    the program both compares a time and divides by it.
     """
 
     only_cuda = True

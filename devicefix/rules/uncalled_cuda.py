@@ -44,8 +44,8 @@ class UncalledCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the tensor moves to the same device as before. Calls with additional arguments have no
-    fix. Stored methods, as in `move = x.cuda` and `methodcaller("cuda")`, have no fix either.
+    The fix is safe: with CUDA, the tensor moves to the same device as before. Calls with additional arguments and
+    stored methods, as in `move = x.cuda` and `methodcaller("cuda")`, have no fix.
     """
 
     code = "DF103"

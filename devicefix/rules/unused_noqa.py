@@ -7,7 +7,7 @@ from devicefix.rules.base import Example, Rule
 class UnusedNoqa(Rule):
     """
     ## What it does
-    Finds devicefix codes in `# noqa` comments that suppress nothing on their line or belong to no rule. The rule
+    Finds `# noqa` comments with a devicefix code that suppresses no finding on its line or belongs to no rule. The rule
     ignores other tools' codes, the codes of rules that are off, and `# noqa` without codes.
 
     Enable this rule with `--extend-select DF001`, ideally after you apply the fixes.

@@ -8,10 +8,10 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    Finds settings outside Python code that need CUDA. With `--config-files`, the rule checks all files in a folder. It
-    always checks files that you name on the command line.
+    Finds settings outside Python code that need CUDA. With `--config-files`, the rule checks the configuration files
+    and scripts in a folder. It always checks files that you name on the command line.
 
-    It covers:
+    The rule covers:
 
     - devices, GPU counts, Lightning's `accelerator: gpu` and the NCCL backend in YAML, JSON and TOML files
     - `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in shell scripts and makefiles
