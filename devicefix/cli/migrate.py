@@ -81,7 +81,7 @@ def migrate(
 
     devicefix runs each --run command on the CPU and on a simulated CUDA machine. It keeps an unsafe fix if
     the fixed code runs and produces the same numbers on both. The result starts with the remaining findings.
-    To keep the changes, use --in-place, --patch or --branch.
+    To keep the changes, use one of --in-place, --patch and --branch.
     """
     check_packages("migrate", "psutil")
     from devicefix.migrate import branches, page, session
