@@ -137,7 +137,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def index() -> str:
     """Return the page that lists the rules by category."""
-    lines = ["# Rules", "", "`devicefix rule DF101` prints the page of a rule.", ""]
+    lines = ["# Rules", "", "`devicefix rule DF101` prints a rule's page.", ""]
     for name, rules in groupby(RULES.values(), lambda rule: category(rule.code)):
         lines += [f"## {name.name} ({name.prefix})", "", "| Rule | Finds | Fix |", "| --- | --- | --- |"]
         lines += [*map(row, rules), ""]
