@@ -623,7 +623,7 @@ class CudaAutocast(Rule):
         if isinstance(call.arguments.get("dtype"), ast.Constant) and not call.is_off:
             return "because CPU autocast has another default dtype"
         if self.context.source.holds("set_autocast"):
-            return "because the program sets the autocast dtype elsewhere"
+            return "because the program also sets the default autocast dtype"
         return ""
 
     def _fix(self, call: _Autocast) -> Fix | None:

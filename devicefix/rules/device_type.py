@@ -209,7 +209,9 @@ class DeviceType(Rule):
             if not call.args and {each.arg for each in call.keywords}.isdisjoint(
                 ("devices", "device_type", None)
             ):
-                message = f"`{name}` saves the random states of CUDA devices; pass the device type of the accelerator"
+                message = (
+                    f"`{name}` saves the random states of CUDA devices; pass the accelerator's device type"
+                )
                 yield self.finding(call, message, self._types.kept(call))
         elif name == _GPU_DTYPE:
             fix = self._dtype(call)
@@ -219,7 +221,7 @@ class DeviceType(Rule):
         elif self._types.is_cuda(call, TYPED[name]):
             fix = self._types.fix(call, TYPED[name])
             yield self.finding(
-                call, f"the device type of `{name}` is CUDA; pass the device type of the accelerator", fix
+                call, f"the device type of `{name}` is CUDA; pass the accelerator's device type", fix
             )
 
     def _partial(self, node: ast.expr, name: str) -> Iterator[Finding]:
@@ -227,8 +229,8 @@ class DeviceType(Rule):
         parent = self.facts.tree.parents.get(node)
         given = parent.keywords if isinstance(parent, ast.Call) else ()
         if any(each.arg == "device_type" and text_of(each.value) == "cuda" for each in given):
-            message = f"the device type of `{name}` is CUDA; pass the device type of the accelerator"
-            yield self.finding(node, message, unless="because the call is elsewhere")
+            message = f"the device type of `{name}` is CUDA; pass the accelerator's device type"
+            yield self.finding(node, message, unless="because the program calls the function later")
 
     def _dtype(self, call: ast.Call) -> Fix:
         """Return the fix of the dtype of autocast, which is still CUDA's on a CPU."""

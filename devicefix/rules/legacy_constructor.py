@@ -124,7 +124,9 @@ class LegacyConstructor(Rule):
         )
         fix = self.context.edit(node, lambda code: f"{code}.to({torch.text}.empty(0).device)", torch, why)
         yield self.finding(
-            node, "`torch.Tensor` ignores the default device of an accelerator; move the tensor to it", fix
+            node,
+            "`torch.Tensor` ignores the accelerator's default device; move the tensor to this device",
+            fix,
         )
 
     @cached_property

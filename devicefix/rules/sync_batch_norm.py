@@ -184,7 +184,7 @@ class SyncBatchNorm(Rule):
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
         message = "`SyncBatchNorm` needs CUDA; convert the model only if CUDA is available"
-        yield self.finding(node, message, fix, "because of its other arguments")
+        yield self.finding(node, message, fix, "because of the call's other arguments")
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.call_of(node)
@@ -192,7 +192,7 @@ class SyncBatchNorm(Rule):
             return
         fix = self._as_plain(node, call) if call is not None else None
         message = "`SyncBatchNorm` needs CUDA in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
-        yield self.finding(node, message, fix, "because the dimensions of its inputs are unknown")
+        yield self.finding(node, message, fix, "because the layer's input dimensions are unknown")
 
     def _is_value(self, node: ast.expr) -> bool:
         """Return whether a class is called or passed on, and not only asked for, or a base of another class."""
