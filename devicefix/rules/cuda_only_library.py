@@ -52,8 +52,8 @@ class CudaOnlyLibrary(Rule):
     ```
 
     ## Use instead
-    The message suggests a replacement: torch now has most features of these libraries. If there is no replacement,
-    import the library under `if torch.cuda.is_available():` or in a `try` statement, and add a CPU path.
+    The message suggests a replacement, usually in torch. If there is no replacement, import the library under `if
+    torch.cuda.is_available():` or in a `try` statement, and add a CPU path.
 
     ## Fix safety
     Usually, there is no fix, because the replacement depends on the program. If the program has a path without the

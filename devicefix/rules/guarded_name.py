@@ -16,7 +16,7 @@ class GuardedName(Rule):
     """
     ## What it does
     Finds names that are defined only if CUDA is available, but used even if it is not. A flag from the user counts as a
-    check for CUDA if the code under it moves something to CUDA.
+    check for CUDA if the code under the flag moves something to CUDA.
 
     ## Why it matters
     On a CPU, using the name raises a `NameError` or an `UnboundLocalError`.
