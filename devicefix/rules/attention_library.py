@@ -53,10 +53,10 @@ class AttentionLibrary(Rule):
     the fix adds, whose results differ only by rounding. The function handles the order of the dimensions, grouped-query
     attention, and the alignment of a causal mask.
 
-    The fix is unsafe with dropout, because torch and the library draw different random numbers, and if the mask may be
-    anything other than `None`. Calls with other arguments, such as `window_size`, have no fix. Packed functions,
-    xformers masks, and functions that the program passes as values or imports from this file into another have no fix
-    either.
+    The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
+    the mask may be anything other than `None`. Calls with other arguments, such as `window_size`, have no fix. Packed
+    functions, xformers masks, and functions that the program passes as values or imports from this file into another
+    have no fix either.
     """
 
     code = "DF417"

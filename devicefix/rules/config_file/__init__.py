@@ -33,8 +33,8 @@ class ConfigFile(Rule):
     ```
 
     ## Use instead
-    If the program supports it, omit the setting or use `device: auto`. Alternatively, use separate files for the GPU
-    and the CPU, or override the setting in the program:
+    If possible, omit the setting or use `device: auto`. Alternatively, use separate files for the GPU and the CPU, or
+    override the setting in the program:
 
     ```python
     device = torch.device(config["device"] if torch.cuda.is_available() else "cpu")
