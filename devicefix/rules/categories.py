@@ -23,7 +23,11 @@ CATEGORIES = (
     Category("DF4", "torch.cuda functions", "Streams, events and other calls raise an error without CUDA."),
     Category("DF5", "Checkpoints", "A checkpoint saved on a GPU fails to load without CUDA."),
     Category("DF6", "Distributed training", "Code uses NCCL, device IDs or synchronization between GPUs."),
-    Category("DF7", "Checks and guards", "Without CUDA, the program stops or skips code that it needs."),
+    Category(
+        "DF7",
+        "Checks and guards",
+        "Checks that stop the program, skip code that it needs, or are unnecessary.",
+    ),
     Category("DF8", "Copies and old code", "A copy is made only on a GPU, or an API no longer exists."),
     Category("DF9", "Outside the code", "Libraries, settings and other files need CUDA."),
 )

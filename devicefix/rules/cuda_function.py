@@ -45,6 +45,8 @@ class CudaFunction(Rule):
     devicefix doesn't know all uses of the state. The fix for a seed is unsafe if the program never seeds the CPU
     generator.
 
+    The fix may put neighboring calls of `torch.cuda` under the same check.
+
     Any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after
     `torch.cuda.is_available()`, unless the call itself initializes CUDA.
 

@@ -103,8 +103,9 @@ class HardWiredFlag(Rule):
     Config.cuda = torch.cuda.is_available()
     ```
 
-    In Lightning, use `accelerator="gpu" if torch.cuda.is_available() else "cpu"`. If the call also passes a list such
-    as `devices=[0]`, use `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a list raises a `TypeError`.
+    In Lightning, use `accelerator="cuda" if torch.cuda.is_available() else "cpu"`, and `"auto"` in place of `"gpu"`. If
+    the call also passes a list such as `devices=[0]`, use `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a
+    list raises a `TypeError`.
 
     ## Fix safety
     The fix is safe if the library documents what the option needs and which value works on a CPU, such as `accelerator`
@@ -206,7 +207,7 @@ class HardWiredFlag(Rule):
                 import pytorch_lightning as pl
                 import torch
 
-                trainer = pl.Trainer(accelerator='gpu' if torch.cuda.is_available() else 'cpu', devices=1)
+                trainer = pl.Trainer(accelerator='gpu' if torch.cuda.is_available() else 'auto', devices=1)
             """,
         ),
         Example(
@@ -235,7 +236,7 @@ class HardWiredFlag(Rule):
                 import torch
                 from lightning import Trainer  # torch
 
-                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "cpu",
+                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
                                   devices=options.devices if torch.cuda.is_available() else 1)
             """,
             unsafe=True,
@@ -615,7 +616,7 @@ class HardWiredFlag(Rule):
                 import torch
                 from lightning import Trainer  # torch
 
-                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "cpu",
+                trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "auto",
                                   devices=-1 if torch.cuda.is_available() else 1)
             """,
         ),
@@ -1244,7 +1245,8 @@ class HardWiredFlag(Rule):
     def _trainer(self, call: ast.Call, accelerator: ast.expr) -> Finding:
         """Return the finding of a trainer of Lightning on GPUs. A CPU takes only the number of devices."""
         code = self.context.source.code
-        otherwise = '"cpu"' if self.context.accelerator is None else '"auto"'  # which selects MPS and XPU
+        only_cuda = self.context.accelerator is None and not is_constant(accelerator, "gpu")
+        otherwise = '"cpu"' if only_cuda else '"auto"'  # MPS is a "gpu", too
         fix = self.context.when_cuda(accelerator, otherwise, of_cuda=True)
         message = f"`accelerator={code(accelerator)}` needs CUDA; without CUDA, use {otherwise}"
         devices = next((keyword.value for keyword in call.keywords if keyword.arg == "devices"), None)

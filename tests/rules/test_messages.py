@@ -15,7 +15,7 @@ from devicefix.cli import COMMANDS, main
 
 # Options of other programs: jupyter nbconvert, git diff, git fetch, torchrun.
 FOREIGN = {
-    "--to", "--inplace", "--force", "--git", "--unshallow", "--nproc-per-node", "--epochs", "--platform",
+    "--init", "--to", "--inplace", "--force", "--git", "--unshallow", "--nproc-per-node", "--epochs", "--platform",
     # pip's, in files of requirements
     "--config-settings", "--constraint", "--editable", "--extra-index-url", "--find-links",
     "--global-option", "--hash", "--index-url", "--requirement",
