@@ -13,9 +13,10 @@ from helpers import ROOT
 
 from devicefix.cli import COMMANDS, main
 
-# Options of other programs: jupyter nbconvert, git diff, git fetch, torchrun.
+# Options of other programs: jupyter nbconvert, git diff, git fetch, git submodule, torchrun.
 FOREIGN = {
-    "--init", "--to", "--inplace", "--force", "--git", "--unshallow", "--nproc-per-node", "--epochs", "--platform",
+    "--to", "--inplace", "--force", "--git", "--unshallow", "--nproc-per-node", "--epochs", "--platform",
+    "--init",
     # pip's, in files of requirements
     "--config-settings", "--constraint", "--editable", "--extra-index-url", "--find-links",
     "--global-option", "--hash", "--index-url", "--requirement",
