@@ -11,7 +11,7 @@ from devicefix.facts.configurations import Configurations
 from devicefix.facts.flow.sinks import key_read
 from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.refusals import prints
-from devicefix.facts.values import cpu
+from devicefix.facts.values import cpu, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
@@ -328,11 +328,16 @@ class ConfiguredDevice(Rule):
 
     def _asks(self, read: ast.expr) -> bool:
         """Return whether code asks for CUDA where it reads a device, or sets its variable to the CPU."""
-        lines = {read.lineno, *(test.lineno for test, _ in conditions_around(self.facts.tree, read))}
+        lines = sorted({read.lineno, *(test.lineno for test, _ in conditions_around(self.facts.tree, read))})
+        nodes = (
+            each for each in self.facts.tree.nodes_at(lines) if isinstance(each, (ast.Name, ast.Attribute))
+        )
+        asked = self.facts.guards.names.union({"is_available"})
         variables = [read, *getattr(self.facts.tree.parents.get(read), "targets", ())]
         bound = [binding.value for variable in variables for binding in self.facts.bindings(variable)]
-        asked = self.facts.guards.lines.union(self.facts.tree.words.lines_with("is_available"))
-        return bool(lines & asked) or any(each and cpu(self.facts, each) for each in bound)
+        return any(last_name(each) in asked for each in nodes) or any(
+            each and cpu(self.facts, each) for each in bound
+        )
 
     def _found(self, value: ast.expr, found: list[list[str]]) -> Finding:
         code = self.context.source.code(value)

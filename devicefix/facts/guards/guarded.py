@@ -112,21 +112,26 @@ class Guards(Conditions):
         return self.facts.tree.after(node)
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of what holds an answer of torch: a flag, a number, a version, or a function with one."""
+        words = self.facts.tree.words
+        lines = {line for question in _QUESTIONS for line in words.lines_with(question)}
+        asked, found = set[int](), set[str]()
+        while lines:
+            names = {path.rpartition(".")[2] for path in self._answered(sorted(lines))} - found - {""}
+            found |= names
+            lines = {line for name in names for line in words.lines_with_name(name)} - asked
+            asked |= lines
+        return frozenset(found)
+
+    @cached_property
     def lines(self) -> frozenset[int]:
-        """The lines that name an answer of torch: a flag, a number, a version, or a function with one.
+        """The lines with one of these names.
 
         What such a name is called says nothing: without these lines, `if q7:` would not be visited.
         """
         words = self.facts.tree.words
-        lines = {line for question in _QUESTIONS for line in words.lines_with(question)}
-        found: set[int] = set()
-        seen: set[str] = set()
-        while lines:
-            names = {path.rpartition(".")[2] for path in self._answered(sorted(lines))} - seen - {""}
-            seen |= names
-            lines = {line for name in names for line in words.lines_with_name(name)} - found
-            found |= lines
-        return frozenset(found)
+        return frozenset(line for name in self.names for line in words.lines_with_name(name))
 
     def _answered(self, lines: list[int]) -> Iterator[str]:
         """Yield the names that some lines bind to an answer, and the functions that return one."""
