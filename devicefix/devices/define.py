@@ -10,10 +10,9 @@ from enum import Enum, auto
 from functools import cached_property
 
 from devicefix.devices.known import KnownDevices
-from devicefix.devices.places import is_main
 from devicefix.facts import Facts, Function, Scope
 from devicefix.facts.project import Project
-from devicefix.facts.scopes import DEFINITIONS
+from devicefix.facts.scopes import DEFINITIONS, is_main
 from devicefix.model import Definition, Edit, Effect, Form, Import, Need
 from devicefix.rewrite.placement import Layout, imports_something
 
@@ -219,6 +218,7 @@ class Definitions:
         Args:
             needs: What each of the fixes needs.
         """
+        newline = self._facts.source.newline
         texts: dict[int, str] = {}
         kinds: dict[int, tuple[str, ...]] = {}
         counts = self._decide(needs)
@@ -233,7 +233,9 @@ class Definitions:
             placed = self._placed(definition, group=follows_imports and definition is first)
             lines.append((*placed, "Assign"))
         for at, text, kind in lines:
-            texts[at] = texts.get(at, "") + text
+            is_below_import = kind == "Assign" and kinds.get(at, ())[-1:] == ("Import",)
+            gap = newline if is_below_import and not text.startswith(newline) else ""
+            texts[at] = texts.get(at, "") + gap + text
             kinds[at] = (*kinds.get(at, ()), kind)
         return [Edit(at, at, text, effect=Effect(added=kinds[at])) for at, text in texts.items()]
 

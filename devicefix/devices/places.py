@@ -16,6 +16,7 @@ from devicefix.facts.bound import Bound
 from devicefix.facts.exports import late_calls, late_settings
 from devicefix.facts.exports.imports import modules_of
 from devicefix.facts.project import Project
+from devicefix.facts.scopes import is_main
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 from devicefix.rewrite.lines import begins_line
@@ -459,9 +460,3 @@ class Places:
         """Return whether a site of the module's own code is on a line below a setting."""
         statement = self._facts.tree.statement(site)
         return statement.lineno > (self._layout.last_on_line(setting).end_lineno or 0)
-
-
-def is_main(node: ast.AST) -> bool:
-    """Return whether a statement is `if __name__ == "__main__":`."""
-    parts = ast.walk(node.test) if isinstance(node, ast.If) else ()
-    return any(isinstance(each, ast.Name) and each.id == "__name__" for each in parts)

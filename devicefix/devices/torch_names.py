@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from devicefix.devices.expression import DeviceExpr
-from devicefix.devices.places import InsertionPoint, Places, is_main
+from devicefix.devices.places import InsertionPoint, Places
 from devicefix.facts import Facts, Scope
 from devicefix.facts.bound import Bound
+from devicefix.facts.scopes import is_main
 from devicefix.model import Import, Need, Refused
 from devicefix.rewrite.placement import Layout
 

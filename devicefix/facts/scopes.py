@@ -300,3 +300,9 @@ _BINDERS: dict[type[ast.AST], Callable[[Bindings, Any, Scope], None]] = {
 }
 if sys.version_info >= (3, 12):
     _BINDERS[ast.TypeAlias] = Bindings._alias
+
+
+def is_main(node: ast.AST) -> bool:
+    """Return whether a statement is `if __name__ == "__main__":`."""
+    parts = ast.walk(node.test) if isinstance(node, ast.If) else ()
+    return any(isinstance(each, ast.Name) and each.id == "__name__" for each in parts)

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from devicefix.facts import Facts, dotted
-from devicefix.facts.scopes import DEFINITIONS
+from devicefix.facts.scopes import DEFINITIONS, is_main
 from devicefix.files.notebook.markers import CELL_END, INSTALLS, MAGIC
 from devicefix.files.text import Source
 from devicefix.model import Import
@@ -370,6 +370,8 @@ def imports_something(statement: ast.stmt) -> bool:
         return True
     chain: list[ast.stmt] = []
     todo = [statement]
+    if is_main(statement):
+        return False
     while len(todo) == 1 and isinstance(todo[0], (ast.Try, ast.If)):  # an `elif` chain may be long
         chain += todo
         todo = todo[0].orelse

@@ -563,6 +563,29 @@ class CudaCall(Rule):
                     ) if isinstance(x, torch.Tensor) else x for key, x in data.items()}
             """,
         ),
+        Example(
+            "imports only in the main block",
+            before="""
+                if __name__ == "__main__":
+                    from settings import epochs
+
+
+                def train(x):
+                    return x.cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                if __name__ == "__main__":
+                    from settings import epochs
+
+
+                def train(x):
+                    return x.to(device)
+            """,
+        ),
     )
     VALID = (
         Example(

@@ -120,7 +120,7 @@ def test_imports_come_before_definitions_and_both_in_order() -> None:
     found = definitions(context)
     second, first = (found.add(Definition(name, "1")) for name in ("device1", "device"))
     needs = (first, second, Import("torch"), Import("contextlib"))
-    expected = "import contextlib\nimport torch\ndevice1 = 1\n\ndevice = 1\nx.cuda()\n"
+    expected = "import contextlib\nimport torch\n\ndevice1 = 1\n\ndevice = 1\nx.cuda()\n"
     assert inserted(context, found, *needs) == expected
 
 

@@ -400,7 +400,7 @@ def test_the_list_of_devices_of_a_trainer_is_replaced_with_its_accelerator() -> 
     source = "from lightning.pytorch import Trainer\n\nTrainer(accelerator='gpu', devices=[0])\n"
     (finding,) = rewrite(source).findings
     assert finding.message == (
-        "`accelerator='gpu'` needs CUDA; without CUDA, use \"cpu\""
+        "`accelerator='gpu'` needs CUDA; without CUDA, use \"auto\""
         " and `devices=[0] if torch.cuda.is_available() else 1`"
     )
 
