@@ -84,7 +84,7 @@ class Places:
 
         They are below the prologue or, where torch is imported later, below that.
         """
-        if not self._only_in_functions or (self._set_at_top and self._set_on_import):
+        if not self._only_in_functions:
             yield from self._of_top
 
     @property
@@ -292,7 +292,8 @@ class Places:
     @cached_property
     def _only_in_functions(self) -> bool:
         """Return whether the module must not create a device while it is imported."""
-        return self._torch_may_be_missing or self.sets_devices_late or self._project.is_forked(self._path)
+        is_late = self.sets_devices_late and not (self._set_at_top and self._set_on_import)
+        return self._torch_may_be_missing or is_late or self._project.is_forked(self._path)
 
     @property
     def _torch_may_be_missing(self) -> bool:

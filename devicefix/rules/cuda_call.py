@@ -564,6 +564,48 @@ class CudaCall(Rule):
             """,
         ),
         Example(
+            "a function that the workers of a loader call, below a setting of the driver",
+            before="""
+                import os
+
+                import torch
+
+                os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+
+
+                def made(n):
+                    return torch.ones(n).cuda()
+
+
+                def start(number):
+                    made(number)
+
+
+                loader = torch.utils.data.DataLoader([1, 2], num_workers=1, worker_init_fn=start)
+                batches = list(loader)
+            """,
+            after="""
+                import os
+
+                import torch
+
+                os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+
+
+                def made(n):
+                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                    return torch.ones(n).to(device)
+
+
+                def start(number):
+                    made(number)
+
+
+                loader = torch.utils.data.DataLoader([1, 2], num_workers=1, worker_init_fn=start)
+                batches = list(loader)
+            """,
+        ),
+        Example(
             "imports only in the main block",
             before="""
                 if __name__ == "__main__":
