@@ -131,8 +131,7 @@ limit_options = together(
 @click.option(
     "--gpus",
     type=COUNT,
-    help="The number of GPUs in the simulated CUDA machine. [default: 1, or more if the program uses a higher"
-    " index]",
+    help="The number of GPUs in the simulated CUDA machine. [default: 1, or more if the program needs them]",
 )
 @click.option(
     "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of failing, and list them all."

@@ -20,6 +20,7 @@ from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Runs, Task, Tick
 from devicefix.verify.runtime.plan import Use
 from devicefix.verify.runtime.profiles import PROFILES
+from devicefix.verify.trials import GPUS
 from devicefix.verify.verdict import Verdict, judge
 
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
@@ -78,6 +79,7 @@ class CudaComparison:
         self._task = task
         self.runs = Runs(task, program, folder / "compared", tick)
         self._ignored: Unsteady = frozenset()
+        self._gpus = task.gpus
 
     def against(self, first: Result) -> Comparison:
         """Compare the rewritten program's run on the CPU with both programs on CUDA.
@@ -92,7 +94,7 @@ class CudaComparison:
         kind = self._task.accelerator
         machine = "cuda" if not kind and has_cuda(self._task.command[0]) else "simulated"
         found = Comparison(machine, kind)
-        original = self.runs.run(self.runs.original, "original", machine, silent=True)
+        original = self._run_original(machine, found)
         rewritten = first if kind else self._run("rewritten", machine)
         found.observations = common(original.events, original.events, frozenset())
         found.seconds = original.ended.seconds, rewritten.ended.seconds
@@ -141,7 +143,7 @@ class CudaComparison:
             if not any(number < ROUNDS or (each.file, each.line) in varying for each in faults):
                 break
             name = f"original-{machine}-{number}"
-            again = self.runs.run(self.runs.original, name, self._machine, silent=True)
+            again = self._run(name, self._machine, self.runs.original)
             self._ignored |= unsteady(self._original.events, again.events, tolerance=self._real)
             lasting = {each.place for each in unlike(self._run(f"again-{name}", machine))}
             self._ignored |= {each.place for each in unlike(other) if not each.expected} - lasting
@@ -213,9 +215,26 @@ class CudaComparison:
         found.notes += [f"the simulation differs from the GPU: {describe(each)}" for each in unlike]
         return simulated
 
-    def _run(self, name: str, machine: str, **options: Any) -> Result:
-        """Run the rewritten program; the run on the CPU has shown its output."""
-        return self.runs.run(self.runs.rewritten, name, machine, silent=True, **options)
+    def _run_original(self, machine: str, found: Comparison) -> Result:
+        """Run the original, with more simulated GPUs if it counts them and fails with one."""
+        first = self._run("original", machine, self.runs.original)
+        counts = any(event.get("counted") for event in first.events)
+        is_free = machine == "simulated" and not found.accelerator and self._gpus is None
+        for number in GPUS if is_free and counts and _failure(first, self.runs.original) else ():
+            self._gpus = number
+            more = self._run(f"{number} GPUs", machine, self.runs.original)
+            if not _failure(more, self.runs.original):
+                found.notes.append(
+                    f"the simulated machine has {number} GPUs, because the original needs them"
+                )
+                return more
+        self._gpus = self._task.gpus
+        return first
+
+    def _run(self, name: str, machine: str, program: Program | None = None, **options: Any) -> Result:
+        """Run a program, the rewritten one by default; the run on the CPU has shown its output."""
+        program = program or self.runs.rewritten
+        return self.runs.run(program, name, machine, silent=True, gpus=self._gpus, **options)
 
 
 def _uses(events: list[dict[str, Any]], device: str) -> list[Use]:

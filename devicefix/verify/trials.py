@@ -15,7 +15,7 @@ from devicefix.verify.verdict import EXIT, Failure, Run, Verdict, judge
 
 _SECONDS = 60.0  # a failure that took longer is explained without runs, unless `--explain` asks for them
 _FILES, _BYTES = 20_000, 256 << 20
-_GPUS = (2, 4, 8)
+GPUS = (2, 4, 8)
 _VARYING = re.compile(r"0x[0-9a-f]+|\b(cuda|cpu)(:\d+)?\b|\d+(\.\d+)?(e-?\d+)?")
 
 
@@ -60,7 +60,7 @@ class Trials:
 
     def gpus(self) -> int:
         """Return with how many simulated GPUs the original runs, where one is not enough; 0 if none helps."""
-        more = _GPUS if self._counts and self._task.gpus is None else ()
+        more = GPUS if self._counts and self._task.gpus is None else ()
         runs = ((n, self._run(self.runs.original, f"{n} GPUs", "simulated", gpus=n)) for n in more)
         return next((n for n, run in runs if passed(run)), 0)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -322,3 +323,18 @@ def test_the_number_of_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     report = session.verify(task, Everywhere(Settings()), lambda *_: None)
     assert report.verdict is Verdict.PASS, report
     assert report.comparison is not None and report.comparison.observations == 1
+
+
+def test_an_original_that_needs_more_gpus_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text(
+        "import torch\nif torch.cuda.is_available() and torch.cuda.device_count() < 4:\n"
+        "    raise ValueError(torch.cuda.device_count())\nprint(torch.ones(2).cuda().sum().item())\n"
+    )
+    command = [sys.executable, "program.py"]
+    task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
+    found = session.verify(task, Everywhere(Settings()), lambda *_: None).comparison
+    assert found is not None and (found.failure, found.compared) == ("", 1), found
+    assert "the simulated machine has 4 GPUs, because the original needs them" in found.notes
+    found = session.verify(replace(task, gpus=1), Everywhere(Settings()), lambda *_: None).comparison
+    assert found is not None and "ValueError: 1" in found.failure
