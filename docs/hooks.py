@@ -183,13 +183,14 @@ COUNTERPARTS = """\
 # Counterparts of torch.cuda
 
 This page lists the replacements for `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Other
-functions have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses counterparts that
-behave the same.
+functions have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses only counterparts that
+have the same effect as the CUDA function.
 
-- *2.6/2.4*: the counterpart works on the device from torch 2.6, and the device's module, such as `torch.xpu`,
-  has a function of the same name from 2.4. An empty cell means no counterpart, and *?* means unknown.
-  `torch_npu` and `torch_musa` use torch's version numbers.
-- \\*: different arguments or a different result than on CUDA.
+- *2.6/2.4* means that the counterpart works on the device from torch 2.6 on, and that the device's module,
+  such as `torch.xpu`, has a function of the same name from 2.4 on. *–* means that there is no
+  counterpart, and *?* means that this is unknown. In an empty cell, there is neither. `torch_npu` and `torch_musa` use torch's version numbers.
+- \\* means that the arguments or the result differ from those on CUDA.
+
 - In a CPU build, all `torch.accelerator` functions except {harmless} raise an error.
 - For HPU, see [below](#hpu).
 
@@ -210,7 +211,7 @@ def counterparts() -> str:
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
     works, in_module = known_of_hpu(TARGETS, "torch."), known_of_hpu(FUNCTIONS)
     parts.append(
-        f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. Its other functions are unknown.\n"
+        f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. Other functions are unknown.\n"
     )
     parts.append(f"\n[Sources]({github_address('devicefix/devices/counterparts.toml')})\n")
     return "".join(parts)
@@ -309,7 +310,7 @@ CONFIGURATION = """\
 
 This page describes the keys of `devicefix.toml`, `.devicefix.toml`, and `[tool.devicefix]` in
 `pyproject.toml`. [Configure devicefix](configure.md) explains which file applies. Each key except `extend`
-is also an option, such as `--select`. {additions} add to the configured values.
+is also an option, such as `--select`. The keys {additions} add to the configured values.
 """
 
 

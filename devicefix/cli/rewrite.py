@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--verify",
     "command",
     metavar="COMMAND",
-    help="With --in-place: first run this command like `devicefix verify -c`, and write the files only if it"
+    help="With --in-place: first run this command as `devicefix verify -c` does, and write the files only if it"
     " passes.",
 )
 @limit_options

@@ -140,7 +140,7 @@ limit_options = together(
     "--copies/--no-copies",
     default=True,
     show_default=True,
-    help="Detect code that relies on copies that are made only on CUDA.",
+    help="Detect code that relies on copies made only with CUDA.",
 )
 @click.option(
     "--scratch/--no-scratch",

@@ -1,1 +1,1 @@
-"""Choose the device that a fix uses, and determine which class's method is called."""
+"""Choose the device that a fix uses, and determine which class a called method belongs to."""

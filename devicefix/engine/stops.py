@@ -120,5 +120,5 @@ def _with_lines(finding: Finding, lines: list[int]) -> Finding:
     if not lines:
         return finding
     *first, last = [str(each) for each in lines[:5]] + [f"{len(lines) - 5} more"] * (len(lines) > 5)
-    shown = f"lines {', '.join(first)} and {last} are" if first else f"line {last} is"
-    return replace(finding, message=f"{finding.message} (until then, {shown} not fixed)")
+    shown = f"lines {', '.join(first)} and {last}" if first else f"line {last}"
+    return replace(finding, message=f"{finding.message}; {shown} can be fixed only after this finding")

@@ -1,1 +1,1 @@
-"""Migrate a program: rewrite it, keep the fixes that its runs prove, and list the remaining findings."""
+"""Migrate a program: rewrite it, keep the unsafe fixes that its runs justify, and list the remaining findings."""

@@ -1,1 +1,1 @@
-"""Apply fixes with one LibCST transformer, and prove that nothing else changed."""
+"""Apply fixes with one LibCST transformer, and check that nothing else has changed."""

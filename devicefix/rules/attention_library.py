@@ -49,9 +49,9 @@ class AttentionLibrary(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the program calls the library as before. Without CUDA, the program calls a function that
-    the fix adds, whose results differ only by rounding. The function handles the order of the dimensions, grouped-query
-    attention, and the alignment of a causal mask.
+    The fix is usually safe: with CUDA, the program calls the library as before. Without CUDA, the program calls a
+    function that the fix adds. Its results differ only by rounding. The function handles the order of the dimensions,
+    grouped-query attention, and the alignment of a causal mask.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
     the mask may be anything other than `None`. Calls with other arguments, such as `window_size`, have no fix. Packed

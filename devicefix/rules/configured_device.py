@@ -49,15 +49,15 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it replaces only the value from the file or string, and only without CUDA, when the program would
-    have failed. If a user selects the device that the file contains, the program also uses the CPU without CUDA. If a
-    user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
+    The fix is usually safe: it replaces only the value from the file or string, and only without CUDA, when the program
+    would have failed. If a user selects the device that the file contains, the program also uses the CPU without CUDA.
+    If a user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
 
     The fix is unsafe if the program reads an index from the value or stops if the device is the CPU. It is also unsafe
     for Lightning's `accelerator`, because the trainer's other settings may need a GPU too.
 
-    Configurations that a call unpacks, lists of settings and `parse_args` arguments have no fix. With `--target
-    accelerator`, the rule only reports findings. No fix changes the file or string itself.
+    There is no fix for a configuration that is unpacked in a call, for a list of settings, or for an argument of
+    `parse_args`. With `--target accelerator`, this rule has no fixes. No fix changes the file or string itself.
     """
 
     code = "DF207"

@@ -55,16 +55,16 @@ class CudaApi(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions raise an
-    error without an accelerator, so the fixed code calls them only if there is one. The fix replaces either all streams
-    and events in a file or none.
+    The fix is usually safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions
+    raise an error without an accelerator, so the fixed code calls them only if there is one. The fix replaces either
+    all streams and events in a file or none of them.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
     this code works with any accelerator. A statement that only calls a function specific to CUDA, such as
     `torch.cuda.nvtx.mark`, gets its own check. If other code under the check is specific to CUDA, such as a CUDA tensor
-    type, there is no fix. The fix is unsafe if the result is passed to a function, returned or stored where other files
-    may read it, because code for CUDA may depend on the result. Even an unsafe fix changes nothing with CUDA or on a
-    CPU.
+    type, there is no fix. The fix is unsafe if the result is passed to a function, returned, or stored where other
+    files may read it, because code for CUDA may depend on the result. Even an unsafe fix changes nothing with CUDA or
+    on a CPU.
 
     If `torch.accelerator` has no [counterpart](https://devicefix.github.io/devicefix/counterparts/), the fix uses the
     accelerator's own module. There is no fix if some accelerators lack the function. If the function fails on MPS with

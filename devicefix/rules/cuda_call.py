@@ -49,15 +49,15 @@ class CudaCall(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: like `.cuda()`, `torch.device("cuda")` refers to the current CUDA device. If the call has an
-    index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`.
+    The fix is usually safe: like `.cuda()`, `torch.device("cuda")` refers to the current CUDA device. If the call has
+    an index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`.
 
     If devicefix can't tell which device the argument specifies, or if the object may have a custom `cuda` method, the
     fix keeps the call and puts it under a check for CUDA. This fix is unsafe if a custom method or a call in the
     arguments may have side effects, because without CUDA, the program skips them.
 
-    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: if its graph changes a tensor in place, the program
-    changes a copy with CUDA, but the tensor itself on a CPU.
+    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: if the graph changes a tensor in place, the program
+    changes a copy with CUDA, but changes the tensor itself on a CPU.
 
     There is no fix for `x.cuda(*args)`: pass the arguments one by one, or write
     `x.cuda(*args) if torch.cuda.is_available() else x`.

@@ -47,8 +47,8 @@ class CudaFunction(Rule):
 
     The fix may put neighboring calls of `torch.cuda` under the same check.
 
-    Any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after
-    `torch.cuda.is_available()`, unless the call itself initializes CUDA.
+    Unless the call itself initializes CUDA, any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which
+    has no effect after `torch.cuda.is_available()`.
 
     Calls that return other values, such as GPU properties or a device index that may be used as a number, have no fix,
     because you have to choose a value for the CPU.
@@ -938,7 +938,7 @@ class CudaFunction(Rule):
             advice += f", and use {self._functions.instead(node, short)} on a CPU"
         why = "because the program uses the result"
         if fix is None and (use := self._functions.failing(node)) is not None:
-            why = f"because line {use.lineno} uses a value that a CPU does not have"
+            why = f"because line {use.lineno} uses a value that exists only with CUDA"
         return self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:

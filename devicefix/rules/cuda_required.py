@@ -29,7 +29,7 @@ class CudaRequired(Rule):
     and checks whose error the same function catches to continue on a CPU.
 
     ## Why it matters
-    The check has no effect with CUDA and only prevents the program from running on a CPU.
+    With CUDA, the check has no effect. Without CUDA, it stops a program that could run on a CPU.
 
     ## Example
     ```python
@@ -50,11 +50,12 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    The fix removes the check, which is safe: with CUDA, the assertion always holds, and the error branch never runs.
+    The fix removes the check. This is usually safe: with CUDA, the assertion always holds, and the error branch never
+    runs.
 
     The fix is unsafe if:
 
-    - the check depends on an option or setting that may request a GPU and has an unknown default.
+    - the check depends on an option or setting that may request a GPU and whose default is unknown.
     - a caller catches the error and uses another result.
     - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function checks several
       requirements of other code.

@@ -44,8 +44,9 @@ class DeviceArgument(Rule):
     """
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
-    `torch.set_default_device("cuda")`. Also finds GPU indexes passed to the project's functions that use them only as
-    devices, if these functions also receive other devices or the caller uses the index in several moves.
+    `torch.set_default_device("cuda")`. Also finds GPU indexes passed to the project's own functions, if these functions
+    use the indexes only as devices. In addition, either the functions also receive other devices, or the caller uses
+    the index in several moves.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -65,7 +66,7 @@ class DeviceArgument(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function
+    The fix is usually safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function
     receives the same string or number as before.
 
     The fix is unsafe if:

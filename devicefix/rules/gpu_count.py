@@ -29,7 +29,7 @@ class GpuCount(Rule):
     options.
 
     ## Why it matters
-    Without CUDA, the count is 0: a program that starts 0 processes does nothing and exits successfully, a batch size
+    Without CUDA, the count is 0. A program that starts 0 processes does nothing and exits successfully, a batch size
     becomes 0, and a division fails.
 
     ## Example
@@ -45,15 +45,15 @@ class GpuCount(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the count is the same as before. If the program also checks whether the count is 0, the
-    fix changes only the expressions that compute with the count. If the program always stops when the count is 0, the
-    fix removes that check and makes the count at least 1.
+    The fix is usually safe: with CUDA, the count is the same as before. If the program also checks whether the count is
+    0, the fix changes only the expressions that compute with the count. If the program always stops when the count is
+    0, the fix removes that check and makes the count at least 1.
 
     The fix is unsafe if:
 
-    - the number in these expressions may also have another source, such as a user who chose 0.
+    - the changed expressions may also get the number from another source, such as a user who chose 0.
     - a function counts GPUs for configuration files, as in OmegaConf's `register_new_resolver`.
-    - the program passes a GPU index computed from the count to other code.
+    - the program computes a GPU index from the count, and passes the index to other code.
     - the program uses objects that a loop over the GPUs creates, because the loop may be meant to do nothing without a
       GPU.
     """

@@ -83,9 +83,9 @@ _UNSEEN = "this value may not reach a library"
 class HardWiredFlag(Rule):
     """
     ## What it does
-    Finds options that make other libraries use CUDA on every machine, such as `Config.cuda = True`,
-    `Reader(gpu=True)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `attn_implementation="flash_attention_2"`
-    and `TrainingArguments(bf16=True)`, and calls that fail on a CPU, such as `pipeline.enable_model_cpu_offload()`.
+    Finds options that make other libraries use CUDA on every machine, such as `Config.cuda = True`, `Reader(gpu=True)`,
+    `Trainer(accelerator="gpu")`, `device_map="cuda"`, `attn_implementation="flash_attention_2"` and
+    `TrainingArguments(bf16=True)`. Also finds calls that fail on a CPU, such as `pipeline.enable_model_cpu_offload()`.
 
     The rule also reports Lightning's `precision="16-mixed"`, which silently becomes bfloat16 on a CPU. It ignores
     options that work on a CPU, such as `TrainingArguments(fp16=True)` and bitsandbytes quantization in transformers.
@@ -108,13 +108,13 @@ class HardWiredFlag(Rule):
     list raises a `TypeError`.
 
     ## Fix safety
-    The fix is safe if the library documents what the option needs and which value works on a CPU, such as `accelerator`
-    in Lightning's `Trainer` and `Fabric`, `bf16` in `TrainingArguments`, and `device_map` and `attn_implementation` in
-    Hugging Face libraries.
+    The fix is safe if the library documents what the option needs and which value works on a CPU. Examples are
+    `accelerator` in Lightning's `Trainer` and `Fabric`, `bf16` in `TrainingArguments`, and `device_map` and
+    `attn_implementation` in Hugging Face libraries.
 
-    The fix is unsafe if only the name of a setting suggests that it selects CUDA, or if `devices` is a variable,
-    because the fixed program uses a single process without CUDA. Other options have no fix, because their effect
-    depends on the library.
+    The fix is unsafe if only the name of a setting suggests that it selects CUDA. The fix is also unsafe if `devices`
+    is a variable, because without CUDA, the fixed program uses a single process. Other options have no fix, because
+    their effect depends on the library.
     """
 
     code = "DF904"

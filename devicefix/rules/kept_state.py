@@ -12,12 +12,13 @@ from devicefix.rules.kept_view import copied, remedy
 class KeptState(Rule):
     """
     ## What it does
-    Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule only
-    follows names within a function and to its callers in the same file; `devicefix verify` watches all copies.
+    Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule
+    follows names only within a function, and to the function's callers in the same file; `devicefix verify` watches all
+    copies.
 
     ## Why it matters
     On a GPU, `.cpu()` copies the parameter. On a CPU, it returns the parameter itself, which the next optimizer step
-    changes. There is no error, but `best` always contains the latest state.
+    changes. There is no error, but the stored parameters always have the latest values.
 
     ## Example
     ```python

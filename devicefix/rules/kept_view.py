@@ -20,10 +20,11 @@ class KeptView(Rule):
     ## What it does
     Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` if the program changes `x` in place, for example
     with `+=`, `x[...] = y` or `copy_()`, and later uses the result, or changes the result and later uses `x`. The rule
-    only follows names within a function and to its callers in the same file; `devicefix verify` watches all copies.
+    follows names only within a function, and to the function's callers in the same file; `devicefix verify` watches all
+    copies.
 
     ## Why it matters
-    On a GPU, these calls make a copy. On a CPU, they return `x` itself, and `.numpy()` returns a view of it, so the
+    On a GPU, these calls make a copy. On a CPU, they return `x` itself, and `.numpy()` returns a view of `x`, so the
     result changes together with `x`. There is no error, but the numbers are wrong.
 
     ## Example

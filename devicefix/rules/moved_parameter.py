@@ -25,9 +25,9 @@ class MovedParameter(Rule):
     in place or checks whether it is a leaf.
 
     ## Why it matters
-    On a GPU, the move makes a copy that is not a parameter: it is not in `state_dict()` or `parameters()`, and has no
-    `.grad`. On a CPU, the move returns the parameter itself, which is trained and saved, and changing it in place
-    raises an error.
+    On a GPU, the move makes a copy that is not a parameter. The copy is not in `state_dict()` or `parameters()`, and
+    has no `.grad`. On a CPU, the move returns the parameter itself, which is trained and saved. Changing the parameter
+    in place raises an error.
 
     ## Example
     ```python

@@ -12,10 +12,10 @@ from devicefix.rules.kept_view import changed_and_used, copied
 class ReusedBuffer(Rule):
     """
     ## What it does
-    Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`,
-    `torch.as_tensor(buffer, device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program
-    changes the NumPy array in place. The rule only follows names within a function and to its callers in the same file;
-    `devicefix verify` watches all copies.
+    Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`, `torch.as_tensor(buffer,
+    device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program changes the NumPy array in
+    place. The rule follows names only within a function, and to the function's callers in the same file; `devicefix
+    verify` watches all copies.
 
     ## Why it matters
     `torch.from_numpy` shares memory with the array. Moving the tensor to a GPU copies it. On a CPU, the tensor changes

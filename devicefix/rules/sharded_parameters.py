@@ -25,8 +25,8 @@ _NEEDS = "needs an accelerator; use it only if one is available"
 class ShardedParameters(Rule):
     """
     ## What it does
-    Finds calls to `FullyShardedDataParallel` that omit `device_id`, pass a GPU index as `device_id` or set
-    `sync_module_states=True`, and code that offloads parameters from a GPU or to pinned memory.
+    Finds calls to `FullyShardedDataParallel` that omit `device_id`, pass a GPU index as `device_id`, or set
+    `sync_module_states=True`. Also finds code that offloads parameters from a GPU or to pinned memory.
 
     ## Why it matters
     Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True` or

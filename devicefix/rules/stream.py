@@ -37,10 +37,10 @@ class CudaStream(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is nothing to
-    synchronize. On a CPU, a measured time is `nan`, or 0.0 if the program compares the time, converts it to an int, or
-    keeps it in a collection without dividing by it. The fix for a comparison of streams is unsafe if the compared
-    expressions may have side effects.
+    The fix is usually safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is nothing to
+    synchronize. On a CPU, a measured time is `nan`. It is 0.0 instead if the program compares the time or converts it
+    to an int, or if the program keeps the time in a collection and doesn't divide by it. The fix for a comparison of
+    streams is unsafe if the compared expressions may have side effects.
 
     The fix changes all uses of related streams and events together. There is no fix if some uses are unknown, for
     example because the stream is passed to a function, is stored in a list or shares its name with another value, or if

@@ -35,8 +35,8 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the device is the same as before. The fix is unsafe if only a variable's name suggests
-    that the variable contains a GPU index.
+    With CUDA, the device is the same as before, so the fix is safe, unless only a variable's name suggests that the
+    variable contains a GPU index.
     """
 
     code = "DF102"

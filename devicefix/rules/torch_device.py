@@ -39,9 +39,9 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the device is the same as before. The fix is unsafe if the program uses the device's
-    index, as in `device.index + 1`, because the CPU has no index. The fix is also unsafe if a check may stop the
-    program on the CPU, as in `assert device.type == "cuda"`.
+    The fix is usually safe: with CUDA, the device is the same as before. The fix is unsafe if the program uses the
+    device's index, as in `device.index + 1`, because the CPU has no index. The fix is also unsafe if a check may stop
+    the program on the CPU, as in `assert device.type == "cuda"`.
 
     The rule ignores a device that the program only compares, as in `x.device == torch.device("cuda")`, or passes to
     `torch.cuda` functions.

@@ -36,9 +36,9 @@ class TypeName(Rule):
     ## Fix safety
     The fix is safe: with CUDA, the string is the same as before.
 
-    A comparison with `"torch.cuda.FloatTensor"` usually checks a tensor's device, because float32 is the default dtype.
-    The rule reports such a comparison only if the same file moves the tensor to a GPU. There is no fix. Compare the
-    dtype instead.
+    A comparison with `"torch.cuda.FloatTensor"` can check a tensor's device or its dtype. If the same file moves the
+    tensor to a GPU, the comparison probably checks the dtype. Only then, the rule reports the comparison. There is no
+    fix: compare the dtype instead.
     """
 
     code = "DF302"
