@@ -22,16 +22,16 @@ Target: TypeAlias = Literal["cuda", "accelerator"]
 
 
 class DevicefixError(Exception):
-    """devicefix could not do its work; the message says why, in one line."""
+    """A setting or the source is invalid, or devicefix failed. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """A place in a file.
+    """A position in a file.
 
     Attributes:
-        line: from 1. A line ends in LF, CR LF or CR.
-        column: from 1, in characters, that is in items of a `str`.
+        line: the line number, starting at 1. A line ends with LF, CR LF or CR.
+        column: the column number, starting at 1, in characters of a `str`.
     """
 
     line: int
@@ -43,10 +43,10 @@ class Replacement:
     """New text for a part of a file.
 
     Attributes:
-        location: the first character that is replaced.
-        end_location: the one after the last; the same as `location` for an insertion.
-        text: the new text, with the line ends of the file.
-        cell: the number of the cell in a notebook, from 1; None in other files.
+        location: the location of the first replaced character.
+        end_location: the location after the last replaced character; equal to `location` for an insertion.
+        text: the new text, with the line endings of the file.
+        cell: the number of the notebook cell, starting at 1; None in other files.
     """
 
     location: Location
@@ -60,10 +60,10 @@ class Fix:
     """The changes that resolve a finding.
 
     Attributes:
-        applicability: `"safe"` if nothing changes on a machine with CUDA, `"unsafe"` if something may.
-        replacements: the changes, in the order of the file, without overlaps. They include the imports and
-            definitions that the new code needs, for this fix alone (`rewrite_source` makes several). Empty
-            where the fix of another finding resolves this one as well.
+        applicability: `"safe"` if the program does the same with CUDA as before, `"unsafe"` if it may not.
+        replacements: all changes, in the order of the file and without overlaps, including the imports and
+            definitions that the new code needs if this is the only fix. Empty if the fix of another finding
+            resolves this finding as well.
     """
 
     applicability: Literal["safe", "unsafe"]
@@ -72,18 +72,19 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One tie to CUDA.
+    """One use of CUDA that a rule reports.
 
     Attributes:
-        code: of the rule, such as `"DF101"`.
-        name: of the rule, such as `"cuda-call"`.
+        code: the code of the rule, such as `"DF101"`.
+        name: the name of the rule, such as `"cuda-call"`.
         message: what is wrong and what to do, in one line.
-        filename: the file, as it was given or found.
-        location: its first character.
-        end_location: the character after its last.
-        fix: None where a person has to decide.
-        url: the rule's page; None for a plugin's rule.
-        cell: the number of the cell in a notebook, from 1, whose lines are counted; None in other files.
+        filename: the path of the file, as it was given or found.
+        location: the location of the first character.
+        end_location: the location after the last character.
+        fix: the fix, or None if you have to change the code yourself.
+        url: the address of the rule's page; None for a rule from a plugin.
+        cell: the number of the notebook cell, starting at 1; None in other files. Lines refer to
+            the cell.
     """
 
     code: str
@@ -103,8 +104,8 @@ class Rewrite(Generic[AnyStr]):
 
     Attributes:
         source: the new source, of the same type as the old one, and equal to it if nothing is fixed.
-        fixed: the findings that are fixed, at their places in the old source.
-        remaining: the findings that remain, at their places in the new source.
+        fixed: the findings that were fixed, with their locations in the old source.
+        remaining: the remaining findings, with their locations in the new source.
     """
 
     source: AnyStr
@@ -117,8 +118,8 @@ class FileError:
     """A file that could not be checked.
 
     Attributes:
-        filename: the file or folder.
-        message: why not, in one line.
+        filename: the path of the file or folder.
+        message: why the file or folder could not be checked, in one line.
     """
 
     filename: str
@@ -130,9 +131,9 @@ class Report:
     """The findings in files.
 
     Attributes:
-        findings: in the order of the files, and within each from its top.
-        files: all files that were checked, sorted.
-        errors: the files that could not be.
+        findings: the findings, sorted by file and position.
+        files: the paths of all checked files, sorted.
+        errors: the files that could not be checked.
     """
 
     findings: tuple[Finding, ...]
@@ -141,19 +142,21 @@ class Report:
 
 
 class RuleSettings(TypedDict, total=False):
-    """Settings of all functions; as in the configuration, with `_` for `-`. None is the same as no value.
+    """Settings of all functions. None has the same effect as omitting the setting.
+
+    The settings work like the configuration keys with these names. Rules are codes, names or prefixes.
 
     Attributes:
-        select: codes of the only rules to use, or beginnings of codes.
-        extend_select: codes of rules to use as well.
-        ignore: codes of rules not to use.
-        fixable: codes of the only rules whose findings get a fix, or beginnings of codes.
-        extend_fixable: codes of rules whose findings get a fix as well.
-        unfixable: codes of rules whose findings get no fix.
-        per_file_ignores: patterns of files, each with the codes of rules not to use there.
-        target: what the program runs on besides the CPU.
-        torch_version: the oldest torch that a rewrite must run with, such as `"2.6"`.
-        max_file_size: the largest source, such as `"16M"`, which is the default.
+        select: the only rules to enable.
+        extend_select: more rules to enable.
+        ignore: the rules to disable.
+        fixable: the only rules whose findings get a fix.
+        extend_fixable: more rules whose findings get a fix.
+        unfixable: the rules whose findings get no fix.
+        per_file_ignores: patterns of files, each with the rules to disable in these files.
+        target: the device to support besides the CPU.
+        torch_version: the minimum torch version to support, such as `"2.6"`.
+        max_file_size: the maximum size of a file; the default is `"16M"`.
     """
 
     select: Sequence[str] | None
@@ -172,7 +175,7 @@ class RewriteSettings(RuleSettings, total=False):
     """Settings of `rewrite_source`.
 
     Attributes:
-        unsafe_fixes: whether to apply fixes that may change a run on CUDA as well.
+        unsafe_fixes: whether to apply also the fixes that may change what the program does with CUDA.
     """
 
     unsafe_fixes: bool | None
@@ -182,16 +185,16 @@ class PathSettings(RuleSettings, total=False):
     """Settings of `check_paths`.
 
     Attributes:
-        jobs: the number of processes, 1 by default. With more than one, `multiprocessing` must be able to
-            start the calling program again: `if __name__ == "__main__":`.
-        exclude: patterns, as in .gitignore, of what to exclude from folders, relative to the current one.
+        jobs: the number of processes, 1 by default. If you set a higher value, protect the entry point
+            of your program with `if __name__ == "__main__":`.
+        exclude: patterns in .gitignore syntax for the files to exclude, relative to the current folder.
         extend_exclude: more such patterns.
         force_exclude: whether to exclude files that match the patterns even if `paths` names them.
-        respect_gitignore: whether to exclude files that git ignores, as is the default.
-        baseline: a file that `devicefix check --write-baseline` created; its findings are not reported.
-        config_files: whether to check YAML, JSON, TOML and shell scripts in folders as well.
-        environment: whether to check requirements and other files of the environment in folders as well.
-        docs: whether to check blocks of Python in Markdown and reStructuredText in folders as well.
+        respect_gitignore: whether to exclude files that git ignores; true by default.
+        baseline: a file that `devicefix check --write-baseline` created. The findings in it are not reported.
+        config_files: whether to check YAML, JSON and TOML files and shell scripts in folders as well.
+        environment: whether to check requirements files and similar files in folders as well.
+        docs: whether to check Python code blocks in Markdown and reStructuredText files in folders as well.
     """
 
     jobs: int | None
@@ -212,23 +215,23 @@ def check_source(
     config: StrPath | None = None,
     **settings: Unpack[RuleSettings],
 ) -> list[Finding]:
-    """Find the ties to CUDA in a source.
+    """Find the code in a source that is tied to CUDA.
 
     Args:
-        source: the text, or the bytes of a file, which may declare an encoding.
-        filename: the path that the source has or will have. Findings name it, `per_file_ignores` match it,
-            and the files of its project that it imports are read. Its suffix says what it is: Python, a
-            notebook, a configuration file. None for a module without a project: no file is read, and
-            findings name "source.py".
-        config: a file with settings, such as `find_config` finds; None for the defaults.
-        settings: override the configuration; see `RuleSettings`.
+        source: the text, or the contents of a file as bytes, which may declare an encoding.
+        filename: the path of the source, which does not have to exist. devicefix uses this path in findings,
+            for `per_file_ignores`, and to find the project files that the source imports. The suffix
+            determines the file type. If None, the source is a standalone Python file named "source.py", and
+            no other files are read.
+        config: the path of a configuration file, such as the result of `find_config`; None for the defaults.
+        settings: settings that override the configuration; see `RuleSettings`.
 
     Returns:
-        The findings, from the top of the file. A source that does not parse is a finding, too: DF901.
+        The findings, sorted by position. If the source does not parse, they contain a DF901 finding.
 
     Raises:
-        DevicefixError: the settings cannot be used, or devicefix failed.
-        TypeError: there is no such setting.
+        DevicefixError: the settings or the source are invalid, or devicefix failed.
+        TypeError: a setting does not exist.
     """
     outcome = _outcome(source, filename, _settings(config, settings, RuleSettings))
     return list(_public(outcome, outcome.result.findings))
@@ -241,7 +244,7 @@ def rewrite_source(
     config: StrPath | None = None,
     **settings: Unpack[RewriteSettings],
 ) -> Rewrite[AnyStr]:
-    """Rewrite a source to run on any device, as far as that is safe.
+    """Apply the fixes to a source.
 
     Args:
         source: as for `check_source`.
@@ -250,12 +253,12 @@ def rewrite_source(
         settings: override the configuration; see `RewriteSettings`.
 
     Returns:
-        The new source, what is fixed in it, and what remains. To write a file back, pass its bytes: they keep
-        their encoding and their line ends.
+        The new source, the fixed findings and the remaining findings. To keep the encoding and the line
+        endings of a file, pass its bytes.
 
     Raises:
-        DevicefixError: the settings cannot be used, or devicefix failed.
-        TypeError: there is no such setting.
+        DevicefixError: the settings or the source are invalid, or devicefix failed.
+        TypeError: a setting does not exist.
     """
     outcome = _outcome(source, filename, replace(_settings(config, settings, RewriteSettings), fix=True))
     result = outcome.result
@@ -266,20 +269,20 @@ def rewrite_source(
 def check_paths(
     paths: StrPath | Iterable[StrPath], *, config: StrPath | None = None, **settings: Unpack[PathSettings]
 ) -> Report:
-    """Find the ties to CUDA in files, as `devicefix check` does. Nothing is written, no cache is kept.
+    """Find the code in files that is tied to CUDA, as `devicefix check` does, but without a cache.
 
     Args:
-        paths: files and folders, or one of them. Together they are the program: the classes of one file can
-            matter to others.
+        paths: a file, a folder, or several of them. Pass all files of a program together, because findings
+            can depend on other files.
         config: as for `check_source`.
         settings: override the configuration; see `PathSettings`.
 
     Returns:
-        The findings, the files that were checked, and those that could not be, such as missing ones.
+        The findings, the files that were checked, and those that could not be checked, such as missing files.
 
     Raises:
-        DevicefixError: the settings cannot be used.
-        TypeError: there is no such setting.
+        DevicefixError: the settings are invalid.
+        TypeError: a setting does not exist.
     """
     from devicefix.config.resolver import Everywhere
     from devicefix.config.settings import ConfigError
@@ -306,11 +309,11 @@ def check_paths(
 
 
 def find_config(path: StrPath) -> Path | None:
-    """Return the configuration file that applies to a file or folder, to be given as `config`.
+    """Return the configuration file for a file or folder, to pass as `config` to the other functions.
 
     Returns:
         The nearest `.devicefix.toml`, `devicefix.toml`, or `pyproject.toml` with a table `[tool.devicefix]`,
-        at or above the path; None where there is none.
+        in the folder of the path or a parent folder; None if there is none.
     """
     from devicefix.config.load import find
 

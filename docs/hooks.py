@@ -183,14 +183,14 @@ COUNTERPARTS = """\
 # Counterparts of torch.cuda
 
 This page lists the replacements for `torch.cuda` on other accelerators, from torch 2.4 to {newest}. Other
-functions have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses only counterparts that
-have the same effect as the CUDA function.
+functions have no known counterpart. [`--target accelerator`](guide/accelerator.md) uses only counterparts
+that have the same effect as the CUDA function.
 
 - *2.6/2.4* means that the counterpart works on the device from torch 2.6 on, and that the device's module,
-  such as `torch.xpu`, has a function of the same name from 2.4 on. *–* means that there is no
-  counterpart, and *?* means that this is unknown. In an empty cell, there is neither. `torch_npu` and `torch_musa` use torch's version numbers.
+  such as `torch.xpu`, has a function of the same name from 2.4 on. *–* means that there is no counterpart,
+  *?* that this is unknown, and an empty cell that there is neither. `torch_npu` and `torch_musa` use
+  torch's version numbers.
 - \\* means that the arguments or the result differ from those on CUDA.
-
 - In a CPU build, all `torch.accelerator` functions except {harmless} raise an error.
 - For HPU, see [below](#hpu).
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     "--verify",
     "command",
     metavar="COMMAND",
-    help="With --in-place: first run this command as `devicefix verify -c` does, and write the files only if it"
-    " passes.",
+    help="With --in-place: first run this command as `devicefix verify -c` does, and write the files only if"
+    " it passes.",
 )
 @limit_options
 @click.option(

@@ -1,1 +1,1 @@
-"""Migrate a program: rewrite it, keep the unsafe fixes that its runs justify, and list the remaining findings."""
+"""Rewrite a program, keep the unsafe fixes that its runs justify, and list the remaining findings."""

@@ -66,46 +66,48 @@ class Example:
 
 
 class Rule:
-    """One kind of tie to CUDA: how to find it, and how to rewrite it.
+    """The base class of rules, which find code that is tied to CUDA and build its fixes.
 
-    A rule is created anew for each file. Its methods named `visit_` and a class of `ast`, such as `visit_Call`,
-    get the nodes of that class and yield findings. There are two more:
+    devicefix creates a new instance of a rule for each file. A method named after a class of `ast`, such as
+    `visit_Call`, receives the nodes of this class and yields findings. There are two more methods:
 
-    - `visit_statement(node)` gets the statements of every kind.
-    - `visit_reference(node, name)` gets the names and attributes that resolve to one of `references`, by
-      whatever name the module imports it.
+    - `visit_statement(node)` receives every statement.
+    - `visit_reference(node, name)` receives the names and attributes that resolve to one of `references`, under
+      any alias.
 
     Statements are visited in the order of the source. In each statement, the rules that declare `before` visit
-    all nodes first; then the others do, outer expressions before inner ones. A node that a rule has marked as
-    handled (`self.context.mark_handled`) is hidden from the rules that have not visited it yet.
+    all nodes first. Then the other rules visit the nodes, outer expressions before inner ones. A node that a rule
+    has marked as handled (`self.context.mark_handled`) is hidden from the rules that have not visited it yet.
 
     The docstring of a rule is its page in the documentation, and its examples are its tests.
 
     Attributes:
-        code: capital letters and digits; for devicefix's own rules `DF` and three digits, of which the first is
-            the category.
+        code: capital letters and digits. The codes of devicefix's own rules are `DF` and three digits, the first of
+            which is the category.
         name: a few words in kebab-case.
         summary: one line for lists of rules.
-        default: whether the rule is on if nothing selects it.
-        targets: the targets for which the rule can be on.
-        words: what the rule searches for, as bytes. A file is parsed if it holds `torch` and a word of any rule
-            that is on, and only statements that hold one are visited, in whatever case. A name that the module
-            gives to an import counts as a word if the import's full name holds one. The default is the last
-            part of each of `references`.
-        companions: words of which a file must hold one, too, to be parsed for `words`; by default none is needed.
-        common_words: words that are too common to parse a file for, such as `device`. In the files that are
-            parsed, statements that hold one are visited as well.
-        references: full dotted names, such as `torch.cuda.amp.custom_fwd`, for `visit_reference`.
-        attributes: the names of the attributes that `visit_Attribute` looks for, such as `index` for
-            `x.index`; by default all. The attributes that no rule looks for are not visited.
-        before: codes of the rules that this one precedes: it visits each statement before they do, and where
-            its fix and theirs overlap, its fix is made.
+        default: whether the rule is enabled by default.
+        targets: the targets for which the rule can be enabled.
+        words: the words that the rule searches for, as bytes. A file is parsed if it contains `torch` and a word
+            of any enabled rule. In this file, only statements that contain a word are visited, regardless of
+            case. An alias counts as a word if the full name of the import contains one. By default, the words
+            are the last parts of `references`.
+        companions: more words. A file is parsed for `words` only if it also contains one of these. By default,
+            there are none, and `words` are sufficient.
+        common_words: words that are too common to parse a file for, such as `device`. In parsed files, the
+            statements that contain one of these words are visited as well.
+        references: the fully qualified names whose uses are passed to `visit_reference`, such as
+            `torch.cuda.amp.custom_fwd`.
+        attributes: the attributes that `visit_Attribute` receives, such as `index` for `x.index`. By default, it
+            receives all attributes.
+        before: the codes of rules that must run after this rule. This rule visits each statement first. If its
+            fix overlaps with a fix of those rules, its own fix is applied.
         sees_handled: whether the rule also visits nodes that other rules have handled.
-        needs_run: whether the rule only reports what a run has shown.
-        fails: whether what it finds raises an error without CUDA.
-        only_cuda: whether what it finds works with no other accelerator, even where its code does not name CUDA.
+        needs_run: whether the rule reports only what a run has shown.
+        fails: whether the code that the rule finds raises an error without CUDA.
+        only_cuda: whether the code that the rule finds works only with CUDA, even if it does not name CUDA.
         INVALID: examples that the rule reports, with their rewritten code.
-        VALID: examples that look similar and are left alone.
+        VALID: examples that look similar, but are not reported.
     """
 
     code: ClassVar[str]
@@ -154,10 +156,10 @@ class Rule:
         """Return a finding of this rule at a node.
 
         Args:
-            node: what is wrong.
-            message: what is wrong, then what to do: lower-case, without a full stop.
-            fix: the edits that mend it, or None.
-            unless: why there is no fix, if there is none, for a message that other findings with a fix have.
+            node: the code that the finding is about.
+            message: what is wrong, then what to do, in lower case and without a period.
+            fix: the fix, or None.
+            unless: why this finding has no fix. Use it if other findings with the same message have one.
         """
         start, end = self.context.source.span(node)
         message += f" (unsafe: {fix.why})" if fix and fix.why else ""

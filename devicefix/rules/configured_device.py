@@ -56,8 +56,8 @@ class ConfiguredDevice(Rule):
     The fix is unsafe if the program reads an index from the value or stops if the device is the CPU. It is also unsafe
     for Lightning's `accelerator`, because the trainer's other settings may need a GPU too.
 
-    There is no fix for a configuration that is unpacked in a call, for a list of settings, or for an argument of
-    `parse_args`. With `--target accelerator`, this rule has no fixes. No fix changes the file or string itself.
+    Unpacked configurations, lists of settings, and arguments of `parse_args` have no fix. With `--target accelerator`,
+    nothing has a fix. No fix changes the file or string itself.
     """
 
     code = "DF207"

@@ -63,8 +63,7 @@ class CudaApi(Rule):
     this code works with any accelerator. A statement that only calls a function specific to CUDA, such as
     `torch.cuda.nvtx.mark`, gets its own check. If other code under the check is specific to CUDA, such as a CUDA tensor
     type, there is no fix. The fix is unsafe if the result is passed to a function, returned, or stored where other
-    files may read it, because code for CUDA may depend on the result. Even an unsafe fix changes nothing with CUDA or
-    on a CPU.
+    files may read it, because code for CUDA may depend on the result.
 
     If `torch.accelerator` has no [counterpart](https://devicefix.github.io/devicefix/counterparts/), the fix uses the
     accelerator's own module. There is no fix if some accelerators lack the function. If the function fails on MPS with

@@ -35,8 +35,8 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    With CUDA, the device is the same as before, so the fix is safe, unless only a variable's name suggests that the
-    variable contains a GPU index.
+    The fix is usually safe: with CUDA, the device is the same as before. The fix is unsafe if only a variable's name
+    suggests that the variable contains a GPU index.
     """
 
     code = "DF102"

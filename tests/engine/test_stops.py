@@ -179,7 +179,8 @@ def main(net, n):
     return torch.nn.parallel.DistributedDataParallel(net, device_ids=[n])
 """
     check, left = analyze(source).findings
-    assert check.message.endswith("(unsafe: line 5 still needs CUDA); line 6 can be fixed only after this finding")
+    why = "(unsafe: line 5 still needs CUDA)"
+    assert check.message.endswith(f"{why}; line 6 can be fixed only after this finding")
     assert (left.line, left.fix) == (5, None)
 
 
@@ -194,7 +195,8 @@ def main(rank, gpus):
     torch.cuda.set_device(rank)
 """
     check, left = analyze(source).findings
-    assert check.message.endswith("(unsafe: line 6 still needs CUDA); line 8 can be fixed only after this finding")
+    why = "(unsafe: line 6 still needs CUDA)"
+    assert check.message.endswith(f"{why}; line 8 can be fixed only after this finding")
     assert (left.code, left.fix) == ("DF704", None)
 
 
