@@ -39,12 +39,12 @@ class AsyncName(Rule):
     ```
 
     ## Fix safety
-    The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`, and for a function in the same file if the
-    fix also renames its parameter, or if the function passes its `**kwargs` only to these methods. The fix is unsafe
-    for any other function, whose parameter may have a different name.
+    The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`. It is also safe for a function in the same
+    file if the fix also renames its parameter, or if the function passes its `**kwargs` only to these methods. The fix
+    is unsafe for any other function, whose parameter may have a different name.
 
-    Attributes, module-level variables and imported names have no fix. If a file has one of these or already uses the
-    name `non_blocking`, its other variables and parameters have no fix either.
+    Attributes, module-level variables and imported names have no fix. If a file contains such a name or already uses
+    the name `non_blocking`, its other variables and parameters have no fix either.
     """
 
     code = "DF814"

@@ -57,7 +57,7 @@ class ConfiguredDevice(Rule):
     for Lightning's `accelerator`, because the trainer's other settings may need a GPU too.
 
     Unpacked configurations, lists of settings, and arguments of `parse_args` have no fix. With `--target accelerator`,
-    nothing has a fix. No fix changes the file or string itself.
+    this rule has no fixes. No fix changes the file or string itself.
     """
 
     code = "DF207"

@@ -56,8 +56,8 @@ class CudaApi(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions
-    raise an error without an accelerator, so the fixed code calls them only if there is one. The fix replaces either
-    all streams and events in a file or none of them.
+    raise an error without an accelerator, so the fixed code calls them only if an accelerator is available. The fix
+    replaces either all streams and events in a file or none of them.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
     this code works with any accelerator. A statement that only calls a function specific to CUDA, such as

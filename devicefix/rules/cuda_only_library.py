@@ -33,13 +33,13 @@ class CudaOnlyLibrary(Rule):
     project's compiled CUDA extensions. Also finds code that builds such extensions, and calls to `nvidia-smi` that fail
     without a GPU. Each library is reported once per file.
 
-    The rule ignores an import under a check for CUDA, or in a `try` statement whose `except ImportError` continues
-    without the library, unless code uses the library without checking whether the import succeeded. For xformers, which
-    can be installed without CUDA, such a check is not enough.
+    The rule ignores an import under a check for CUDA. It also ignores an import in a `try` statement whose `except
+    ImportError` continues without the library, unless code uses the library without checking whether the import
+    succeeded. For xformers, which can be installed without CUDA, such a check is not enough.
 
     devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA
     extension of the project, or flash-attn functions without an equivalent in torch. Instead, it lists the lines that
-    need CUDA. Except with flash-attn, it also fixes nothing in files that import such a file.
+    need CUDA. It also fixes nothing in files that import such a file, except if the library is flash-attn.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.

@@ -19,8 +19,8 @@ class CudaOnlySetting(Rule):
     only CUDA activity.
 
     ## Why it matters
-    Without CUDA, the `step()` method of a capturable optimizer and a profiler that records only CUDA activity raise an
-    `AssertionError` (torch 2.13).
+    Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError`, as does a profiler that
+    records only CUDA activity (torch 2.13).
 
     ## Example
     ```python

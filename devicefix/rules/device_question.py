@@ -38,7 +38,7 @@ class DeviceQuestion(Rule):
     """
     ## What it does
     With `--target accelerator`, finds checks for CUDA tensors and devices, such as `x.is_cuda` and `device.type ==
-    "cuda"`, around code for any accelerator.
+    "cuda"`, if the code under the check works on any accelerator.
 
     ## Why it matters
     On another accelerator, the program skips the code without an error. For example, the program measures times without

@@ -25,8 +25,8 @@ class GpuCount(Rule):
     """
     ## What it does
     Finds code that uses `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a size, the length
-    of a list, or the iterations of a loop over the GPUs. The rule follows the count through variables, arguments and
-    options.
+    of a list, or the number of iterations of a loop over the GPUs. The rule follows the count through variables,
+    arguments and options.
 
     ## Why it matters
     Without CUDA, the count is 0. A program that starts 0 processes does nothing and exits successfully, a batch size

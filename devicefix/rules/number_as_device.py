@@ -40,8 +40,8 @@ class NumberAsDevice(Rule):
     another file or to a model, as in `model(batch, device)`, because only the function's name suggests that the
     function expects a device.
 
-    If a variable has other uses, `DF102` and `DF202` fix each use separately. They do the same for an attribute if the
-    program does anything with its object other than call the object or its methods.
+    If a variable has other uses, `DF102` and `DF202` fix each use separately. They do the same for an attribute if its
+    object is used for anything other than calling the object or its methods.
     """
 
     code = "DF205"

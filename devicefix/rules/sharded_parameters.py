@@ -30,8 +30,8 @@ class ShardedParameters(Rule):
 
     ## Why it matters
     Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True` or
-    `CPUOffload(offload_params=True)`, it always needs one. `CPUOffloadPolicy` pins memory by default, which also needs
-    an accelerator.
+    `CPUOffload(offload_params=True)`, it always needs an accelerator. `CPUOffloadPolicy` pins memory by default, which
+    also needs an accelerator.
 
     ## Example
     ```python

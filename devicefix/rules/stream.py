@@ -43,8 +43,8 @@ class CudaStream(Rule):
     streams is unsafe if the compared expressions may have side effects.
 
     The fix changes all uses of related streams and events together. There is no fix if some uses are unknown, for
-    example because the stream is passed to a function, is stored in a list or shares its name with another value, or if
-    the program both compares a time and divides by it.
+    example because the stream is passed to a function, is stored in a list or shares its name with another value. There
+    is also no fix if the program both compares a time and divides by it.
     """
 
     only_cuda = True

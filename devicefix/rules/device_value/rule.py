@@ -20,8 +20,8 @@ from devicefix.rules.shared.device_uses import checked_for_uses
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds CUDA device names, such as `"cuda:0"`, that the program later uses as devices: in variables, attributes,
-    lists and dictionaries, arguments, return values, and defaults of parameters and command-line options.
+    Finds CUDA device names, such as `"cuda:0"`, that the program uses as devices. The names can be in variables,
+    attributes, lists and dictionaries, arguments, return values, and defaults of parameters and command-line options.
 
     ## Why it matters
     Without CUDA, moving anything to such a device fails.
