@@ -211,7 +211,7 @@ def counterparts() -> str:
     parts += [f"- `torch.{each.name}`: {each.note}\n" for each in others if each.note]
     works, in_module = known_of_hpu(TARGETS, "torch."), known_of_hpu(FUNCTIONS)
     parts.append(
-        f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. Support for other functions is unknown.\n"
+        f"\n## HPU\n\n{works} works, and `torch.hpu` has {in_module}. Support for others is unknown.\n"
     )
     parts.append(f"\n[Sources]({github_address('devicefix/devices/counterparts.toml')})\n")
     return "".join(parts)
