@@ -15,7 +15,7 @@ _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Assert)
 class AcceleratorFunction(Rule):
     """
     ## What it does
-    Finds calls to `torch.accelerator` functions that need an accelerator, and code that fails if
+    Finds calls to `torch.accelerator` functions that need an accelerator. Also finds code that fails if
     `current_accelerator()` returns `None`.
 
     ## Why it matters

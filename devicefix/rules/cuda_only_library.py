@@ -31,7 +31,7 @@ class CudaOnlyLibrary(Rule):
     ## What it does
     Finds imports of libraries that need CUDA (apex, CuPy, TensorRT, flash-attn, xformers, Triton and others) and of the
     project's compiled CUDA extensions. Also finds code that builds such extensions, and calls to `nvidia-smi` that fail
-    without a GPU. Each library is reported once per file.
+    without a GPU.
 
     The rule ignores an import under a check for CUDA. It also ignores an import in a `try` statement whose `except
     ImportError` continues without the library, unless code uses the library without checking whether the import

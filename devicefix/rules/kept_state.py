@@ -13,7 +13,7 @@ class KeptState(Rule):
     """
     ## What it does
     Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule
-    follows names only within a function, and to the function's callers in the same file; `devicefix verify` watches all
+    follows names only within a function, and to the function's callers in the same file. `devicefix verify` watches all
     copies.
 
     ## Why it matters

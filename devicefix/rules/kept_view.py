@@ -18,10 +18,10 @@ _MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 class KeptView(Rule):
     """
     ## What it does
-    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` if the program changes `x` in place, for example
-    with `+=`, `x[...] = y` or `copy_()`, and later uses the result, or changes the result and later uses `x`. The rule
-    follows names only within a function, and to the function's callers in the same file; `devicefix verify` watches all
-    copies.
+    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` if the program changes `x` in place and later uses
+    the result, or changes the result in place and later uses `x`. Such changes include `+=`, `x[...] = y` and
+    `copy_()`. The rule follows names only within a function, and to the function's callers in the same file. `devicefix
+    verify` watches all copies.
 
     ## Why it matters
     On a GPU, these calls make a copy. On a CPU, they return `x` itself, and `.numpy()` returns a view of `x`, so the

@@ -12,8 +12,8 @@ from devicefix.rules.shared.device_numbers import defined_as_device
 class NumberAsDevice(Rule):
     """
     ## What it does
-    Finds variables that contain a GPU index and are used only as a device, and attributes that several methods of a
-    class use as a device.
+    Finds variables that contain a GPU index and are used only as a device. Also finds attributes that several methods
+    of a class use as a device.
 
     ## Why it matters
     PyTorch interprets an int as the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an

@@ -13,8 +13,8 @@ from devicefix.rules.base import Example, Rule
 class SharedMemory(Rule):
     """
     ## What it does
-    Reports a call such as `x.cpu()` if a run showed that its result shares memory with `x` on a CPU, and that one of
-    them changes while the other is in use. Only `devicefix migrate --run` uses this rule.
+    Reports a call such as `x.cpu()` if a run showed that, on a CPU, the result shares memory with `x`, and that one of
+    the two changes while the other is in use. Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
     On a GPU, such calls make a copy. On a CPU, they return `x` itself, so the numbers can be wrong without an error.

@@ -14,8 +14,8 @@ from devicefix.rules.base import Example, Rule
 class TensorDeviceNumber(Rule):
     """
     ## What it does
-    Finds code that uses a tensor's device index in arithmetic or as a list index, and code that reads the index from a
-    device name.
+    Finds code that uses a tensor's device index in arithmetic or as a list index. Also finds code that reads the index
+    from a device name.
 
     ## Why it matters
     On a CPU, `x.get_device()` returns -1, which selects the last item of a list, and `x.device.index` is `None`. The
