@@ -48,8 +48,8 @@ class CheckpointLoad(Rule):
     the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
     If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix adds `"cpu"`, because the method
-    copies the values into the model, which stays on its device. The fix doesn't add `"cpu"` for `assign=True`, for
-    optimizers, or in projects with a module that defines how its state is loaded.
+    copies the values into the model, which stays on its device. The fix doesn't add `"cpu"` for `assign=True`, for an
+    object that may be an optimizer, or in projects with a module that defines how its state is loaded.
     """
 
     code = "DF501"

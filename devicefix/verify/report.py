@@ -142,6 +142,8 @@ def _fixes(run: Run, most: int | None) -> Iterator[str]:
     others = [module for module in modules if not module.imported]
     ran, total = sum(len(module.ran) for module in imported), sum(module.lines for module in imported)
     shown = f"{ran:,} of {_count(total, 'line')} in {_count(len(imported), 'module')}"
+    if not imported:
+        shown = "none, since no module that ran has fixes"
     if others:
         left = _count(sum(module.lines for module in others), "line")
         were = "was" if len(others) == 1 else "were"
