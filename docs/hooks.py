@@ -188,8 +188,8 @@ that have the same effect as the CUDA function.
 
 - *2.6/2.4* means that the counterpart works on the device from torch 2.6 on, and that the device's module,
   such as `torch.xpu`, has a function of the same name from 2.4 on. *–* means that there is no counterpart,
-  *?* that this is unknown, and an empty cell that there is neither. `torch_npu` and `torch_musa` use
-  torch's version numbers.
+  *?* that this is unknown, and an empty cell that there is neither a counterpart nor a function of that
+  name. `torch_npu` and `torch_musa` use torch's version numbers.
 - \\* means that the arguments or the result differ from those on CUDA.
 - In a CPU build, all `torch.accelerator` functions except {harmless} raise an error.
 - For HPU, see [below](#hpu).

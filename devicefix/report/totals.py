@@ -128,7 +128,8 @@ class Totals:
         if self.hidden:
             yield f"Not shown: {self.hidden} fixable with `--fix`."
         elif self.fixable and self.fixable < self.remaining:
-            yield f"To show only the {self.remaining - self.fixable} that `--fix` leaves, use `--unfixed`."
+            left = count(self.remaining - self.fixable, "finding")
+            yield f"To show only the {left.removeprefix('1 ')} that `--fix` leaves, use `--unfixed`."
 
     @property
     def _failed(self) -> str:

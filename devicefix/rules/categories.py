@@ -26,7 +26,7 @@ CATEGORIES = (
     Category(
         "DF7",
         "Checks and guards",
-        "Checks that stop the program, skip code that it needs, or are unnecessary.",
+        "A check stops the program, skips code that it needs, or is unnecessary.",
     ),
     Category("DF8", "Copies and old code", "A copy is made only on a GPU, or an API no longer exists."),
     Category("DF9", "Outside the code", "Libraries, settings and other files need CUDA."),

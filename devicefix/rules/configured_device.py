@@ -25,7 +25,8 @@ class ConfiguredDevice(Rule):
     """
     ## What it does
     Finds code that reads a CUDA device or the NCCL backend from one of the project's YAML, JSON or TOML files. The
-    code, Hydra's `config_name`, or a command in a script or README must contain the file's path or name.
+    rule finds a file only if the code, Hydra's `config_name`, or a command in a script or README contains its path or
+    name.
 
     The rule follows the value through other files, objects and unpacked calls, such as `build(**config)` and
     `hydra.utils.instantiate(config.model)`.

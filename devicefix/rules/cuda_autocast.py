@@ -103,8 +103,8 @@ class CudaAutocast(Rule):
     ## Fix safety
     The fix is safe if a float32 `torch.nn` layer certainly gets a low-precision tensor under autocast, because such
     code fails on a CPU without the fix. In other cases, the fix is unsafe: if everything is in float32, the results on
-    a CPU are more accurate without autocast. [Low precision on a
-    CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu) shows how much the results differ.
+    a CPU are more accurate without autocast. For the size of the difference, see [Low precision on a
+    CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu).
 
     The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. If the device is
     a variable, the fix only adds the missing dtype. This fix is unsafe if the device may also be the CPU.

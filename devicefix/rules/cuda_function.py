@@ -41,11 +41,11 @@ class CudaFunction(Rule):
     (0, 0), which is lower than any GPU's, or (8, 0) if the program only uses it to choose between bfloat16 and another
     dtype.
 
-    If the program only restores a random state, the fix uses the CPU generator's state instead. This fix is unsafe if
-    devicefix doesn't know all uses of the state. The fix for a seed is unsafe if the program never seeds the CPU
-    generator.
+    If the program saves the state of the random number generator only to restore it later, the fix uses the CPU
+    generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. The fix for a
+    seed is unsafe if the program never seeds the CPU generator.
 
-    The fix may put neighboring calls of `torch.cuda` under the same check.
+    The fix may put neighboring calls to `torch.cuda` functions under the same check.
 
     Unless the call itself initializes CUDA, any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which
     has no effect after `torch.cuda.is_available()`.

@@ -57,7 +57,7 @@ class CudaOnlyLibrary(Rule):
 
     ## Fix safety
     Usually, there is no fix, because the replacement depends on the program. If the program has a path without the
-    library, devicefix sets a flag for xformers, or an option that turns the library on, to `True` only if CUDA is
+    library, the fix makes the xformers flag, or the option that turns the library on, `True` only if CUDA is
     available. This fix is unsafe, because the other path may compute different results.
     """
 

@@ -45,8 +45,8 @@ class DeviceArgument(Rule):
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
     `torch.set_default_device("cuda")`. Also finds GPU indexes passed to the project's own functions, if these functions
-    use the indexes only as devices. In addition, the functions must also receive other devices, or the caller must use
-    the index in several moves.
+    use the indexes only as devices, and either receive other devices, too, or their caller uses the index in several
+    moves.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.

@@ -14,7 +14,7 @@ class ReusedBuffer(Rule):
     ## What it does
     Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`, `torch.as_tensor(buffer,
     device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program changes the NumPy array in
-    place. The rule follows names only within a function, and to the function's callers in the same file. `devicefix
+    place. The rule follows names within a function and into its callers in the same file, but no further. `devicefix
     verify` watches all copies.
 
     ## Why it matters

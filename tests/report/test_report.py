@@ -188,7 +188,7 @@ def totals(outcomes: list[Outcome], failed: int) -> Totals:
             [result(finding(3, FIRST), unsafe(3), unsafe(6))],
             0,
             "Found 3 findings in 1 of 1 file.\n[*] 1 fixable with `--fix`, 2 more with `--unsafe-fixes`.\n"
-            "To show only the 2 that `--fix` leaves, use `--unfixed`.",
+            "To show only the 2 findings that `--fix` leaves, use `--unfixed`.",
         ),
         (
             [result(unsafe(3))],
