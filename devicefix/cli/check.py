@@ -144,7 +144,7 @@ def check(
             baseline.write(checked, paths)
             return exit_status(failed, findings=False)
         checked = hide_unchanged(baseline.hide_known(checked, paths), changes)
-        totals = Totals.of(checked.outcomes, failed, resolver)
+        totals = replace(Totals.of(checked.outcomes, failed, resolver), of_lines=changes is not None)
         if unfixed:
             checked = checked.unfixed()
             totals = Totals.of(checked.outcomes, failed, resolver).hiding(totals)

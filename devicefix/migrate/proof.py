@@ -262,4 +262,7 @@ class Prover:
         self._say(f"running {shown(task)} on {where}")
         resolver = self._resolver.changed(evidence=attempt.evidence)  # a notebook is rewritten for the run
         rewritten = list(filter(None, map(Rewritten.of, attempt.outcomes)))
-        return session.verify(replace(task, compare=compare), resolver, self._tick, rewritten)
+        report = session.verify(replace(task, compare=compare), resolver, self._tick, rewritten)
+        reason = f": {report.reason}" if report.reason else ""
+        self._say(f"{report.verdict.value} in {report.seconds:.1f} s{reason}")
+        return report

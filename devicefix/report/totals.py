@@ -26,6 +26,7 @@ class Totals:
         fixable: the number of remaining findings that `--fix` would fix.
         unsafe: the number of remaining findings that it would fix with `--unsafe-fixes` only.
         hidden: the number of findings that `--unfixed` hides; None without it.
+        of_lines: whether they are those of some lines, although fixes apply to whole files.
     """
 
     files: int
@@ -37,6 +38,7 @@ class Totals:
     fixable: int
     unsafe: int
     hidden: int | None = None
+    of_lines: bool = False
 
     @staticmethod
     def of(outcomes: Sequence[Outcome], failed: int, resolver: Resolver) -> Totals:
@@ -120,7 +122,9 @@ class Totals:
         return f"Nothing found in {count(self.files, 'file')}{self._failed}"
 
     def _fixable(self) -> Iterable[str]:
-        if self.fixable:
+        if self.fixable and self.of_lines:
+            yield f"[*] {self.fixable} fixable with `check --fix`, which also fixes unchanged lines."
+        elif self.fixable:
             more = f", {self.unsafe} more with `--unsafe-fixes`" if self.unsafe else ""
             yield f"[*] {self.fixable} fixable with `--fix`{more}."
         elif self.unsafe:

@@ -43,7 +43,7 @@ class Comparison:
         on_cuda: the differences between the original and the rewritten program on that machine.
         on_cpu: the differences between the rewritten program on that machine and on the CPU.
         notes: expected differences, and remarks on the simulation.
-        alike: whether the rewritten program fails on that machine as the original does.
+        alike: whether the rewritten program fails on that machine as the original does; None if that passes.
         hints: what the first difference between that machine and the CPU may come from.
         output: the last lines of the output of the program that failed on that machine.
     """
@@ -57,7 +57,7 @@ class Comparison:
     on_cuda: list[str] = field(default_factory=list)
     on_cpu: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    alike: bool = False
+    alike: bool | None = None
     hints: list[str] = field(default_factory=list)
     output: tuple[str, ...] = ()
 

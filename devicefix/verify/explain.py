@@ -110,6 +110,8 @@ def _on_simulated(failure: str, advice: str) -> str:
     """Return what to do if the original fails on the simulated machine, which may be why it does."""
     if known.first(failure, "beside"):
         return "verify without `--compare`, because only PyTorch's part of CUDA is simulated"
+    if known.first(failure, "package"):
+        return "install the missing package, or verify without `--compare`"
     more = "try more GPUs (`devicefix verify --gpus N`)"
     if _NEEDS_GPUS.search(failure):
         return f"{more}; if that does not help, {advice}"

@@ -87,7 +87,10 @@ def _import(case: Case) -> Explanation | None:
     if found is None or _is_own(case, name or case.failure.error):
         return None
     explanation = _of(case, found)
-    needs_cuda = [tie for tie in case.ties(case.frames[:1]) if tie.finding.code == "DF902"]
+    ties = case.ties(case.frames[:1])
+    if optional := [tie for tie in ties if tie.finding.code == "DF417"]:
+        return Explanation(Cause.TIE, optional[0].advice, explanation.evidence, tuple(optional))
+    needs_cuda = [tie for tie in ties if tie.finding.code == "DF902"]
     if needs_cuda or "cuda" in name.lower():
         evidence = f"{name or 'the package'} is built only with CUDA"
         advice = "import it only if `torch.cuda.is_available()` is true, and add a CPU path"

@@ -74,6 +74,7 @@ def test_the_number_of_hidden_findings(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text(TIED + "y = x.cuda()\nz = x.cuda()\n")
     done = cli("check", "--no-cache", "--diff-base", "main")
     assert "3 findings on unchanged lines not shown (--diff-base).\n" in done.stderr
+    assert "[*] 1 fixable with `check --fix`, which also fixes unchanged lines.\n" in done.stdout
     assert "not shown" not in cli("check", "-q", "--no-cache", "--diff-base", "main").stderr
 
 

@@ -378,6 +378,19 @@ PROGRAMS = {
         """,
         "CUDA_HOME",
     ),
+    "a library that a fix makes optional": Failing(
+        Cause.TIE,
+        """
+        import torch
+        from flash_attn import flash_attn_func  # noqa: DF417
+        def attend(q, k, v):
+            if q.is_cuda:
+                return flash_attn_func(q, k, v)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        print(attend(*[torch.ones(1, 2, 3, 4).cuda()] * 3).sum().item())
+        """,
+        "a comment suppresses DF417",
+    ),
     "nvidia-smi": Failing(
         Cause.TIE,
         "import subprocess, torch\nx = torch.ones(1).cuda()\nsubprocess.run(['nvidia-smi'], check=True)\n",
@@ -793,6 +806,7 @@ def test_the_outputs_of_compare_are_told_apart(fields: dict[str, Any], cause: Ca
             "FileNotFoundError: [Errno 2] No such file or directory: 'nvidia-smi'",
             "verify without `--compare`",
         ),
+        ("ModuleNotFoundError: No module named 'flash_attn'", "install the missing package"),
         ("KeyError: 'x'", "correct the original program"),
     ],
 )
