@@ -293,10 +293,10 @@ class Definitions:
         tree, after = self._facts.tree, definition.after
         if definition.function is not None:
             return definition.function.body if after is None else tree.block(after)
-        if isinstance(after, ast.If) and is_main(after):
-            return after.body
         if after is not None and tree.parents[after] is not tree.module:
             return tree.block(after)
+        if isinstance(after, ast.If) and is_main(after):
+            return after.body
         return self._only_block(definition)
 
     def _only_block(self, definition: Definition) -> list[ast.stmt]:

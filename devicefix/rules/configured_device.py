@@ -330,15 +330,15 @@ class ConfiguredDevice(Rule):
     def _asks(self, read: ast.expr) -> bool:
         """Return whether code asks for CUDA where it reads a device, or sets its variable to the CPU."""
         lines = sorted({read.lineno, *(test.lineno for test, _ in conditions_around(self.facts.tree, read))})
-        nodes = (
+        names = (
             each for each in self.facts.tree.nodes_at(lines) if isinstance(each, (ast.Name, ast.Attribute))
         )
         asked = self.facts.guards.names.union({"is_available"})
         variables = [read, *getattr(self.facts.tree.parents.get(read), "targets", ())]
         bound = [binding.value for variable in variables for binding in self.facts.bindings(variable)]
-        return any(last_name(each) in asked for each in nodes) or any(
-            each and cpu(self.facts, each) for each in bound
-        )
+        if any(each.lineno in lines and last_name(each) in asked for each in names):
+            return True
+        return any(each and cpu(self.facts, each) for each in bound)
 
     def _found(self, value: ast.expr, found: list[list[str]]) -> Finding:
         code = self.context.source.code(value)

@@ -325,8 +325,6 @@ MORE = {
         print(x.item())
         """,
         COMPARED,
-        "original-fails-on-cuda",
-        advice="--gpus N",
     ),
     "four GPUs by name": Known(
         """
