@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -311,30 +310,34 @@ def test_a_difference_beside_autocast_is_found(tmp_path: Path, monkeypatch: pyte
     assert not report.comparison.on_cuda and "program.py:12" in report.comparison.on_cpu[0]
 
 
+def on_simulated_cuda(folder: Path, program: str, gpus: int | None = None) -> Report:
+    """Compare a program with its own fixes on the simulated CUDA machine."""
+    (folder / "program.py").write_text(program)
+    command = [sys.executable, "program.py"]
+    task = Task(command, folder, folder, (folder,), compare=True, scratch=True, copies=False, gpus=gpus)
+    return session.verify(task, Everywhere(Settings()), lambda *_: None)
+
+
 def test_the_number_of_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine has one, and those that the program names."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "program.py").write_text(
+    report = on_simulated_cuda(
+        tmp_path,
         "import torch\nx = torch.ones(1, device='cuda:2').cuda(3)\n"
-        "print(torch.cuda.device_count(), x.item())\n"
+        "print(torch.cuda.device_count(), x.item())\n",
     )
-    command = [sys.executable, "program.py"]
-    task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
-    report = session.verify(task, Everywhere(Settings()), lambda *_: None)
     assert report.verdict is Verdict.PASS, report
     assert report.comparison is not None and report.comparison.observations == 1
 
 
 def test_an_original_that_needs_more_gpus_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "program.py").write_text(
+    program = (
         "import torch\nif torch.cuda.is_available() and torch.cuda.device_count() < 4:\n"
         "    raise ValueError(torch.cuda.device_count())\nprint(torch.ones(2).cuda().sum().item())\n"
     )
-    command = [sys.executable, "program.py"]
-    task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
-    found = session.verify(task, Everywhere(Settings()), lambda *_: None).comparison
+    found = on_simulated_cuda(tmp_path, program).comparison
     assert found is not None and (found.failure, found.compared) == ("", 1), found
     assert "the simulated machine has 4 GPUs, because the original needs them" in found.notes
-    found = session.verify(replace(task, gpus=1), Everywhere(Settings()), lambda *_: None).comparison
+    found = on_simulated_cuda(tmp_path, program, gpus=1).comparison
     assert found is not None and "ValueError: 1" in found.failure
