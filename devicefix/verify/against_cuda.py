@@ -108,6 +108,10 @@ class CudaComparison:
             found.output = rewritten.output
             found.on_cuda.append(f"the rewritten program fails: {failure}")
             return found
+        for run, name in ((original, "original"), (rewritten, "rewritten program")):
+            if run.ended.limit:
+                reached = f"the {name} reached the {run.ended.limit} limit on {kind.upper() or 'CUDA'}"
+                found.notes.append(f"{reached}: later values are not compared")
         self._original, self._machine = original, machine
         self._real = max(self._task.tolerance, REAL) if machine == "cuda" else self._task.tolerance
 

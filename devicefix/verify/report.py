@@ -74,7 +74,7 @@ def _lines(report: Report, most: int | None, compare: str) -> Iterator[str]:
     yield f"verify: {verdict} in {run.seconds:.1f} s{total}{steps}{reason}"
     yield from _failure(report, most)
     if report.comparison:
-        yield from _comparison(report.comparison, bool(run.modules))
+        yield from _comparison(report.comparison, run)
     if report.python:
         yield _entry("python", printable(report.python))
     yield from _section("CUDA requests", map(_request, run.requests), most)
@@ -190,18 +190,19 @@ def ranges(lines: Iterable[int]) -> str:
     return ", ".join("-".join(map(str, each)) for each in found)
 
 
-def _comparison(comparison: Comparison, has_fixes: bool) -> Iterator[str]:
+def _comparison(comparison: Comparison, run: Run) -> Iterator[str]:
     machine = "a simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
     other = f"on a simulated {comparison.accelerator.upper()}" if comparison.accelerator else ""
     rewritten = other or "on the same machine and on the CPU"
-    if has_fixes:
+    if run.modules:
         yield _entry("runs", f"the original on {machine}, the rewritten program {rewritten}")
     else:
         yield _entry("runs", f"the program, which has no fixes, on {machine} and {other or 'on the CPU'}")
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "value")
         if comparison.compared is not None and comparison.compared < comparison.observations:
-            seen = f"{comparison.compared:,} of {seen}; the others are not computed on the CPU"
+            others = "the run ended before the others" if run.limit else "the others are read only on CUDA"
+            seen = f"{comparison.compared:,} of {seen}; {others}"
         yield _entry("numbers", f"equal in {seen}")
 
 

@@ -254,6 +254,16 @@ def test_a_pass_is_short(shown: Report) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [(None, "the others are read only on CUDA"), ("steps", "the run ended before the others")],
+)
+def test_values_without_a_match_have_a_reason(limit: str | None, why: str) -> None:
+    run = Run(seconds=0.25, limit=limit)
+    shown = Report(Verdict.PASS, "", run, comparison=Comparison("cuda", observations=3, compared=1))
+    assert f"  numbers        equal in 1 of 3 values; {why}" in click.unstyle(report.text(shown)).splitlines()
+
+
 def test_long_sections_are_cut(shown: Report) -> None:
     assert shown.comparison is not None
     shown.comparison.on_cuda = [f"train.py:{line}: other" for line in range(9)]
