@@ -25,7 +25,8 @@ _STRING = re.compile(
 _PRAGMA = re.compile(r" *# *(?:noqa|nosec|type:|pyright:|pylint:|flake8:|ruff:|isort:)")
 _CLOSED = re.compile(r"^[ \t]*[)\]}]+[:,]?[ \t]*\r?$", re.M)  # as formatters break lines
 _OPENING, _CLOSING = "([{", ")]}"
-_UNLISTED = re.compile(r"\b(?:for|lambda)\b")  # what holds commas that separate no elements
+_PARAMETERS = re.compile(r"\blambda\b[^:]*")  # of a lambda
+_LOOP = re.compile(r"\bfor\b")  # may have commas that separate no elements
 _SUBSCRIPT = re.compile(r"[\w)\]]\[\Z")
 _Part = tuple[int, int]  # from one column to another
 _Way = Callable[[int], Iterator[list[Change]]]
@@ -249,8 +250,8 @@ class _Line:
 
     def _gaps(self, start: int, end: int) -> list[_Part]:
         """Return where the elements of a part of the line are separated, each gap behind its comma."""
-        code = _outside(self._code[start:end])
-        if _UNLISTED.search(code):
+        code = _PARAMETERS.sub(lambda match: "_" * len(match[0]), _outside(self._code[start:end]))
+        if _LOOP.search(code):
             return []
         commas = (start + match.end() for match in re.finditer(",", code))
         gaps = ((comma, comma + _spaces(self._code[comma:end])) for comma in commas)
@@ -259,7 +260,11 @@ class _Line:
     def _choices(self, start: int, end: int) -> list[_Part]:
         """Return the gaps in front of `if` and `else` in a part of the line that is a condition."""
         code = _outside(self._code[start:end])
-        found = [] if _UNLISTED.search(code) else re.finditer(r"[ \t]+(?=(?:if|else)\b)", code)
+        found = (
+            []
+            if _LOOP.search(code) or _PARAMETERS.search(code)
+            else re.finditer(r"[ \t]+(?=(?:if|else)\b)", code)
+        )
         return [(start + match.start(), start + match.end()) for match in found]
 
     # -- columns and offsets --------------------------------------------------------------------------

@@ -119,6 +119,11 @@ FORMATTED = {
         "state = torch.load(\n    path_of_the_checkpoint_that_was_written,\n    pickle_module=dill_or_more,\n"
         f'    map_location=None if {IF} else "cpu",\n)\n',
     ),
+    "a lambda as an argument": (
+        "x = torch.zeros(the_number_of_rows, out=choose, key=lambda one, other: one, device=f'cuda:{k}')\n",
+        "x = torch.zeros(\n    the_number_of_rows,\n    out=choose,\n    key=lambda one, other: one,\n"
+        f"    device=f'cuda:{{k}}' if {IF} else 'cpu',\n)\n",
+    ),
     "below a definition that is new": (
         "state = torch.load(path_of_the_checkpoint_that_was_written, mmap=True)\nother = torch.load(path)\n",
         f'map_location = None if {IF} else "cpu"\n\nstate = torch.load(\n'
