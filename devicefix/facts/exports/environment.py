@@ -31,6 +31,7 @@ BY_TEXT = re.compile(
     rb"|getattr\(\s*(?!self\b|torch\b|nn\b|args\b|config\b)[\w.]+\s*,\s*(?![\s\"'])"
 )
 _FOLLOWED = How.BOUND | How.ELEMENT | How.ITEM | How.CHOICE | How.PASSED | How.DEFAULT
+_TEXTS, _COLLECTIONS = (ast.Constant, ast.Dict), (ast.List, ast.Tuple, ast.Set)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NOTES = ("annotation", "returns")
 _LOADERS = ("putenv", "load_dotenv", "read_env")  # the last two set those of a file
@@ -196,6 +197,7 @@ def _may_be_of_driver(facts: Facts, names: ast.expr) -> bool:
         return any(key is None or _may_be_of_driver(facts, key) for key in names.keys)
     if isinstance(names, ast.Constant):
         return _OF_DRIVER.fullmatch(str(names.value)) is not None
-    found = [each.node for each in Sources(facts, _FOLLOWED, steps=8).of(names)]
-    texts = [each for each in found if isinstance(each, ast.Constant | ast.Dict)]
-    return not texts or any(_may_be_of_driver(facts, each) for each in texts)
+    ends = Sources(facts, _FOLLOWED, steps=8).ends(names)
+    texts = [each for each in ends if isinstance(each, _TEXTS)]
+    unknown = any(not isinstance(each, (*_TEXTS, *_COLLECTIONS)) for each in ends)
+    return unknown or any(_may_be_of_driver(facts, each) for each in texts)

@@ -10,6 +10,7 @@ from enum import Flag, auto
 from itertools import islice
 
 from devicefix.facts.flow.kinds.calls import results
+from devicefix.facts.flow.kinds.objects import put_into
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.parameters import Parameter, described
 from devicefix.facts.flow.reaching import BINDINGS, reaching
@@ -36,7 +37,7 @@ class How(Flag):
     CHOICE = auto()  # it is one of several values
     PART = auto()  # it holds the value: in an attribute, or under a key
     ELEMENT = auto()  # it holds the value among others
-    ITEM = auto()  # it is such a value, of a display or a comprehension
+    ITEM = auto()  # it is such a value, of a display or a comprehension, or put into a collection
     ARGUMENT = auto()  # a call makes the value of it
     NAMED = auto()  # it is the device of which the value is the type or the name
 
@@ -167,6 +168,8 @@ class Sources:
                     yield binding.value
                 elif How.ELEMENT in self._how:
                     yield from _iterated(binding)
+        if How.ITEM in self._how:
+            yield from put_into(self._facts, node)
         if isinstance(node, ast.Attribute) and not bindings:
             if How.PART in self._how:
                 yield node.value

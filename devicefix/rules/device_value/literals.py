@@ -42,12 +42,6 @@ def is_of_another_rule(facts: Facts, value: ast.expr) -> bool:
     return moves or name in _OF_OTHER_RULES
 
 
-def is_path(facts: Facts, value: ast.expr) -> bool:
-    """Return whether a value is a part of a path, such as `folder / "cuda" / "kernel.cu"`."""
-    parent = facts.tree.parents.get(value)
-    return isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div)
-
-
 INVALID = (
     Example(
         "strings that are put together",
@@ -171,11 +165,15 @@ VALID = (
     Example(
         "a part of a path",
         """
+            import os
             from pathlib import Path
 
             import torch
 
             net = build(torch.randn(3), str(Path(__file__).parent / "cuda" / "kernel.cu"))
+            folder = os.path.join(root, "cuda")
+            name = "cuda"
+            sources = [Path(root, name), root.joinpath(name)]
         """,
     ),
 )

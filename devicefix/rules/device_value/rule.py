@@ -394,7 +394,7 @@ class DeviceValue(Rule):
         """Check an expression whose value is the name of a CUDA device."""
         if value is None or value in self.context.handled or self.facts.is_guarded(value):
             return
-        if literals.is_of_another_rule(self.facts, value) or literals.is_path(self.facts, value):
+        if literals.is_of_another_rule(self.facts, value):
             return
         if is_replaced(self.facts, value) or self._is_fallback(value):
             return

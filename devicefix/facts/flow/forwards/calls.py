@@ -144,6 +144,8 @@ class Calls(Trail, ABC):
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
         if library.searches(last_name(function), place) or turns_off(self.facts, function):
             return self._as_name()
+        if self.facts.call(call, *library.PATHS) or last_name(function) == "joinpath":
+            return Use.SHOWN
         if layers:
             location = load_location(self.facts, call)
             if isinstance(location, ast.IfExp):

@@ -18,6 +18,8 @@ CALLED = "()"  # around what a function returns, where the function itself is th
 SEQUENCES = {"list", "tuple", "set", "iter", "reversed", "sorted", "enumerate", "zip"}
 ADDS = {"append", "add", "insert", "appendleft"}
 KEEPS = ("SimpleNamespace", "Namespace", "replace", "_replace")  # what keeps its arguments as attributes
+# They make a path, of which an argument is a folder or a file.
+PATHS = ("os.path.join", "pathlib.Path", "pathlib.PurePath")
 _SAME = {
     "list", "tuple", "set", "iter", "reversed", "sorted", "cycle", "str", "copy", "deepcopy", "deque",
     "cast", "field", "Field", "ib", "attrib", "Option", "Argument",

@@ -49,6 +49,8 @@ class Walk(Calls):
                 self._reach(parent, layers)
             case ast.BoolOp() if self.certain:
                 self._choice(node, parent, layers)
+            case ast.BinOp(op=ast.Div()) if not layers:
+                self._end(Use.SHOWN)  # a number, or a path
             case ast.BoolOp() | ast.BinOp() | ast.FormattedValue() | ast.JoinedStr() | ast.Await():
                 self._reach(parent, layers)
             case ast.List() | ast.Tuple():

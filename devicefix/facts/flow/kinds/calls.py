@@ -15,7 +15,7 @@ from devicefix.facts.flow.kinds.library import (
     WRAPPERS,
     of_torch,
 )
-from devicefix.facts.flow.kinds.objects import Objects
+from devicefix.facts.flow.kinds.objects import Objects, put_into
 from devicefix.facts.flow.reaching import reaching
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Function, Scope
@@ -95,7 +95,7 @@ class Calls(Objects):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault"):
             table = node.func.value
             entry = self._entry(table, node.args[0], depth) if node.args else UNKNOWN
-            put = self._put_into(table) if isinstance(table, (ast.Name, ast.Attribute)) else ()
+            put = put_into(self._facts, table) if isinstance(table, (ast.Name, ast.Attribute)) else ()
             later = union(self.of(value, depth - 1) for value in put)
             return later | entry | self._parts(node, depth) | UNKNOWN
         if last_name(node.func) in WRAPPERS:

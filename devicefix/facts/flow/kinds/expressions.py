@@ -10,6 +10,7 @@ from devicefix.facts.flow.kinds.calls import YIELDED, Calls, results
 from devicefix.facts.flow.kinds.inference import DEPTH
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import WRAPPERS, of_constant
+from devicefix.facts.flow.kinds.objects import put_into
 from devicefix.facts.flow.reaching import BINDINGS
 from devicefix.facts.scopes import Function
 from devicefix.facts.values import choice, cuda_string, last_name
@@ -125,7 +126,7 @@ class KindsOf(Calls, Bindings):
                 if self._facts.resolve(node) in ("os.environ", "sys.argv"):
                     return Kinds({Kind.STRING: node})
                 bindings = self._facts.bindings(node)
-                put = union(self.of(value, depth - 1) for value in self._put_into(node))
+                put = union(self.of(value, depth - 1) for value in put_into(self._facts, node))
                 if bindings and all(binding.value is not None for binding in bindings):
                     bound = [b.value for b in bindings if b.value and not (put.seen and _is_empty(b.value))]
                     return union(self.elements(each, depth - 1) for each in bound) | put

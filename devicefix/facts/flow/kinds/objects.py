@@ -81,12 +81,18 @@ class Objects(Annotations):
         found = [each for name, each in pairs if isinstance(name, ast.Constant) and name.value == key.value]
         return union(self.of(each, depth - 1) for each in found)
 
-    def _put_into(self, node: ast.Name | ast.Attribute) -> Sequence[ast.expr]:
-        """Return what the module puts into a collection, beside what it is bound to."""
-        found = self._facts.tree.lookup(node)
-        scope = found[0] if found is not None else self._facts.tree.root
-        path = dotted(node)
-        return self._facts.once(_put_into, scope, path, isinstance(node, ast.Name)) if path else ()
+
+def put_into(facts: Names, node: ast.Name | ast.Attribute) -> Sequence[ast.expr]:
+    """Return what the module puts into a collection, beside what it is bound to.
+
+    Args:
+        facts: the names of the module.
+        node: a use of the collection.
+    """
+    found = facts.tree.lookup(node)
+    scope = found[0] if found is not None else facts.tree.root
+    path = dotted(node)
+    return facts.once(_put_into, scope, path, isinstance(node, ast.Name)) if path else ()
 
 
 def _put_into(facts: Names, scope: Scope, path: str, is_name: bool) -> list[ast.expr]:
