@@ -171,9 +171,10 @@ VALID = (
             import torch
 
             net = build(torch.randn(3), str(Path(__file__).parent / "cuda" / "kernel.cu"))
-            folder = os.path.join(root, "cuda")
-            name = "cuda"
-            sources = [Path(root, name), root.joinpath(name)]
+
+            def folders(root):
+                name = "cuda"
+                return os.path.join(root, name), Path(root, name), root.joinpath(name)
         """,
     ),
 )
