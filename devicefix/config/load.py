@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,7 +62,7 @@ def find_in(folder: Path) -> Path | None:
     """Return the configuration file in a folder, or None; see `find`."""
     for name in NAMES:
         file = folder / name
-        if file.is_file() and (name != "pyproject.toml" or _is_for_devicefix(file)):
+        if stat.S_ISREG(sizes.mode(file)) and (name != "pyproject.toml" or _is_for_devicefix(file)):
             return file
     return None
 

@@ -14,6 +14,8 @@ CODE = 8  # the part of a file that may be Python code, whose facts take up to a
 
 _CHUNK = 2**16  # bytes to read at least at once
 _SPECIAL = {"p": "pipe", "s": "socket", "c": "device", "b": "device"}  # as `stat.filemode` begins
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+_ABSENT_ON_WINDOWS = (21, 123, 1921)  # not ready, an invalid name, a link that can't be resolved
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)([KMGT]?)(?:I?B)?", re.I)
 
@@ -40,6 +42,24 @@ def read(path: str | os.PathLike[str], most: int = sys.maxsize - 1, advice: str 
     if left <= 0:
         raise OSError(errno.EFBIG, f"the file is larger than {shown(most)}{advice}", os.fspath(path))
     return b"".join(chunks)
+
+
+def mode(path: str | os.PathLike[str]) -> int:
+    """Return the mode of a file or folder, 0 if there is none.
+
+    Use it instead of `Path.is_file` and the like where an error must not look like a missing file, as it does
+    since Python 3.14.
+
+    Raises:
+        OSError: it can't be known, as for a name that is too long.
+    """
+    try:
+        return os.stat(path).st_mode
+    except OSError as problem:
+        absent = problem.errno in _ABSENT or getattr(problem, "winerror", None) in _ABSENT_ON_WINDOWS
+        if not absent:
+            raise
+    return 0
 
 
 def _special(status: os.stat_result) -> str | None:

@@ -172,6 +172,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     seen = {each.line for each in context.options.seen}
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines, *seen}))  # 0: the module
     attributes = attributes_of(tuple(map(type, rules)))
+    in_strings: list[Finding] = []
     for node, finding in visit(statements, tables(rules, RANKS), context.handled, attributes):
         if "cuda" in RULES[finding.code].targets and context.is_held(node):
             context.release(node)
@@ -193,7 +194,12 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
             sound = sound.unsafe(f"the project patches `{bypassed}` and may expect this call")
         elif sound.safety is Safety.SAFE and (replaced or _is_answered(node, context.facts, patched)):
             sound = sound.unsafe("the fix calls `torch.cuda.is_available`, which the project patches")
-        yield node, sound if string is None else _in_string(context, string, sound)
+        if string is not None:
+            sound = _in_string(context, string, sound)
+            if sound.fix is None and sound in in_strings:
+                continue  # for another part of the string
+            in_strings.append(sound)
+        yield node, sound
 
 
 def _is_answered(node: ast.AST, facts: Facts, patched: frozenset[ast.AST]) -> bool:
@@ -326,5 +332,6 @@ def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Fin
     start, end = map(context.source.position, span)
     if finding.fix and all(edit.start <= span[0] and span[1] <= edit.end for edit in finding.fix.edits):
         return Finding(finding.code, finding.message, *start, *end, finding.fix)
-    finding = finding.unfixed("because it is inside an f-string; move it out first")
+    if finding.fix:
+        finding = finding.unfixed("because it is inside an f-string; move it out first")
     return Finding(finding.code, finding.message, *start, *end)

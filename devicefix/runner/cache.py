@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from devicefix.config.resolver import Resolver
 from devicefix.config.settings import ConfigError, Settings
-from devicefix.config.sizes import read
+from devicefix.config.sizes import mode, read
 from devicefix.config.version import __version__
 from devicefix.files import signals, system
 from devicefix.model import Finding, Outcome, Result
@@ -224,7 +224,7 @@ def refuse_foreign(folder: Path) -> None:
         if os.path.islink(part):  # false, too, where no file can have the name
             raise ConfigError(f"{part}: a cache must not be a symbolic link; remove it, or {other}")
     try:
-        if folder.is_dir() and not _is_ours(folder):
+        if stat.S_ISDIR(mode(folder)) and not _is_ours(folder):
             raise ConfigError(f"{folder}: this folder is not a devicefix cache; {other}")
     except OSError as problem:
         raise ConfigError(f"{folder}: {problem.strerror or problem}; {other}") from None

@@ -64,7 +64,7 @@ def test_columns_count_characters() -> None:
         (b"import torch.cuda\0\n", 1, "null bytes"),
         (b"import torch.cuda\nx = " + b"(" * 5000 + b")" * 5000, None, ""),
         (b"x = (\n", 1, "'(' was never closed"),
-        (b"\x93\xf3\x00", 1, "encoding declaration"),
+        (b"\x93\xf3", 1, "encoding declaration"),
     ],
 )
 def test_what_does_not_parse_is_a_finding(data: bytes, line: int | None, cause: str) -> None:
@@ -73,6 +73,18 @@ def test_what_does_not_parse_is_a_finding(data: bytes, line: int | None, cause: 
     assert finding.code == "DF901" and cause in finding.message
     assert line in (None, finding.line)
     assert result.output is None
+
+
+def test_a_finding_that_several_parts_of_an_f_string_share_is_one() -> None:
+    """Its reason is the first one, and it says where the code is only if that is why nothing is fixed."""
+    result = analyze(
+        "import torch\na = torch.cuda.Event(enable_timing=True)\nb = torch.cuda.Event(enable_timing=True)\n"
+        "print(f'{a.elapsed_time(b):.1f} {a.elapsed_time(b):.2f} {torch.cuda.current_device():>{x}}')\n"
+    )
+    stated = [each for each in result.findings if each.line == 4]
+    assert [each.code for each in stated] == ["DF401", "DF404"]
+    assert [each.message.count("(not fixed because") for each in stated] == [1, 1]
+    assert "inside an f-string" in stated[1].message
 
 
 def test_edits_nest() -> None:
