@@ -20,13 +20,13 @@ CATEGORIES = (
     Category(
         "DF3", "Typed tensors", "A tensor type, such as `torch.cuda.FloatTensor`, exists only for CUDA."
     ),
-    Category("DF4", "torch.cuda functions", "Streams, events and other calls raise an error without CUDA."),
+    Category("DF4", "torch.cuda functions", "Functions, streams and events fail without CUDA."),
     Category("DF5", "Checkpoints", "A checkpoint saved on a GPU fails to load without CUDA."),
     Category("DF6", "Distributed training", "Code uses NCCL, device IDs or synchronization between GPUs."),
     Category(
         "DF7",
         "Checks and guards",
-        "A check stops the program, skips code that it needs, or is unnecessary.",
+        "A check for CUDA stops the program, skips code that the program needs, or is unnecessary.",
     ),
     Category("DF8", "Copies and old code", "A copy is made only on a GPU, or an API no longer exists."),
     Category("DF9", "Outside the code", "Libraries, settings and other files need CUDA."),
