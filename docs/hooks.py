@@ -332,7 +332,7 @@ COMMAND_LINE = """\
 # Command line
 
 Each command has its own options and some of the [shared options](#shared-options). `--help` lists the
-most common options, and `--help-all` lists all options. PATHS are files or folders, or `-` for standard
+most common options, and `--help-all` all options. PATHS are files or folders, or `-` for standard
 input. The default is the current folder.
 
 """
