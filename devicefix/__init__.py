@@ -1,4 +1,4 @@
-"""Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device.
+"""Find code tied to CUDA in PyTorch programs, and rewrite it to also run without CUDA.
 
 The names in `__all__` are the public API, which docs/api.md describes. Plugins also use `devicefix.plugins`
 and `devicefix.testing`. Everything else is private, and may change with every version.

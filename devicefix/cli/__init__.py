@@ -35,10 +35,11 @@ COMMANDS = (
 )  # fmt: skip
 
 EPILOG = """\
-Exit status: 0 if no findings remain, 1 if findings remain, 2 if an error occurs.
+Exit status of check and rewrite: 0 if no findings remain, 1 if findings remain, 2 if an error occurs.
 
-Settings come from the nearest configuration file: a devicefix.toml, or a pyproject.toml with a
-[tool.devicefix] table. Command-line options override them. `devicefix config` shows the current settings.
+Settings come from the nearest configuration file: a .devicefix.toml, a devicefix.toml, or a
+pyproject.toml with a [tool.devicefix] table. Command-line options override them. `devicefix config`
+shows the current settings.
 
 \b
 To enable completion, add the line for your shell to its startup file:
@@ -134,4 +135,4 @@ def _discard_output() -> None:
 @click.version_option(__version__, prog_name="devicefix", message="%(prog)s %(version)s")
 @color_option
 def main() -> None:
-    """Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device."""
+    """Find code tied to CUDA in PyTorch programs, and rewrite it to also run without CUDA."""

@@ -90,7 +90,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "--executor",
     metavar="dask://HOST:PORT",
     callback=_address,
-    help="Check the files on this dask cluster instead of on this machine.",
+    help="Check the files on this dask cluster.",
 )
 @click.pass_context
 def check(

@@ -35,7 +35,7 @@ findings remain, 1 if findings remain, 2 if an error occurs.
     first=(
         "run", "in-place", "patch", "branch", "report", "timeout", "steps", "select", "exclude", "target",
     ),
-    short_help="Rewrite a project, and run it to prove the changes.",
+    short_help="Rewrite a project, and run it to test the changes.",
     epilog=EPILOG,
 )  # fmt: skip
 @click.argument(
@@ -81,7 +81,7 @@ def migrate(
 
     devicefix runs each --run command on the CPU and on a simulated CUDA machine. It keeps an unsafe fix if
     the fixed code runs and produces the same numbers on both. The result starts with the remaining findings.
-    To keep the changes, use one of --in-place, --patch and --branch.
+    To keep the changes, use one or more of --in-place, --patch and --branch.
     """
     check_packages("migrate", "psutil")
     from devicefix.migrate import branches, page, session

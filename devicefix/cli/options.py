@@ -112,8 +112,8 @@ rule_options = together(
         "configs",
         multiple=True,
         metavar="FILE|KEY=VALUE",
-        help="A configuration file to use for all files, or a TOML `KEY = VALUE` pair that overrides"
-        " a key in the configuration.",
+        help="A configuration file for all files, or a TOML `KEY = VALUE` pair that overrides the"
+        " configuration.",
     ),
     click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
 )  # fmt: skip
@@ -124,7 +124,7 @@ tolerance_option = click.option(
     type=click.FloatRange(min=0),
     default=1e-5,
     show_default=True,
-    help="The largest relative difference allowed between two numbers that are compared.",
+    help="The largest relative difference allowed between compared numbers.",
 )
 text_or_json = click.option(
     "--output-format",

@@ -17,8 +17,8 @@ from devicefix.cli.errors import CommandError
 def playground(port: int | None) -> None:
     """Serve a web page where you can try devicefix.
 
-    Paste code, or drop a Python file or notebook on the page. The page shows the findings, and your code
-    before and after the fixes. Only this machine can open the page. Nothing is written to disk.
+    Paste code, or drop a Python file or notebook, to see its findings and fixes. Only this machine can open
+    the page. Nothing is written to disk.
     """
     from devicefix.playground.serve import ADDRESS, Playground
 

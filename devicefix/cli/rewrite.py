@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     first=(
         "in-place", "unsafe-fixes", "verify", "require-clean", "select", "ignore", "exclude", "target",
     ),
-    short_help="Rewrite files, or print a patch, like a codemod.",
+    short_help="Print a patch with the fixes, or rewrite the files.",
 )  # fmt: skip
 @common_options
 @click.option("--in-place", "-i", is_flag=True, help="Rewrite the files instead of printing a patch.")
@@ -64,7 +64,7 @@ def rewrite(
     require_clean: bool,
     **given: Any,
 ) -> None:
-    """Rewrite the code in PATHS to run on any device.
+    """Rewrite the code in PATHS to also run without CUDA.
 
     PATHS are files or folders, or `-` for standard input. [default: the current folder]
 

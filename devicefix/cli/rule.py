@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def rule(name: str | None, explain_all: bool, report_format: str) -> None:
     """Explain the rule whose code or name is CODE, or list the rules whose codes start with CODE.
 
-    Without CODE, list all rules or, with --all, explain them all.
+    Without CODE, list all rules.
     """
     from devicefix.rules.pages import as_json, page
     from devicefix.rules.registry import RULES

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from devicefix.verify.verdict import Location
 
 EPILOG = """\
-Put devicefix's options before SCRIPT. Everything after SCRIPT is passed to the program. To find
-out where a program still requests CUDA, use `devicefix verify`.
+Put devicefix's options before SCRIPT. Everything after SCRIPT is passed to the program.
 
 Exit status: the program's own, or 2 if devicefix cannot run it.
 """
@@ -40,7 +39,7 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
 @click.option(
     "--simulate",
     type=click.Choice(list(PROFILES)),
-    help="Run on a CPU that simulates a machine with this device. The program is not rewritten.",
+    help="Run on the CPU, on a simulated machine with this device.",
 )
 @click.option(
     "--rewrite/--no-rewrite",
@@ -66,7 +65,7 @@ def run(
     python: str | None,
     **given: Any,
 ) -> None:
-    """Run SCRIPT like `python` does, with its modules rewritten in memory.
+    """Run SCRIPT as `python` does, with its modules rewritten in memory.
 
     Your source files stay unchanged. Unlike `verify`, `run` does not check what the program does.
     """

@@ -56,8 +56,8 @@ EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put devicefix's
 options before SCRIPT. Everything after SCRIPT is passed to the program.
 
-Exit status: 0 if the program passes, 1 if it fails, 2 if devicefix cannot verify it, 3 if the run reaches a
-limit before an error occurs.
+Exit status: 0 if the program passes, 1 if it fails, 2 if devicefix cannot verify it ("trouble"), 3 if the run
+reaches a limit before an error occurs ("stopped").
 """
 
 
@@ -140,7 +140,7 @@ limit_options = together(
     "--copies/--no-copies",
     default=True,
     show_default=True,
-    help="Detect code that relies on copies made only with CUDA.",
+    help="Detect code that relies on copies made only on CUDA.",
 )
 @click.option(
     "--scratch/--no-scratch",
@@ -189,9 +189,8 @@ def verify(
 ) -> None:
     """Run SCRIPT on a CPU, with its modules rewritten in memory, and report whether it works.
 
-    Your source files stay unchanged. The verdict is pass, fail, stopped (by a limit) or trouble (if devicefix
-    cannot verify the program). The report lists the remaining CUDA requests, and code that relies on copies
-    that are made only on CUDA.
+    Your source files stay unchanged. The report lists the remaining CUDA requests, and code that relies on
+    copies made only on CUDA.
     """
     check_packages("verify", "psutil")
     from devicefix.verify.commands import Limits

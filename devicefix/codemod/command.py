@@ -23,7 +23,7 @@ _Statement = libcst.SimpleStatementLine | libcst.BaseCompoundStatement
 
 
 class DeviceAgnostic(CodemodCommand):
-    """Rewrite code that is tied to CUDA to run on any device.
+    """Rewrite code that is tied to CUDA to also run without CUDA.
 
     It makes the changes of `devicefix rewrite FILE` for each file, and warns of the findings that remain.
     The nearest configuration applies; the arguments override it.
@@ -36,7 +36,7 @@ class DeviceAgnostic(CodemodCommand):
         target: what the program runs on besides the CPU.
     """
 
-    DESCRIPTION = "Rewrite code that is tied to CUDA to run on any device (devicefix)."
+    DESCRIPTION = "Rewrite code that is tied to CUDA to also run without CUDA (devicefix)."
 
     def __init__(
         self,
