@@ -932,7 +932,7 @@ class CudaFunction(Rule):
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
         """Return the finding for a function that raises an error without CUDA."""
         fix = self._functions.fix(node, short)
-        wanted = self._wanted if fix else "CUDA"
+        wanted = self._functions.wanted(node, short) if fix else "CUDA"
         advice = f"call it only if {wanted} is available" + ("" if fix else ", and add a CPU path")
         if fix is not None and short == "get_device_capability":
             advice += f", and use {self._functions.instead(node, short)} on a CPU"
@@ -985,6 +985,7 @@ class CudaFunction(Rule):
             self.context.mark_handled(node.args[0])
             outer = self._functions.outer(node)
             fix = self._functions.of_outer(outer) if outer is not None else self._functions.entered(node)
+            wanted = self._functions.wanted(node, "device")
             yield self.finding(
-                node, f"`torch.cuda.device` needs CUDA; use it only if {self._wanted} is available", fix
+                node, f"`torch.cuda.device` needs CUDA; use it only if {wanted} is available", fix
             )

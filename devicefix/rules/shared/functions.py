@@ -107,14 +107,30 @@ class Functions:
 
     def _without(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that skips a call without CUDA, or uses another value."""
-        statement = self._statement(node)
         if (restored := self._of_cpu(node, short)) is not None:
             return restored
-        if statement is not None and not (
-            short in INSTEAD and prints(statement) and self.facts.tree.f_string(node) is None
-        ):
+        if (statement := self._skipped(node, short)) is not None:
             return self.context.put_under_guard(statement)
         return self._value(node, short)
+
+    def _skipped(self, node: ast.Call, short: str) -> ast.Expr | None:
+        """Return the statement that the fix of a call skips without CUDA, None if the fix uses another value."""
+        statement = self._statement(node)
+        if statement is None or self.facts.tree.f_string(node) is not None:
+            return statement
+        return None if short in INSTEAD and prints(statement) else statement
+
+    def wanted(self, node: ast.Call, short: str) -> str:
+        """Return what the fix of a call asks for, in the words of a message.
+
+        Args:
+            node: the call.
+            short: as for `raises`.
+        """
+        if (outer := self.outer(node)) is not None:
+            return self.wanted(outer, self._name(outer))
+        accelerator, site = self.context.accelerator, self._skipped(node, short) or node
+        return "CUDA" if accelerator is None or accelerator.only_cuda(site) is not None else "an accelerator"
 
     def _value(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that uses another value on a CPU, None if there is none."""
