@@ -276,7 +276,7 @@ def _failure(
     places = ", ".join(f"{each.code} on line {each.line}, column {each.column}" for each in findings)
     kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
     return (
-        f"the file is unchanged, because a rewrite {kind}{problem}. The cause is {places}. To reproduce"
+        f"the file is unchanged, because the rewrite {kind}{problem}. The cause is {places}. To reproduce"
         f" it, run: {shlex.join(['devicefix', 'rewrite', *options, '--', devices.path])}"
     )
 

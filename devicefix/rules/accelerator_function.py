@@ -37,8 +37,8 @@ class AcceleratorFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with an accelerator, the program still makes the call. There is no fix for code that uses
-    `current_accelerator()`, or for any other call whose return value the program uses.
+    The fix is safe: with an accelerator, the program still makes the call. There is no fix for `current_accelerator()`,
+    or for any other call whose return value the program uses.
     """
 
     code = "DF413"

@@ -40,8 +40,8 @@ class AsyncName(Rule):
 
     ## Fix safety
     The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`. It is also safe for a function in the same
-    file if the fix also renames its parameter, or if the function passes its `**kwargs` only to these methods. The fix
-    is unsafe for any other function, whose parameter may have a different name.
+    file if the fix renames its parameter, or if the function passes its `**kwargs` only to these methods. The fix is
+    unsafe for any other function, because its parameter may have a different name.
 
     Attributes, module-level variables and imported names have no fix. If a file contains such a name or already uses
     the name `non_blocking`, its other variables and parameters have no fix either.
@@ -253,9 +253,9 @@ class AsyncName(Rule):
             return self.finding(node, f"{_BROKEN}; use another name")
         function = last_name(call.func)
         if function in _METHODS | functions:
-            message = f"{_BROKEN}; use `{_NEW}`, its name since PyTorch 0.4"
+            message = f"{_BROKEN}; rename the argument to `{_NEW}`, as PyTorch 0.4 did"
             return self.finding(node, message, self._edited([node]))
-        message = f"{_BROKEN}; use `{_NEW}`, the name of the argument since PyTorch 0.4"
+        message = f"{_BROKEN}; rename the argument to `{_NEW}`, as PyTorch 0.4 did"
         fix = self._edited([node], "the function may have its own `async` parameter")
         return self.finding(node, message, fix)
 

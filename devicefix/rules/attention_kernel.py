@@ -15,7 +15,7 @@ _NO_KERNEL = "leaves no CPU kernel for scaled dot product attention; allow `MATH
 class AttentionKernel(Rule):
     """
     ## What it does
-    Finds contexts that leave a CPU without a kernel for scaled dot product attention.
+    Finds context managers that leave a CPU without a kernel for scaled dot product attention.
 
     ## Why it matters
     On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. With
@@ -39,7 +39,7 @@ class AttentionKernel(Rule):
 
     code = "DF414"
     name = "attention-kernel"
-    summary = "A context leaves a CPU without an attention kernel"
+    summary = "A context manager leaves a CPU without an attention kernel"
     references = (_KERNEL,)
     words = (b"sdpa_kernel",)
     INVALID = (

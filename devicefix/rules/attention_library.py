@@ -49,14 +49,13 @@ class AttentionLibrary(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the program calls the library as before. Without CUDA, the program calls a
-    function that the fix adds. Its results differ only by rounding. The function handles the order of the dimensions,
-    grouped-query attention, and the alignment of a causal mask.
+    The fix is usually safe: with CUDA, the program calls the library as before. Without CUDA, it calls a function that
+    the fix adds, whose results differ from the library's only by rounding. This function handles the order of the
+    dimensions, grouped-query attention, and the alignment of a causal mask.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
-    the mask may be anything other than `None`. Calls with other arguments, such as `window_size`, have no fix. Packed
-    functions, xformers masks, and functions that the program passes as values or imports from this file into another
-    have no fix either.
+    the mask may be anything other than `None`. There is no fix for calls with other arguments, such as `window_size` or
+    an xformers mask, or if the program passes the function as a value or imports it from this file into another.
     """
 
     code = "DF417"

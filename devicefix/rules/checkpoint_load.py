@@ -47,9 +47,10 @@ class CheckpointLoad(Rule):
     The fix is safe: with CUDA, every tensor is loaded onto the same device as before. If a call has no `map_location`,
     the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
-    If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix adds `"cpu"`, because the method
-    copies the values into the model, which stays on its device. The fix doesn't add `"cpu"` for `assign=True`, for an
-    object that may be an optimizer, or in projects with a module that defines how its state is loaded.
+    If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix always adds `map_location="cpu"`,
+    because the method copies the values into the model, which stays on its device. This does not apply to
+    `assign=True`, to an object that may be an optimizer, or to projects with a module that defines how its state is
+    loaded.
     """
 
     code = "DF501"

@@ -28,8 +28,8 @@ class ConfiguredDevice(Rule):
     rule finds a file only if the code, Hydra's `config_name`, or a command in a script or README contains its path or
     name.
 
-    The rule follows the value through other files, objects and unpacked calls, such as `build(**config)` and
-    `hydra.utils.instantiate(config.model)`.
+    The rule follows the value through other files, objects and calls that pass all settings, such as `build(**config)`
+    and `hydra.utils.instantiate(config.model)`.
 
     The rule also finds strings that the program parses or runs, such as `json.loads('{"device": "cuda"}')` and
     `eval("x.cuda()")`.
@@ -50,15 +50,15 @@ class ConfiguredDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: it replaces only the value from the file or string, and only without CUDA, when the program
-    would have failed. If a user selects the device that the file contains, the program also uses the CPU without CUDA.
-    If a user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
+    The fix is usually safe: it replaces only the value that the file or string contains, and only without CUDA, when
+    the program would have failed. If a user selects the same device, the program also uses the CPU without CUDA. If a
+    user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
 
-    The fix is unsafe if the program reads an index from the value or stops if the device is the CPU. It is also unsafe
-    for Lightning's `accelerator`, because the trainer's other settings may need a GPU too.
+    The fix is unsafe if the program needs the index of the device, or does not allow the CPU. It is also unsafe for
+    Lightning's `accelerator`, because the trainer's other settings may need a GPU too.
 
-    Unpacked configurations, lists of settings, and arguments of `parse_args` have no fix. With `--target accelerator`,
-    this rule has no fixes. No fix changes the file or string itself.
+    Lists of settings, arguments of `parse_args`, and calls that pass all settings have no fix. No fix changes the file
+    or string itself. With `--target accelerator`, this rule has no fixes.
     """
 
     code = "DF207"
@@ -350,7 +350,9 @@ class ConfiguredDevice(Rule):
         stars = "**" if isinstance(parent, ast.keyword) and parent.arg is None else ""
         is_whole = stars or self.facts.call(parent, "hydra.utils.instantiate")
         what = f"`{stars}{code}` passes" if is_whole else f"`{code}` is"
-        message = f"{what} `{texts[0]}` (set in {shown}), which may not exist; without CUDA, use {advice}"
+        message = (
+            f"{what} `{texts[0]}` (set in {shown}), which may not be available; without CUDA, use {advice}"
+        )
         if self.context.accelerator is not None or is_whole:
             return self.finding(
                 value, message, unless="because the call passes all settings" if is_whole else ""

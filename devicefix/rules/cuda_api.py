@@ -55,19 +55,19 @@ class CudaApi(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA and on a CPU, the program behaves as before. Most `torch.accelerator` functions
-    raise an error without an accelerator, so the fixed code calls them only if an accelerator is available. The fix
-    replaces either all streams and events in a file or none of them.
+    The fix is usually safe: with CUDA, the program behaves as before. Most `torch.accelerator` functions raise an error
+    without an accelerator, so the fixed code checks for an accelerator first. The fix replaces all streams and events
+    in a file, or none.
 
-    For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and if
+    For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and
     this code works with any accelerator. A statement that only calls a function specific to CUDA, such as
-    `torch.cuda.nvtx.mark`, gets its own check. If other code under the check is specific to CUDA, such as a CUDA tensor
-    type, there is no fix. The fix is unsafe if the result is passed to a function, returned, or stored where other
-    files may read it, because code for CUDA may depend on the result.
+    `torch.cuda.nvtx.mark`, gets its own check for CUDA. If anything else in this code is specific to CUDA, such as a
+    CUDA tensor type, there is no fix. The fix is unsafe if the result is passed to a function, returned, or stored
+    where other files may read it, because code that needs CUDA may depend on it.
 
     If `torch.accelerator` has no [counterpart](https://devicefix.github.io/devicefix/counterparts/), the fix uses the
     accelerator's own module. There is no fix if some accelerators lack the function. If the function fails on MPS with
-    the minimum torch version, the check excludes MPS.
+    the minimum torch version, the fixed code excludes MPS.
     """
 
     code = "DF405"
@@ -341,7 +341,7 @@ class CudaApi(Rule):
             return
         name = f"torch.cuda.{short}" if short else "torch.cuda"
         if short.startswith("manual_seed") and (fix := self._without_seed(node)) is not None:
-            message = f"`{name}` repeats `torch.manual_seed`, which seeds every device; remove it"
+            message = f"`{name}` repeats `torch.manual_seed`, which seeds every device; remove this call"
             yield self.finding(node, message, fix)
             return
         counterpart = self.accelerator.counterpart(node)
@@ -351,7 +351,7 @@ class CudaApi(Rule):
             yield from self._question(node, name, counterpart)
         else:
             fix = self._fix(node, short, counterpart)
-            advice = "" if fix else " under a guard, and add a CPU path"
+            advice = "" if fix else " if an accelerator is available, and add a CPU path"
             message = f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}"
             yield self.finding(node, message, fix)
 
@@ -453,7 +453,8 @@ class CudaApi(Rule):
         else:
             fix, obstacle = self._questions.fix(call, fix, counts=counts)
         if obstacle is None:
-            message = f"`{name}` checks only for CUDA; use `torch.{counterpart.name}`"
+            asks = "counts only CUDA devices" if counts else "checks only for CUDA"
+            message = f"`{name}` {asks}; use `torch.{counterpart.name}`"
             yield self.finding(node, message, fix)
         elif self.accelerator.reference(obstacle) is None and not self._has_other_import(obstacle):
             line = getattr(obstacle, "lineno", None)

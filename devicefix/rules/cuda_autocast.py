@@ -21,14 +21,14 @@ _OFF = (
     " use `torch.autocast(device.type, ...)`"
 )
 _NO_FLOAT32 = (
-    "autocast on a CPU does not support {dtype} and is off, so operations may mix low-precision and float32 operands;"
-    " convert the operands to {dtype}"
+    "autocast to {dtype} is off on a CPU, so operations may mix low-precision and float32 operands; convert the operands"
+    " to {dtype}"
 )
 _STILL_ON = (
-    "this disables autocast only for CUDA, but the surrounding code uses autocast for the program's device;"
+    "this disables autocast only for CUDA, but the surrounding code may use autocast for the program's device;"
     " pass the type of that device"
 )
-_BY_DEFAULT = "autocast uses float16 with CUDA, but bfloat16 on a CPU; pass `dtype=torch.float16`"
+_BY_DEFAULT = "autocast defaults to float16 with CUDA, but to bfloat16 on a CPU; pass `dtype=torch.float16`"
 _BFLOAT16_ON_CPU = "on a CPU, the program may already compute in bfloat16"
 _FLOAT32_ON_CPU = "on a CPU, the fix changes the results if everything is in float32"
 # They raise an error for an operand in another dtype than their own, but not under autocast.
@@ -540,7 +540,7 @@ class CudaAutocast(Rule):
         hidden = (each for each in calls if each and "autocast" not in self.context.source.code(each.func))
         is_on = any(all(keyword.arg != "enabled" for keyword in each.keywords) for each in hidden)
         if is_on and self._has_low_precision and not self.facts.is_guarded(node):
-            yield self.finding(node, _OFF, unless="because it is called through an alias")
+            yield self.finding(node, _OFF, unless="because autocast is called through an alias")
 
     def _autocast(self, node: ast.Call) -> _Autocast | None:
         """Return a call of autocast, or of `partial` with it; None for any other call."""

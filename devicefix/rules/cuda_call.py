@@ -23,7 +23,7 @@ _MOVES = "`.cuda()` needs CUDA; use `.to(device)`"
 _MOVES_TO = "`.cuda(...)` needs CUDA; without CUDA, use the CPU"
 _SKIPPED = "on a CPU, the fix also skips the other effects of the project's `cuda` method"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
-_IN_GRAPH = "the graph may change a tensor in place that is copied only on a GPU"
+_IN_GRAPH = "on a CPU, the graph may change the tensor itself instead of a copy"
 
 
 class CudaCall(Rule):
@@ -56,8 +56,8 @@ class CudaCall(Rule):
     fix keeps the call and puts it under a check for CUDA. This fix is unsafe if a custom method or a call in the
     arguments may have side effects, because without CUDA, the program skips them.
 
-    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: if the graph changes a tensor in place, the program
-    changes a copy with CUDA, but changes the tensor itself on a CPU.
+    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: a graph that changes a tensor in place changes a
+    copy with CUDA, but the tensor itself on a CPU.
 
     There is no fix for `x.cuda(*args)`: pass the arguments one by one, or write
     `x.cuda(*args) if torch.cuda.is_available() else x`.

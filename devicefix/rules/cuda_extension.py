@@ -238,6 +238,8 @@ class CudaExtension(Rule):
                 advice, unless = "without CUDA, leave this package out", ""
             elif all(map(self._is_extension, extensions.elts)):
                 fix = self._only_with_toolkit(extensions)
+            else:
+                unless = "because the list has other extensions"
         yield self.finding(node, f"`CUDAExtension(...)` needs the CUDA toolkit; {advice}", fix, unless)
 
     def _is_extension(self, node: ast.AST) -> bool:

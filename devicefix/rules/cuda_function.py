@@ -37,9 +37,9 @@ class CudaFunction(Rule):
 
     ## Fix safety
     The fix is safe if the call is a statement on its own. It is also safe if the call returns the current device, or
-    the GPU's name or capability, and every use of the result accepts the value for a CPU. On a CPU, the capability is
-    (0, 0), which is lower than any GPU's, or (8, 0) if the program only uses it to choose between bfloat16 and another
-    dtype.
+    the GPU's name or capability, and every use of the result accepts the value that the fix uses on a CPU. For the
+    capability, this is (0, 0), which is lower than any GPU's, or (8, 0) if the program only uses it to choose between
+    bfloat16 and another dtype.
 
     If the program saves the state of the random number generator only to restore it later, the fix uses the CPU
     generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. The fix for a
@@ -922,11 +922,12 @@ class CudaFunction(Rule):
 
     def _replayed(self, node: ast.Call, name: str, short: str, *, guarded: bool) -> Finding:
         """Return the finding for a seed, or a state that is saved or restored, of the generators of GPUs alone."""
-        fix, why = None, "because the call runs only under a condition"
+        fix, problem = None, "is not called"
+        why = "because the call is under a check for CUDA"
         if not guarded:
-            fix = self._functions.fix(node, short)
+            fix, problem = self._functions.fix(node, short), "has no effect"
             why = "because some places that restore the state may be unknown"
-        message = f"`{name}` has no effect without CUDA, so random numbers are not reproducible"
+        message = f"`{name}` {problem} without CUDA, so random numbers are not reproducible"
         return self.finding(node, f"{message}; use the CPU generator", fix, unless=why)
 
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
@@ -964,7 +965,7 @@ class CudaFunction(Rule):
         method = last_name(node.func)
         if method in ("graphsafe_get_state", "graphsafe_set_state") and not self.facts.is_guarded(node):
             message = f"`{method}` raises an error for a CPU generator; use `{method[10:]}`"
-            yield self.finding(node, message, unless="because the state of a CPU generator is a copy")
+            yield self.finding(node, message, unless="because `get_state` returns a copy")
 
     def _perhaps(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a name that is bound to a function of `torch.cuda`, and to something else."""

@@ -6,12 +6,12 @@ from devicefix.rules.base import Rule
 class CudaImage(Rule):
     """
     ## What it does
-    Finds images in Dockerfiles that contain CUDA, and services in Compose files that need a GPU. This rule applies only
-    with `--environment` and in `devicefix migrate`.
+    Finds Dockerfile images that contain CUDA, and Compose services that need a GPU. This rule applies only with
+    `--environment` and in `devicefix migrate`.
 
     ## Why it matters
-    A service with `runtime: nvidia` does not start without a GPU. An image that contains CUDA is several gigabytes
-    larger than necessary.
+    A service with `runtime: nvidia` does not start without a GPU. An image with CUDA is several gigabytes larger than
+    one without it.
 
     ## Example
     ```yaml

@@ -6,11 +6,11 @@ from devicefix.rules.base import Rule
 class CudaIndex(Rule):
     """
     ## What it does
-    Finds package indexes with only CUDA builds in requirements files, `pyproject.toml` and pip commands. This rule
-    applies only with `--environment` and in `devicefix migrate`.
+    Finds package indexes that have only CUDA builds. The rule checks requirements files, `pyproject.toml` and pip
+    commands. It applies only with `--environment` and in `devicefix migrate`.
 
     ## Why it matters
-    Without CUDA, such an index has either no packages for the platform, or packages that include CUDA and are several
+    For a machine without CUDA, such an index has either no packages, or packages that include CUDA and are several
     times larger than necessary.
 
     ## Example

@@ -39,7 +39,7 @@ class CudaOnlyLibrary(Rule):
 
     devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA
     extension of the project, or flash-attn functions without an equivalent in torch. Instead, it lists the lines that
-    need CUDA. It also fixes nothing in files that import such a file, except if the library is flash-attn.
+    need CUDA. It also fixes nothing in files that import such a file, unless the library is flash-attn.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.
@@ -57,8 +57,8 @@ class CudaOnlyLibrary(Rule):
 
     ## Fix safety
     Usually, there is no fix, because the replacement depends on the program. If the program has a path without the
-    library, the fix makes the xformers flag, or the option that turns the library on, `True` only if CUDA is
-    available. This fix is unsafe, because the other path may compute different results.
+    library, the fix sets the option or flag for the library to `torch.cuda.is_available()`. This fix is unsafe, because
+    the other path may compute different results.
     """
 
     code = "DF902"

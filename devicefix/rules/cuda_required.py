@@ -57,9 +57,9 @@ class CudaRequired(Rule):
 
     - the check depends on an option or setting that may request a GPU and whose default is unknown.
     - a caller catches the error and uses another result.
-    - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function checks several
-      requirements of other code.
-    - code after the check still needs CUDA, because this code has no safe fix.
+    - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function only checks
+      what other code needs.
+    - code after the check still needs CUDA, and has no safe fix.
 
     There is no fix in tests, or if the code needs a library that works only with CUDA.
     """

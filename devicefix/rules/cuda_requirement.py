@@ -38,8 +38,8 @@ class CudaRequirement(Rule):
     ## Fix safety
     The fix is safe. With a CUDA package index, `torch==2.0.1` still installs the build `2.0.1+cu118`, because pip
     prefers local versions. The added marker excludes a package only on macOS, which does not support CUDA. Other
-    requirements have no fix, because a requirement cannot depend on whether CUDA is available. `devicefix migrate`
-    creates a second file, such as `requirements-cpu.txt`.
+    requirements have no fix, because a requirement cannot depend on whether CUDA is available. Instead, `devicefix
+    migrate` creates a second file, such as `requirements-cpu.txt`.
     """
 
     code = "DF906"

@@ -48,6 +48,26 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("torch.cuda.synchronize()", "an accelerator"),
+        ("torch.cuda.ipc_collect()", "CUDA"),
+        ("print(torch.cuda.get_device_name(), torch.cuda.get_device_name())", "an accelerator"),
+        ("print(f'on {torch.cuda.get_device_name()}')", "CUDA"),
+        ("torch.cuda.nvtx.range_push(torch.cuda.get_device_name())", "CUDA"),
+        ("with torch.cuda.device(1): step()", "an accelerator"),
+        ("with torch.cuda.device(x.device): step()", "CUDA"),
+    ],
+)
+def test_a_message_names_the_check_that_the_fix_makes(line: str, asked: str) -> None:
+    found = analyze(f"import torch\n\n{line}\n", fix=True, target="accelerator").fixed
+    told = [each.message for each in found if each.code == "DF401"]
+    assert told and all(f"it only if {asked} is available" in each for each in told)
+    new = body(f"{line}\n")
+    assert ("torch.cuda.is_available()" in new) is (asked == "CUDA")
+
+
+@pytest.mark.parametrize(
     ("before", "expected"),
     [
         ("x = x.cuda()\n", f"device = {DEVICE}\n\nx = x.to(device)\n"),

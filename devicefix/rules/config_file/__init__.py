@@ -8,8 +8,8 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    Finds settings outside Python code that need CUDA. With `--config-files`, the rule checks the configuration files
-    and scripts in a folder. It always checks files that you name on the command line.
+    Finds settings that need CUDA in configuration files, scripts and notebooks. This rule applies only with
+    `--config-files`, in `devicefix migrate`, and to configuration files and scripts that you name on the command line.
 
     The rule covers:
 

@@ -61,7 +61,7 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
 
 
 _REQUESTED = "requests GPUs, which may not exist; let the program choose the devices"
-_SELECTED = "selects GPUs that may not exist; check how the program uses them without CUDA"
+_SELECTED = "selects GPUs that may not exist; check that the program also works without them"
 
 
 def _names_cuda(name: str, values: Sequence[str], several: bool) -> bool:
