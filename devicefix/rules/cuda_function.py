@@ -51,7 +51,7 @@ class CudaFunction(Rule):
     has no effect after `torch.cuda.is_available()`.
 
     Calls that return other values, such as GPU properties or a device index that may be used as a number, have no fix,
-    because you have to choose a value for the CPU.
+    because you must choose a value for the CPU.
     """
 
     code = "DF401"

@@ -27,7 +27,7 @@ class CudaIndex(Rule):
 
     ## Fix safety
     There is no fix, because the index can't depend on whether CUDA is available. Write a second file for the CPU. For a
-    requirements file, `devicefix migrate` creates this second file.
+    requirements file, `devicefix migrate` creates this file.
     """
 
     code = "DF907"

@@ -15,8 +15,8 @@ _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds uses of torch features that work only with CUDA: optimizers with `capturable=True`, and profilers that record
-    only CUDA activity.
+    Finds torch features that work only with CUDA: optimizers with `capturable=True`, and profilers that record only
+    CUDA activity.
 
     ## Why it matters
     Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError`, as does a profiler that
