@@ -133,6 +133,8 @@ class Rule:
         self.facts = context.facts
         self.devices = context.devices
         self._wanted = "CUDA" if context.accelerator is None else "an accelerator"  # for messages
+        of_cuda = "it only if CUDA is available"
+        self._advised = of_cuda if context.accelerator is None else "an accelerator if one is available"
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         """Check a name or attribute that resolves to one of `references`.

@@ -44,9 +44,8 @@ class DeviceArgument(Rule):
     """
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
-    `torch.set_default_device("cuda")`. Also finds GPU indexes passed to the project's own functions, if these functions
-    use the indexes only as devices, and either receive other devices, too, or their caller uses the index in several
-    moves.
+    `torch.set_default_device("cuda")`. Also finds a GPU index passed to one of the project's functions that uses it only
+    as a device, if the function also receives other devices or its caller uses the index in several moves.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -460,8 +459,10 @@ class DeviceArgument(Rule):
                 continue  # the rule for torch.device checks it, or the parts of which it is composed
             self.context.mark_handled(value)
             what = "the index of a GPU" if dotted(value) is not None else "a CUDA device"
-            problem = f"`{self.context.source.code(value)}` is {what}, which may not exist"
-            finding = self.finding(value, f"{problem}; use it only if {self._wanted} is available", fix)
+            certain = not fix.why or device or cuda_string(value)
+            problem = f"is {what}, which may not exist" if certain else f"may be {what}"
+            message = f"`{self.context.source.code(value)}` {problem}; use {self._advised}"
+            finding = self.finding(value, message, fix)
             finding = checked_for_uses(self.context, value, finding)
             numbered = finding.fix and not of_torch and self._gets_number(value)
             yield finding.unsafe(_NUMBERED) if numbered else finding

@@ -364,7 +364,8 @@ class DeviceIds(Rule):
         edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
         edits += (self._without(node, repeated),) if repeated is not None else ()
         needs = frozenset().union(*(fix.needs for fix in fixes))
-        message = f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass GPUs only if {self._wanted} is available"
+        what = "GPUs" if self.context.accelerator is None else "devices"
+        message = f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass {what} only if {self._wanted} is available"
         yield self.finding(node, message, Fix(edits, why, needs))
 
     def _repeated(self, node: ast.expr) -> ast.expr | None:

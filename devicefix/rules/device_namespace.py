@@ -11,7 +11,7 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CPU_LACKS, OF_MEMORY
 
 _NEEDS_ANOTHER = "because a CPU needs a different call"
-_TWICE = "the check evaluates the module a second time"
+_TWICE = "the fixed code evaluates the module expression twice"
 
 
 class DeviceNamespace(Rule):
@@ -37,7 +37,7 @@ class DeviceNamespace(Rule):
 
     ## Fix safety
     The fix is safe for statements that only manage GPU memory: the program calls the function only if the module has
-    it. The fix is unsafe if the module comes from a function that may have other effects, because the fixed code calls
+    it. The fix is unsafe if the module comes from a function that may have side effects, because the fixed code calls
     that function twice. Calls to other functions are reported without a fix.
     """
 

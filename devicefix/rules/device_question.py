@@ -57,9 +57,9 @@ class DeviceQuestion(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the check only guards `torch` functions that every accelerator has. With CUDA and on a CPU, the
-    result stays the same. The new check compares with `"meta"` only if the device may be something other than a GPU or
-    the CPU. The fix is unsafe if other functions are called under the check, because they may be written for CUDA. The
+    The fix is safe if the check guards only `torch` functions that every accelerator supports. With CUDA and on a CPU,
+    the result stays the same. The new check compares with `"meta"` only if the device may be something other than a GPU
+    or the CPU. The fix is unsafe if other functions are called under the check, because they may be written for CUDA. The
     rule ignores checks around CUDA-only features, such as NCCL, and checks that end the program.
     """
 

@@ -17,7 +17,7 @@ _GPU_DTYPE = "torch.get_autocast_gpu_dtype"
 class DeviceType(Rule):
     """
     ## What it does
-    With `--target accelerator`, finds calls whose device type is CUDA, by an argument or by default, such as
+    With `--target accelerator`, finds calls whose device type is CUDA, explicitly or by default, such as
     `torch.autocast("cuda")` and `torch.amp.GradScaler()`.
 
     ## Why it matters
@@ -40,7 +40,7 @@ class DeviceType(Rule):
 
     ## Fix safety
     The fix is safe. On a CPU, `autocast("cuda")` and `GradScaler("cuda")` are off, and the fix keeps them off. `DF407`
-    finds autocast that a CPU needs.
+    finds programs that need autocast on a CPU.
 
     With the fix for `torch.get_autocast_gpu_dtype()`, the result on a CPU is still CUDA's dtype. The fix replaces
     `[ProfilerActivity.CPU, ProfilerActivity.CUDA]` with the activities that the machine supports. Any other use of
@@ -49,7 +49,7 @@ class DeviceType(Rule):
 
     code = "DF408"
     name = "device-type"
-    summary = "A call specifies CUDA as its device type"
+    summary = "The device type of a call is CUDA"
     targets = ("accelerator",)
     words = (b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd", b"ProfilerActivity", b"fork_rng")
     references = (*TYPED, *FORKS, _GPU_DTYPE, f"{_ACTIVITY}.CUDA")

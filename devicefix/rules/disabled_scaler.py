@@ -47,7 +47,7 @@ class DisabledScaler(Rule):
 
     code = "DF410"
     name = "disabled-scaler"
-    summary = "A `GradScaler`'s state is read, but is empty without CUDA"
+    summary = "A `GradScaler`'s state, which is empty without CUDA, is read"
     words = (b"Scaler", b"scaler")
     companions = (b"state_dict()", b'"scale"', b"'scale'")
     common_words = companions

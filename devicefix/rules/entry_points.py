@@ -175,5 +175,5 @@ def _wrong_declarations(rule: type[Rule]) -> str | None:
     try:
         visitors_of(rule)  # type: ignore[arg-type]  # mypy takes the class for an object
     except AttributeError as problem:
-        return f"{code} has a method named after something that is not a class of ast: {problem}"
+        return f"{code} has a `visit_` method for a class that is not in `ast`: {problem}"
     return None

@@ -46,8 +46,8 @@ class GpuCount(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the count is the same as before. If the program also checks whether the count is
-    0, the fix changes only the expressions that compute with the count. If the program always stops when the count is
-    0, the fix removes that check and makes the count at least 1.
+    0, the fix changes only the expressions that compute with the count. If the program then always stops, the fix
+    removes the check and makes the count at least 1.
 
     The fix is unsafe if:
 

@@ -315,7 +315,7 @@ class GuardedName(Rule):
             use = self._names.use(name, guard)
             if use is not None:
                 flag = self.context.source.code(guard.test)
-                message = f"`{name}` is defined only if `{flag}` is true, but line {use.lineno} also uses it if the flag is false"
+                message = f"`{name}` is defined only if `{flag}` is true, but line {use.lineno} also uses it if `{flag}` is false"
                 yield self.finding(place, f"{message}; define it for the CPU, too")
 
 

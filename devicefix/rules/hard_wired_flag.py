@@ -114,7 +114,7 @@ class HardWiredFlag(Rule):
 
     The fix is unsafe if only the name of a setting suggests that it selects CUDA. The fix is also unsafe if `devices`
     is a variable, because without CUDA, the fixed program uses a single process. Other options have no fix, because
-    their effect depends on the library.
+    the right change depends on the program.
     """
 
     code = "DF904"
@@ -981,7 +981,9 @@ class HardWiredFlag(Rule):
 
     def finding(self, node: Any, message: str, fix: Fix | None = None, unless: str = "") -> Finding:
         """Return a finding, which says why it has no fix if it has none."""
-        return super().finding(node, message, fix, unless or "because the effect depends on the library")
+        return super().finding(
+            node, message, fix, unless or "because the right change depends on the program"
+        )
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
@@ -1014,7 +1016,8 @@ class HardWiredFlag(Rule):
                 yield self.finding(node, message, self._switched(name, keyword))
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the index of a GPU"
-                yield self.finding(node, f"{message}; without CUDA, pass the library's value for the CPU")
+                message += "; without CUDA, pass the library's value for the CPU"
+                yield self.finding(node, message, unless="because this value depends on the library")
 
     def _is_flag(self, call: ast.Call, keyword: ast.keyword) -> bool:
         """Return whether an argument makes a function of a library use CUDA, which fails without it."""
@@ -1043,7 +1046,9 @@ class HardWiredFlag(Rule):
         if name == "default" and isinstance(call, ast.Call):
             name = next(iter(declared_names(self.facts, call)), "")
         if node.arg == "num_gpus" and self._requests(call, node.value):
-            advice = "waits forever if no machine in the cluster has a GPU; request no GPU in that case"
+            advice = (
+                "makes Ray wait forever if no machine in the cluster has a GPU; request no GPU in that case"
+            )
             yield self.finding(node.value, f"`num_gpus={self.context.source.code(node.value)}` {advice}")
         yield from self._check_setting(name, node.value)
 
@@ -1196,7 +1201,7 @@ class HardWiredFlag(Rule):
             if backend.startswith(ATTENTION_BACKENDS):
                 yield self.finding(node, f'`{method}("{backend}")` needs CUDA; without CUDA, use "native"')
         elif all(map(integer, passed)):
-            yield self.finding(node, f"`{method}` needs an accelerator; call it only if CUDA is available")
+            yield self.finding(node, f"`{method}` needs an accelerator; call it only if one is available")
 
     def _check_callee(self, node: ast.Call, name: str) -> Iterator[Finding]:
         """Check a call of what needs CUDA whatever its arguments are."""
@@ -1255,7 +1260,7 @@ class HardWiredFlag(Rule):
         number = _length(devices)
         other = self.context.when_cuda(devices, str(number or 1), of_cuda=True)
         both = replace(fix, edits=(*fix.edits, *other.edits), needs=fix.needs | other.needs)
-        message += f" and `devices={code(devices)} if torch.cuda.is_available() else {number or 1}`"
+        message += f" and `devices={number or 1}`"
         finding = self.finding(call, message, both)
         return finding if number else finding.unsafe("without CUDA, the program uses a single process")
 

@@ -45,7 +45,7 @@ class MovedParameter(Rule):
     For a parameter, there is no fix, because devicefix can't tell whether the program should also train and save the
     parameter with CUDA.
 
-    For a buffer, the fix registers the tensor itself. This is safe if no gradient can flow to the buffer, and unsafe
+    For a buffer, the fix registers a plain tensor. This is safe if no gradient can flow to the buffer, and unsafe
     otherwise.
     """
 
@@ -313,7 +313,7 @@ class MovedParameter(Rule):
             return
         message = (
             f"the buffer `{name.value}` is still a parameter on a CPU, where changing it in place on line"
-            f" {changed.lineno} raises an error; register the tensor itself"
+            f" {changed.lineno} raises an error; register a plain tensor"
         )
         yield self.finding(made, message, self._unwrapped(made, name.value))
 
@@ -330,7 +330,7 @@ class MovedParameter(Rule):
             return None
         read = self.context.project.is_read_elsewhere(self.devices.path, f"self.{name}")
         if read or not is_only_counted(self.facts, name):
-            return Fix(edits, "the fix loses any gradient that flows to it")
+            return Fix(edits, "the fix loses any gradient that flows to the buffer")
         return Fix(edits)
 
     def _there(self, made: ast.expr) -> bool:

@@ -35,7 +35,7 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the program only uses the variable as a device, passes it to `torch.cuda` functions or prints it:
+    The fix is safe if the program uses the variable only as a device, in calls to `torch.cuda` functions, or in output:
     with CUDA, the value is the same as before. The fix is unsafe if the program passes the variable to a function in
     another file or to a model, as in `model(batch, device)`, because only the function's name suggests that the
     function expects a device.

@@ -9,7 +9,6 @@ from devicefix.rewrite.operations import AddKeyword, KeepReceiver
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.called_below import called_below
 
-MESSAGE = "memory cannot be pinned without CUDA"
 _CALL = ".pin_memory()"
 _HOPS = 3  # names from one to the next, as `pin = self.pin`
 _SHORT = 72  # characters of an expression that may be repeated
@@ -210,16 +209,18 @@ class PinMemory(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self._pins(node) or self.facts.is_guarded(node) or self._called_by_loader(node):
             return
+        wanted = self._wanted
+        problem, advice = f"memory cannot be pinned without {wanted}", f"pin it only if {wanted} is available"
         if self._makes_tensor(node):
             for keyword in node.keywords:
                 if keyword.arg == "pin_memory" and self._true(keyword.value):
                     fix = self._only_with_cuda(keyword.value)
-                    yield self.finding(node, f"{MESSAGE}; pin it only if {self._wanted} is available", fix)
+                    yield self.finding(node, f"{problem}; {advice}", fix)
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
-            advice = "assign the tensor to a variable, and pin it under `if torch.cuda.is_available():`"
-            if (made := self._fix(node, node.func.value)) is not None:
-                advice = f"pin it only if {self._wanted} is available"
-            yield self.finding(node, f"{MESSAGE}; {advice}", made)
+            made = self._fix(node, node.func.value)
+            if made is None:
+                advice = f"assign the tensor to a variable, and {advice}"
+            yield self.finding(node, f"{problem}; {advice}", made)
 
     def _makes_tensor(self, call: ast.Call) -> bool:
         name = self.facts.resolve(call.func) or ""

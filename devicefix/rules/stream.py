@@ -38,9 +38,9 @@ class CudaStream(Rule):
 
     ## Fix safety
     The fix is usually safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is nothing to
-    synchronize. On a CPU, a measured time is `nan`. It is 0.0 instead if the program compares the time or converts it
-    to an int, or if the program keeps the time in a collection and doesn't divide by it. The fix for a comparison of
-    streams is unsafe if the compared expressions may have side effects.
+    synchronize. In the fixed code, a time measured on a CPU is `nan`. It is 0.0 instead if the program compares the time
+    or converts it to an int, or if the program keeps the time in a collection and doesn't divide by it. The fix for a
+    comparison of streams is unsafe if the compared expressions may have side effects.
 
     The fix changes all uses of related streams and events together. There is no fix if some uses are unknown, for
     example because the stream is passed to a function, is stored in a list or shares its name with another value. There
@@ -538,7 +538,7 @@ class CudaStream(Rule):
                 return  # a variable: the reference is where it gets its value
             fix = self._streams.of_maker(node)
             name = self.facts.resolve(node.func)
-            advice = f"; call it only if {self._wanted} is available" if fix else f", and {_ADVICE}"
+            advice = f"; {self._advice(node)}" if fix else f", and {_ADVICE}"
             yield self.finding(node, f"`{name}` needs CUDA{advice}", fix)
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
@@ -547,3 +547,11 @@ class CudaStream(Rule):
                     "without CUDA, this stream or event does not exist; put the code under a check for CUDA"
                 )
                 yield self.finding(node, message, fix)
+
+    def _advice(self, maker: ast.Call) -> str:
+        """Return what the fix of a call that makes a stream or an event does."""
+        accelerator = self.context.accelerator
+        counterpart = accelerator.counterpart(maker.func) if accelerator is not None else None
+        if counterpart is None:
+            return "call it only if CUDA is available"
+        return f"use `torch.{counterpart.name}` if an accelerator is available"

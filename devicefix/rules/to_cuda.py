@@ -370,7 +370,8 @@ class ToCuda(Rule):
             code = self.context.source.code(target)
             message = f"`.to({code})` needs CUDA"
             if dotted(target) is not None:
-                message += f", because `{dotted(target)}` is a GPU index; without CUDA, use the CPU"
+                link = " if" if fix.why else ", because"
+                message += f"{link} `{dotted(target)}` is a GPU index; without CUDA, use the CPU"
             else:
                 message += "; without CUDA, use the CPU" if ":" in code else "; use `.to(device)`"
                 fix = self._with_test(node, target, fix)

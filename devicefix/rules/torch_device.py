@@ -476,9 +476,7 @@ class TorchDevice(Rule):
                 *(part for each in node.args for part in ast.walk(each)), *node.keywords
             )
             code = self.context.source.code(node)
-            finding = self.finding(
-                node, f"`{code}` needs CUDA; select it only if {self._wanted} is available", fix
-            )
+            finding = self.finding(node, f"`{code}` needs CUDA; select {self._advised}", fix)
             yield checked_for_uses(self.context, node, finding)
 
     def _is_compared(self, node: ast.Call) -> bool:

@@ -36,9 +36,9 @@ class TypeName(Rule):
     ## Fix safety
     The fix is safe: with CUDA, the string is the same as before.
 
-    A comparison with `"torch.cuda.FloatTensor"` can check a tensor's device or its dtype. The rule reports it only if
-    the same file moves the tensor to a GPU, because it then probably checks the dtype. There is no fix: compare the
-    dtype instead.
+    A comparison with `"torch.cuda.FloatTensor"` can check a tensor's device or its dtype. If the same file moves the
+    tensor to a GPU, the comparison probably checks the dtype; otherwise, the rule ignores it. There is no fix: compare
+    the dtype instead.
     """
 
     code = "DF302"

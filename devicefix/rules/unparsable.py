@@ -17,7 +17,7 @@ class Unparsable(Rule):
 
     ## Why it matters
     devicefix neither checks nor rewrites such a file. If the file uses syntax from a newer Python version, run
-    devicefix on that version. If the only error is the name `async`, devicefix still checks the file (see `DF814`).
+    devicefix with that version. If the only error is the name `async`, devicefix still checks the file (see `DF814`).
 
     ## Example
     ```python

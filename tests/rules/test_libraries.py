@@ -77,7 +77,7 @@ def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
         ("from lightning import Trainer\nTrainer(devices='0')", "a CPU accepts only a number of devices"),
         (
             "from lightning import Trainer\nTrainer(accelerator='gpu', devices='0,')",
-            "`devices='0,' if torch.cuda",
+            'use "auto" and `devices=1`',
         ),
         ("from torchao.quantization import Int4WeightOnlyConfig\nInt4WeightOnlyConfig()", "needs CUDA"),
         ("from faster_whisper import WhisperModel\nWhisperModel(x, compute_type='bfloat16')", '"default"'),

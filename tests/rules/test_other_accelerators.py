@@ -197,3 +197,31 @@ def test_the_backend_runs_on_a_cpu_and_is_nccl_with_cuda() -> None:
     exec(compile(ast.parse(new), "m.py", "exec"), names)
     assert names["backend"] == "gloo"
     assert torch.distributed.get_default_backend_for_device("cuda") == "nccl"
+
+
+DDP = "m = torch.nn.parallel.DistributedDataParallel(m, device_ids=[i])"
+
+
+@pytest.mark.parametrize(
+    ("line", "with_cuda", "with_accelerator"),
+    [
+        ("d = torch.device('cuda')", "select it only if CUDA is", "select an accelerator if one is"),
+        ("x = torch.ones(1, device='cuda')", "use it only if CUDA is", "use an accelerator if one is"),
+        ("x = y.pin_memory()", "cannot be pinned without CUDA;", "cannot be pinned without an accelerator;"),
+        ("s = torch.cuda.Stream()", "call it only if CUDA is", "use `torch.Stream` if an accelerator is"),
+        ("s = torch.cuda.ExternalStream(1)", "call it only if CUDA is", "call it only if CUDA is"),
+        (DDP, "pass GPUs only if CUDA", "pass devices only if an accelerator"),
+    ],
+)
+def test_the_advice_fits_the_target(line: str, with_cuda: str, with_accelerator: str) -> None:
+    source = f"import torch\nimport torch.distributed as dist\n\n{line}\n"
+    for target, advice in (("cuda", with_cuda), ("accelerator", with_accelerator)):
+        (finding,) = analyze(source, target=target).findings
+        assert advice in finding.message
+
+
+def test_a_message_is_as_sure_as_the_fix() -> None:
+    source = "import torch\n\n\ndef move(x, rank):\n    x.to(rank)\n\n\ncamera = open_camera(device=0)\n"
+    moved, number = (finding.message for finding in analyze(source).findings)
+    assert moved.startswith("`.to(rank)` needs CUDA if `rank` is a GPU index; without CUDA, use the CPU")
+    assert number.startswith("`0` may be a CUDA device; use it only if CUDA is available (unsafe: ")

@@ -148,7 +148,7 @@ def test_an_entry_point_may_name_a_class(tmp_path: Path, install: Install) -> No
         (ordered("XY101", "XY101"), "orders rules in a cycle: XY101 before XY101"),
         (ordered("XY101", "XY102") + ordered("XY102", "XY101", "Other"), "in a cycle: XY101 before XY102"),
         (rule().replace("words", "references = 'a',; words"), "both `references` and `visit_reference`"),
-        (rule().replace("visit_Attribute", "visit_Atribute"), "not a class of ast"),
+        (rule().replace("visit_Attribute", "visit_Atribute"), "a class that is not in `ast`"),
     ],
 )  # fmt: skip
 def test_bad_plugins_are_named_in_one_line(tmp_path: Path, install: Install, code: str, said: str) -> None:

@@ -428,4 +428,4 @@ class DeviceValue(Rule):
 
     def _message(self, value: ast.expr, problem: str) -> str:
         code = self.context.source.code(value)
-        return f"`{code}` {problem}, which may not exist; use it only if {self._wanted} is available"
+        return f"`{code}` {problem}, which may not exist; use {self._advised}"
