@@ -161,7 +161,8 @@ def _unjustified(unsafe: Sequence[Left]) -> Iterator[tuple[str, list[Left]]]:
     """Yield the unsafe fixes that are not made by the reason, with a title for each."""
     for why in dict.fromkeys(left.unjustified for left in unsafe):
         reason = f"{why}; " if why else ""
-        title = f"Unsafe fixes that no run justifies ({reason}review, then `check --fix --unsafe-fixes`):"
+        advice = "review them, then use `check --fix --unsafe-fixes`"
+        title = f"Unsafe fixes that no run justifies ({reason}{advice}):"
         yield title, [left for left in unsafe if left.unjustified == why]
 
 
@@ -179,7 +180,7 @@ def _failing(done: Migration) -> Iterator[str]:
             yield f"  {printable(command)}: {result(report)}"
             yield from _why(report)
     if done.unproven:
-        yield f"  With the fixes for this, the run proves nothing: {printable(done.unproven)}"
+        yield f"  devicefix tried other fixes, but the runs do not prove them: {printable(done.unproven)}"
 
 
 def _group(title: str, found: Sequence[Left]) -> Iterator[str]:
@@ -278,7 +279,7 @@ def result(report: Report) -> str:
     numbers = "no numbers to compare"
     if comparison is not None and equal(report):
         values = count(comparison.compared or 0, "value")
-        numbers = f"numbers equal in {values} (CPU and simulated CUDA)"
+        numbers = f"{values} equal on the CPU and simulated CUDA"
     elif why := uncompared(report):
         numbers = f"the original fails on the simulated CUDA machine: {printable(why)}"
     return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"

@@ -207,7 +207,7 @@ def _kept(attempt: Attempt, commands: Sequence[str]) -> Iterable[Kept]:
     for fix in unsafe_fixes(attempt.outcomes, made=True):
         if _is_justified(attempt.evidence, fix):
             compared = sum(report.comparison.compared or 0 for report in attempt.reports if report.comparison)
-            numbers = f"numbers equal in {count(compared, 'value')}"
+            numbers = f"{count(compared, 'value')} equal"
             numbers += " on the CPU and the simulated CUDA machine"
             yield Kept(fix.path, fix.finding, f"ran in {ran}; {numbers}")
 

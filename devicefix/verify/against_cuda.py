@@ -186,7 +186,7 @@ class CudaComparison:
             on_cuda = f"on CUDA, and in {low} for other operations on a CPU" if low else "only on CUDA"
             precision = "the CPU's precision" if low else "full precision"
             computes = f"autocast computes in {lowered} {on_cuda}"
-            found.notes.append(f"{computes}: compared with the CPU in {precision}")
+            found.notes.append(f"{computes}, so the comparison with the CPU uses {precision}")
 
         def unlike(run: Result) -> list[Difference]:
             how: Any = {"tolerance": self._task.tolerance, "ignored": self._ignored}

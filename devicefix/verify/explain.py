@@ -89,9 +89,7 @@ def explain_comparison(comparison: Comparison, settings: Settings) -> Explanatio
         fails = f"on {machine}, the original fails: {comparison.failure}"
         return Explanation(Cause.ORIGINAL_ON_CUDA, advice, (fails, f"the rewritten program {rewritten}"))
     if comparison.on_cuda and comparison.accelerator:
-        advice = (
-            "check what this line does if the device is not CUDA; if it is a fixed line, please report this"
-        )
+        advice = "check how this line depends on the device; if devicefix changed the line, please report it"
         there = f"on a simulated {comparison.accelerator.upper()}, {_first_of(comparison.on_cuda)}"
         return Explanation(Cause.DIFFERS_ON_ACCELERATOR, advice, (there,))
     if comparison.on_cuda:

@@ -84,8 +84,9 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
     ties = case.ties_in(place.file for place in places)
     evidence.append("the device may come from the lines below" if ties else "no finding explains the device")
     advice = (
-        "find out where the device comes from, such as a default, a file or an environment variable, and use"
-        " it only if CUDA is available; to check configuration files, run `devicefix check --config-files`"
+        "find the source of the device, such as a default, a file or an environment variable, and use the"
+        " device only if CUDA is available; to check configuration files, run"
+        " `devicefix check --config-files`"
     )
     return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
 

@@ -202,8 +202,9 @@ def _comparison(comparison: Comparison, run: Run) -> Iterator[str]:
         seen = _count(comparison.observations, "value")
         if comparison.compared is not None and comparison.compared < comparison.observations:
             others = "the run ended before the others" if run.limit else "the others are read only on CUDA"
-            seen = f"{comparison.compared:,} of {seen}; {others}"
-        yield _entry("numbers", f"equal in {seen}")
+            yield _entry("numbers", f"{comparison.compared:,} of {seen} equal; {others}")
+        else:
+            yield _entry("numbers", f"{seen} equal")
 
 
 def _section(title: str, items: Iterable[str], most: int | None, if_empty: str = "none") -> Iterator[str]:
@@ -232,7 +233,7 @@ def _request(request: Request) -> str:
 
 def _hazard(hazard: CopyHazard) -> str:
     where = f"at {place(hazard.changed)}" if hazard.changed else "later"
-    shared = f"the shared {hazard.what} is changed {where} while both are in use"
+    shared = f"the shared {hazard.what} is changed {where} while the source and the result are in use"
     return f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; {shared}"
 
 

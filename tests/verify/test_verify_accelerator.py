@@ -100,7 +100,7 @@ def test_a_right_rewrite_passes(kind: str, tmp_path: Path) -> None:
     assert (report.verdict.value, report.reason) == ("pass", ""), text(report)
     there = f"the rewritten program on a simulated {kind.upper()}"
     shown = text(report)
-    assert f"the original on a simulated CUDA machine, {there}" in shown and "equal in 2 values" in shown
+    assert f"the original on a simulated CUDA machine, {there}" in shown and "2 values equal" in shown
     assert "run `devicefix check --target accelerator --fix " in shown
 
 

@@ -825,7 +825,7 @@ def test_unsafe_fixes_are_named_where_cuda_changes() -> None:
     [
         ("draw", {}, {}, "random numbers"),
         ("dtype", {}, {}, "the CPU's dtype"),
-        ("count", 1, 2, "conditions on the device"),
+        ("count", 1, 2, "conditions that depend on the device"),
         ("value", {"item": 1.0}, {"item": 1.00001}, "--tolerance"),
         ("value", {"item": 1.0}, {"item": 2.0}, "move tensors"),
         ("value", {"sample": [1.0, 2.0]}, {"sample": [1.0, 2.00001]}, "--tolerance"),

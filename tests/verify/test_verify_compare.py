@@ -165,7 +165,7 @@ def test_the_command_with_a_rewrite_by_devicefix(tmp_path: Path) -> None:
     float(number)  # shown once, although three runs print it
     assert verdict.startswith("verify: pass in ") and len(summary) <= 18
     assert re.search(
-        "numbers        equal in [23] of [34] values; the others are read only on CUDA", done.stdout
+        "numbers        [23] of [34] values equal; the others are read only on CUDA", done.stdout
     )
     assert "program.py:8: this line reads a tensor only on CUDA" in done.stdout
     assert summary[-1] == "  do:  to apply the fixes, run `devicefix check --fix program.py`"
@@ -230,7 +230,7 @@ MIXED = {"low": ".bfloat16()", "dtype": "bfloat16"}
 
 @pytest.mark.parametrize(
     ("program", "note"),
-    [(FLOAT32, "in full precision"), (MIXED, ": compared with the CPU in the CPU's precision")],
+    [(FLOAT32, "uses full precision"), (MIXED, "the comparison with the CPU uses the CPU's precision")],
 )
 def test_autocast(
     program: dict[str, str], note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -278,7 +278,7 @@ def test_long_training_with_autocast_of_the_cpu(
     wrong = program.replace("* 1.0 -", "* (1.0 if device == 'cuda' else 1.001) -") if fault else program
     report = compared(tmp_path, wrong)
     assert report.comparison is not None
-    assert any("compared with the CPU in the CPU's precision" in n for n in report.comparison.notes)
+    assert any("the comparison with the CPU uses the CPU's precision" in n for n in report.comparison.notes)
     assert report.comparison.compared
     assert report.verdict is (Verdict.FAIL if fault else Verdict.PASS), report.comparison
 

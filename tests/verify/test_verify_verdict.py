@@ -220,7 +220,7 @@ def test_the_text_has_every_section(shown: Report) -> None:
         "the rewritten program on the same machine and on the CPU",
         "  CUDA requests  train.py:1 .cuda() (2 times), by lib: one",
         "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a CPU; "
-        "the shared numpy view is changed at train.py:3 while both are in use",
+        "the shared numpy view is changed at train.py:3 while the source and the result are in use",
         "  fixes run      3 of 7 lines in 2 modules; 1 module with 1 line was not imported",
         "                 train.py: 1 of 5 lines",
         "                 all.py: 2 of 2 lines",
@@ -246,7 +246,7 @@ def test_a_pass_is_short(shown: Report) -> None:
     assert click.unstyle(report.text(shown)).splitlines() == [
         "verify: pass in 0.2 s",
         "  runs           the program, which has no fixes, on CUDA and on the CPU",
-        "  numbers        equal in 1 value",
+        "  numbers        1 value equal",
         "  CUDA requests  none",
         "  copy hazards   none",
         "  fixes          nothing to rewrite",
@@ -261,7 +261,7 @@ def test_a_pass_is_short(shown: Report) -> None:
 def test_values_without_a_match_have_a_reason(limit: str | None, why: str) -> None:
     run = Run(seconds=0.25, limit=limit)
     shown = Report(Verdict.PASS, "", run, comparison=Comparison("cuda", observations=3, compared=1))
-    assert f"  numbers        equal in 1 of 3 values; {why}" in click.unstyle(report.text(shown)).splitlines()
+    assert f"  numbers        1 of 3 values equal; {why}" in click.unstyle(report.text(shown)).splitlines()
 
 
 def test_long_sections_are_cut(shown: Report) -> None:

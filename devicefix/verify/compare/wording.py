@@ -17,7 +17,7 @@ _CALLS |= {"array": "`numpy.asarray()`", "save": "`torch.save()`"}
 _VERBS = {"print": "showed", "format": "showed", "save": "wrote"}
 _PRECISION = 1e-3  # relative
 _DIGITS = (4, 6, 8, 12)
-CONTROL_FLOW = "look for conditions on the device, because a line runs a different number of times"
+CONTROL_FLOW = "look for conditions that depend on the device: a line runs a different number of times"
 
 
 def describe(difference: Difference) -> str:
@@ -34,9 +34,7 @@ def hint(difference: Difference) -> str:
     if difference.kind == "draw":
         return "draw random numbers with a CPU generator, then move them"
     if difference.kind == "dtype":
-        return (
-            "compare with the CPU's dtype on CUDA, because the program chooses a different dtype on the CPU"
-        )
+        return "to compare, use the CPU's dtype on CUDA, too: the program chooses another one on the CPU"
     if difference.kind in ("count", "missing", "shape", "end", "unreached"):
         return CONTROL_FLOW
     if _distance(difference) < _PRECISION:
