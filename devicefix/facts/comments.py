@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -218,18 +218,25 @@ def unused(
     for line, comment in _comments(source).items():
         directive = _directive(source, comment)
         codes = _split(directive["codes"]) if directive is not None else []
-        idle = {code: why for code in codes if (why := _idle(code, line, used, rules))}
+        idle = [code for code in codes if _is_idle(code, line, used, rules)]
         if directive is not None and idle and UNUSED not in codes:
             place = *source.position(directive.start()), *source.position(directive.end())
             fix = _without(source, directive, comment, [code for code in codes if code not in idle])
-            yield Finding(UNUSED, f"unused `noqa`: {', and '.join(idle.values())}", *place, fix)
+            yield Finding(UNUSED, f"unused `noqa`: {_reason(idle, rules)}", *place, fix)
 
 
-def _idle(code: str, line: int, used: set[tuple[int, str]], rules: Mapping[str, bool]) -> str | None:
-    """Return why a code does nothing in a line, None if it does or is another tool's."""
-    if code in rules:
-        return f"{code} is not reported here" if rules[code] and (line, code) not in used else None
-    return f"no rule has the code {code!r}{nearest(code, rules)}" if _OURS.fullmatch(code) else None
+def _is_idle(code: str, line: int, used: set[tuple[int, str]], rules: Mapping[str, bool]) -> bool:
+    """Return whether a code does nothing in a line, and is no other tool's."""
+    return rules[code] and (line, code) not in used if code in rules else bool(_OURS.fullmatch(code))
+
+
+def _reason(idle: Sequence[str], rules: Mapping[str, bool]) -> str:
+    """Return why codes do nothing."""
+    known = [code for code in idle if code in rules]
+    verb = "is" if len(known) == 1 else "are"
+    unreported = [f"{' and '.join(known)} {verb} not reported here"] if known else []
+    unknown = (f"no rule has the code {code!r}{nearest(code, rules)}" for code in idle if code not in rules)
+    return ", and ".join([*unreported, *unknown])
 
 
 def _without(source: Source, directive: re.Match[str], comment: tuple[int, int], kept: list[str]) -> Fix:

@@ -543,10 +543,10 @@ class CudaStream(Rule):
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
             if fix is not None:
-                message = (
-                    "without CUDA, this stream or event does not exist; put the code under a check for CUDA"
-                )
-                yield self.finding(node, message, fix)
+                accelerator = self.context.accelerator
+                wanted = "CUDA" if accelerator is None or accelerator.only_cuda(node) else "an accelerator"
+                problem = f"without {wanted}, this stream or event does not exist"
+                yield self.finding(node, f"{problem}; put the code under a check for {wanted}", fix)
 
     def _advice(self, maker: ast.Call) -> str:
         """Return what the fix of a call that makes a stream or an event does."""

@@ -251,7 +251,7 @@ print(rT'''{x.to("cuda")}
         for text in (code, as_f_string)
     )
     assert found == expected
-    assert [each for each, *_ in found] == ["DF202", "DF101", "DF101", "DF102", "DF101", "DF401"]
+    assert [each for each, *_ in found] == ["DF202", "DF101", "DF102", "DF101", "DF401"]
     fixed = analyze(code, fix=True).output
     assert fixed is not None and b"''', w.to(device), \"a t'b\", Rt\"{" in fixed
 

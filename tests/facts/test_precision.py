@@ -442,7 +442,7 @@ def test_a_dtype_that_an_attribute_or_a_choice_holds(passed: str, is_wide: bool)
     """
     other = {"b.py": f"import torch\nfrom a import VAE\n\n{passed}\n"}
     (finding,) = analyze(dedent(source), path="a.py", others=other).findings
-    assert ("does not support float32" in finding.message) is is_wide
+    assert ("autocast to float32 is off" in finding.message) is is_wide
 
 
 def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:
