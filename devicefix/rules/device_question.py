@@ -174,10 +174,8 @@ class DeviceQuestion(Rule):
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         if node.attr == "is_cuda" and not self.facts.bindings(node) and isinstance(node.ctx, ast.Load):
-            parent = self.facts.tree.parents.get(node)
-            is_negated = isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
             kind = _Type(f"{self.context.source.code(node.value)}.device.type")
-            yield from self._check(parent if is_negated else node, kind, is_on=not is_negated)  # type: ignore[arg-type]
+            yield from self._check(node, kind, is_on=True)
 
     def visit_Compare(self, node: ast.Compare) -> Iterator[Finding]:
         if (kind := self._asked(node)) is not None:
@@ -249,6 +247,8 @@ class DeviceQuestion(Rule):
             is_on: whether the question is true for a CUDA device.
         """
         parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.UnaryOp):
+            node, parent, is_on = parent, self.facts.tree.parents.get(parent), not is_on
         if not isinstance(parent, _TESTS) or self._ends_program(node) or self._questions.is_one_of_many(node):
             return
         if isinstance(parent, ast.IfExp) and is_constant(parent.body, "cuda"):

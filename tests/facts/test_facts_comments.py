@@ -98,6 +98,11 @@ def test_unused_is_never_silenced() -> None:
         ("x()  # noqa: DF101", None, None),
         ("x()  # noqa: DF102", "unused `noqa`: DF102 is not reported here", "x()"),
         ("x()  # noqa: DF101, DF102", "unused `noqa`: DF102 is not reported here", "x()  # noqa: DF101"),
+        (
+            "x()  # noqa: DF102, DF104, DF999",
+            "unused `noqa`: DF102 and DF104 are not reported here, and no rule has the code 'DF999'",
+            "x()",
+        ),
         ("x()  # noqa: DF102 # why", "unused `noqa`: DF102 is not reported here", "x()  # why"),
         ("x()  # why # noqa: DF102", "unused `noqa`: DF102 is not reported here", "x()  # why"),
         ("x()  # noqa: DF103", None, None),
@@ -109,7 +114,7 @@ def test_unused_is_never_silenced() -> None:
 )
 def test_unused(comment: str, message: str | None, after: str | None) -> None:
     source = Source(f"{comment}\n".encode())
-    rules = {"DF101": True, "DF102": True, "DF103": False}
+    rules = {"DF101": True, "DF102": True, "DF103": False, "DF104": True}
     found = list(unused(source, parse(source.text), [finding()], rules))
     assert len(found) == (message is not None)
     if message is not None and after is not None:
