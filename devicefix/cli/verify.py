@@ -232,8 +232,28 @@ def verify(
     if shows_output:
         click.echo()
     again = shlex.join(["devicefix", "verify", "--compare", *ctx.meta[GIVEN]])
-    show_report(report, report_format, verbose, again)
+    apply = shlex.join(["devicefix", "check", *options_of_rewrite(ctx, {*given}), "--fix"])
+    show_report(report, report_format, verbose, again, apply)
     ctx.exit(STATUSES[report.verdict.value])
+
+
+def options_of_rewrite(ctx: click.Context, names: set[str]) -> list[str]:
+    """Return the options of the command line that change the rewrite; simulated devices choose its target.
+
+    Args:
+        ctx: the context of the command.
+        names: the parameters of these options.
+    """
+    values, _, order = ctx.command.make_parser(ctx).parse_args([*ctx.meta[GIVEN]])
+    is_for_any = values.get("accelerator") is not None
+    words = ["--target", "accelerator"] if is_for_any else []
+    for parameter in dict.fromkeys(order):
+        if parameter.name in names and not (is_for_any and parameter.name == "target"):
+            value = values[parameter.name]
+            flags = parameter.secondary_opts if value is False else parameter.opts
+            for each in value if isinstance(value, list) else [value]:
+                words += [max(flags, key=len), *([] if isinstance(each, bool) else [each])]
+    return words
 
 
 def verify_outcomes(
@@ -296,7 +316,7 @@ def run_task(task: Task, resolver: Resolver, rewritten: list[Rewritten] | None =
 
 
 def show_report(
-    report: Report, output_format: str = "text", verbose: bool = False, compare: str = ""
+    report: Report, output_format: str = "text", verbose: bool = False, compare: str = "", apply: str = ""
 ) -> None:
     """Print the report of a verification.
 
@@ -305,13 +325,13 @@ def show_report(
         output_format: `text` or `json`.
         verbose: whether the text has all items of each kind.
         compare: the command that also compares the results.
+        apply: the command that applies the fixes, without its paths.
     """
     from devicefix.verify.report import as_json, text
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    click.echo(
-        as_json(report) if output_format == "json" else text(report, verbose, width, compare), nl=False
-    )
+    in_json = output_format == "json"
+    click.echo(as_json(report) if in_json else text(report, verbose, width, compare, apply), nl=False)
 
 
 def check_packages(feature: str, *packages: str) -> None:

@@ -52,6 +52,10 @@ class Others:
         """Return whether another file holds a name."""
         return self._ask(False, "is_mentioned", self.path, name)
 
+    def is_mentioned_around(self, name: str) -> bool:
+        """Return whether another file that is used together with this one holds a name."""
+        return self._ask(False, "is_mentioned_around", self.path, name)
+
     def is_pure(self, name: str) -> bool:
         """Return whether an imported function returns an int, and does nothing else."""
         return self._ask(False, "is_pure", self.path, name)

@@ -28,7 +28,7 @@ _INDENT = re.compile(r" {4,}|  (?:why: |do:  |.{14} )|")  # where the lines of a
 _WORTH_SAYING = 0.5  # seconds
 
 
-def text(report: Report, verbose: bool = False, width: int = 0, compare: str = "") -> str:
+def text(report: Report, verbose: bool = False, width: int = 0, compare: str = "", apply: str = "") -> str:
     """Return the report as lines of text.
 
     Args:
@@ -36,8 +36,9 @@ def text(report: Report, verbose: bool = False, width: int = 0, compare: str = "
         verbose: whether to list all items of each kind, and the lines with fixes that did not run.
         width: the width of the terminal, for paragraphs; 0 for lines of any length.
         compare: the command that also compares the results, for a report without a comparison.
+        apply: the command that applies the fixes, without its paths, for a report with one.
     """
-    lines = _lines(report, None if verbose else _SHOWN, compare)
+    lines = _lines(report, None if verbose else _SHOWN, compare, apply)
     return "".join(f"{each}\n" for line in lines for each in _wrapped(line, width))
 
 
@@ -64,7 +65,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, frozenset) else str(value)
 
 
-def _lines(report: Report, most: int | None, compare: str) -> Iterator[str]:
+def _lines(report: Report, most: int | None, compare: str, apply: str) -> Iterator[str]:
     run = report.run
     verdict = click.style(report.verdict.value, fg=_COLOURS.get(report.verdict, "red"), bold=True)
     steps = f", {_count(run.steps, 'optimizer step')}" if run.steps else ""
@@ -86,17 +87,16 @@ def _lines(report: Report, most: int | None, compare: str) -> Iterator[str]:
     yield from _section("notes", notes, most, if_empty="")
     yield from _section("warnings", [*report.errors, *run.warnings], most, if_empty="")
     if report.verdict is Verdict.PASS:
-        yield from _next_step(report.comparison, _imported(run.modules), compare)
+        yield from _next_step(report.comparison, _imported(run.modules), compare, apply)
 
 
-def _next_step(comparison: Comparison | None, imported: str, compare: str) -> Iterator[str]:
+def _next_step(comparison: Comparison | None, imported: str, compare: str, apply: str) -> Iterator[str]:
     if not imported:
         if comparison is not None:
             yield "  do:  to compare with the program before its fixes, run this on the commit before them"
-    elif comparison is not None:
-        target = " --target accelerator" if comparison.accelerator else ""
-        yield f"  do:  to apply the fixes, run `devicefix check{target} --fix {imported}`"
-    elif compare:
+    elif comparison is not None and apply:
+        yield f"  do:  to apply the fixes, run `{printable(apply)} {imported}`"
+    elif comparison is None and compare:
         what = "to compare the results with those of the original on simulated CUDA"
         yield f"  do:  {what}, run `{printable(compare)}`"
 
@@ -200,7 +200,9 @@ def _comparison(comparison: Comparison, run: Run) -> Iterator[str]:
         yield _entry("runs", f"the program, which has no fixes, on {machine} and {other or 'on the CPU'}")
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "value")
-        if comparison.compared is not None and comparison.compared < comparison.observations:
+        if not comparison.observations:
+            yield _entry("numbers", "none to compare: the program reads, prints and saves no tensor values")
+        elif comparison.compared is not None and comparison.compared < comparison.observations:
             others = "the run ended before the others" if run.limit else "the others are read only on CUDA"
             yield _entry("numbers", f"{comparison.compared:,} of {seen} equal; {others}")
         else:

@@ -17,7 +17,7 @@ from devicefix.verify.runtime.plan import VARIABLE, Plan
 STARTUP = "DEVICEFIX_STARTUP"
 BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
 
-_CMD = ("cmd", "/d", "/s", "/c")
+_SH, _CMD = ("/bin/sh", "-c"), ("cmd", "/d", "/s", "/c")
 _PYTHONPATH = re.compile(r"(?<![^\s;&|(])PYTHONPATH=")
 
 
@@ -33,7 +33,12 @@ def shell_command(line: str, arguments: Iterable[str] = ()) -> list[str]:
     if system.WINDOWS:
         return [*_CMD, " ".join(filter(None, [line, subprocess.list2cmdline(arguments)]))]
     line = _PYTHONPATH.sub(f'PYTHONPATH="${STARTUP}":', line)
-    return ["/bin/sh", "-c", " ".join([line, *map(shlex.quote, arguments)])]
+    return [*_SH, " ".join([line, *map(shlex.quote, arguments)])]
+
+
+def is_of_shell(words: Sequence[str]) -> bool:
+    """Return whether a command is one of `shell_command`."""
+    return tuple(words[:-1]) in (_SH, _CMD)
 
 
 def for_system(words: Sequence[str]) -> list[str] | str:

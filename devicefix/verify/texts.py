@@ -13,6 +13,7 @@ from devicefix.verify.case import Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.places import place as shown
 from devicefix.verify.places import source
+from devicefix.verify.startup import is_of_shell
 from devicefix.verify.trials import alike
 from devicefix.verify.tried import DEVICES, wrong_fix
 
@@ -21,6 +22,7 @@ _DTYPES = re.compile(r"same dtype|scalar type|Input type|but got|but found|does 
 _NAME = re.compile(r"name '(\w+)' is not defined|variable '(\w+)'|no attribute '(\w+)'|import name '(\w+)'")
 _LOOKS_FOR_FILE = re.compile(r"^assert\b.*\b(exists|is_?file|is_?dir)\(")
 _SUBMODULE = re.compile(r"^\s*path\s*=\s*(.*\S)", re.M)
+_ON_IMPORT = ("DF417", "DF902")  # of a library that needs CUDA
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
@@ -87,14 +89,14 @@ def _import(case: Case) -> Explanation | None:
     if found is None or _is_own(case, name or case.failure.error):
         return None
     explanation = _of(case, found)
-    ties = case.ties(case.frames[:1])
-    if optional := [tie for tie in ties if tie.finding.code == "DF417"]:
-        return Explanation(Cause.TIE, optional[0].advice, explanation.evidence, tuple(optional))
-    needs_cuda = [tie for tie in ties if tie.finding.code == "DF902"]
-    if needs_cuda or "cuda" in name.lower():
-        evidence = f"{name or 'the package'} is built only with CUDA"
+    if is_of_shell(case.task.command):
+        advice = "install the package, or first activate the program's environment, since `PATH` decides"
+        explanation = replace(explanation, advice=f"{advice} which Python a command uses")
+    if ties := tuple(tie for tie in case.ties(case.frames[:1]) if tie.finding.code in _ON_IMPORT):
+        return Explanation(Cause.TIE, ties[0].advice, explanation.evidence, ties)
+    if "cuda" in name.lower():
         advice = "import it only if `torch.cuda.is_available()` is true, and add a CPU path"
-        return Explanation(Cause.CPU, advice, (*explanation.evidence, evidence), tuple(needs_cuda))
+        return Explanation(Cause.CPU, advice, (*explanation.evidence, f"{name} is built only with CUDA"))
     if empty := next(_empty_submodules(case), None):
         evidences = (*explanation.evidence, f"the git submodule `{empty}` is empty")
         return replace(explanation, advice="run `git submodule update --init`", evidence=evidences)

@@ -168,6 +168,12 @@ def test_mentioned() -> None:
     assert not files.is_mentioned("/p/b.py", "a")
 
 
+def test_a_name_counts_in_files_that_are_used_together() -> None:
+    files = project(a="import u", b="import u\nseed()", c="seed()", u="x = 1")
+    around = [files.is_mentioned_around(f"/p/{name}.py", "seed") for name in "abcu"]
+    assert around == [False, False, False, True]
+
+
 def test_a_number_of_a_file_without_cuda_is_known() -> None:
     light = ProjectFile(b"WHERE = 0\n", "/p/config.py")
     assert Project([light]).kinds_of("/p/main.py", "config.WHERE", "") == ["INDEX"]

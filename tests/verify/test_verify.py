@@ -14,6 +14,8 @@ import pytest
 import torch
 from running import NET, TRAIN, ProgramFolder
 
+from devicefix.cli.verify import options_of_rewrite, verify
+
 # --- programs that run rewritten in memory ------------------------------------------------------------
 
 
@@ -35,6 +37,23 @@ def test_the_summary_is_short(folder: ProgramFolder) -> None:
     lines = done.output.splitlines()
     assert lines[0].startswith("verify: pass in ") and "5 optimizer steps" in lines[0]
     assert len(lines) < 8
+
+
+@pytest.mark.parametrize(
+    ("given", "repeated"),
+    [
+        (
+            "--compare --unsafe-fixes --ignore DF1 --steps 3 --ignore DF2",
+            "--unsafe-fixes --ignore DF1 --ignore DF2",
+        ),
+        ("--target accelerator --accelerator xpu --tolerance 0", "--target accelerator"),
+        ("--no-unsafe-fixes --config a.toml --gpus 2", "--no-unsafe-fixes --config a.toml"),
+    ],
+)
+def test_the_options_of_the_rewrite_are_repeated(given: str, repeated: str) -> None:
+    ctx = verify.make_context("verify", [*given.split(), "train.py", "--ignore", "x"])
+    names = {"unsafe_fixes", "ignore", "target", "configs"}
+    assert options_of_rewrite(ctx, names) == repeated.split()
 
 
 def test_the_program_sees_its_original_self(folder: ProgramFolder) -> None:

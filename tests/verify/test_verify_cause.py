@@ -366,7 +366,7 @@ PROGRAMS = {
         "train.py:3",
     ),
     "an extension": Failing(
-        Cause.CPU, "import torch\nimport deform_conv_cuda\nprint(torch.ones(1).cuda())\n", "train.py:2"
+        Cause.TIE, "import torch\nimport deform_conv_cuda\nprint(torch.ones(1).cuda())\n", "train.py:2"
     ),
     "the CUDA toolkit": Failing(
         Cause.TIE,

@@ -264,6 +264,11 @@ def test_values_without_a_match_have_a_reason(limit: str | None, why: str) -> No
     assert f"  numbers        1 of 3 values equal; {why}" in click.unstyle(report.text(shown)).splitlines()
 
 
+def test_a_comparison_of_nothing_says_so() -> None:
+    shown = click.unstyle(report.text(Report(Verdict.PASS, "", Run(), comparison=Comparison("cuda"))))
+    assert "  numbers        none to compare: the program reads, prints and saves no tensor values\n" in shown
+
+
 def test_long_sections_are_cut(shown: Report) -> None:
     assert shown.comparison is not None
     shown.comparison.on_cuda = [f"train.py:{line}: other" for line in range(9)]

@@ -218,6 +218,13 @@ class Programs(Files):
         """Return how the files that are used together with one set the device of new tensors."""
         return sorted({each for _, found in self._exported_around(path, default_devices) for each in found})
 
+    @remembered
+    def is_mentioned_around(self, path: str, name: str) -> bool:
+        """Return whether another file that is used together with one holds a name."""
+        path = os.path.normpath(path)
+        holding = {file.normal for file in self.mentioning(name)} - {path}
+        return bool(holding) and not holding.isdisjoint(self._together({path}))
+
     def _exported_around(self, path: str, asked: Export[Value]) -> Iterator[tuple[ProjectFile, Value]]:
         """Yield the files that are used together with one and export something, each with what that is."""
         found = list(self.exporting(asked))

@@ -271,7 +271,7 @@ class Functions:
             scope = self.facts.tree.scope(node) if between else self.facts.tree.root
             # Where any accelerator is the target, DF405 finds the seeds.
             alone = not (guarded or self.context.accelerator) and self.facts.once(_seeds_only_gpus, scope)
-            return alone and (between or not self.facts.others.is_mentioned("manual_seed"))
+            return alone and (between or not self.facts.others.is_mentioned_around("manual_seed"))
         if not (_is_state(short, "get") if guarded else short.endswith("rng_state_all")):
             return False
         saved = node if _is_state(short, "get") else self._saved(node)
