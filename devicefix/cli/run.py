@@ -106,6 +106,6 @@ def _listed(lacking: dict[str, list[Location]]) -> str:
 
     found = []
     for what, places in lacking.items():
-        more = f" and {len(places) - 1} more lines" if len(places) > 1 else ""
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
         found.append(f"{what} ({place(places[0])}{more})")
     return ", ".join(found)

@@ -39,8 +39,8 @@ class CpuRejected(Rule):
 
     ## Fix safety
     There is no fix. Remove the check if the code after it also works on a CPU. Otherwise, add a branch for the CPU.
-    devicefix doesn't fix code that runs only if a check of a tensor or device passes, but the message lists the lines
-    of this code.
+    devicefix doesn't fix findings in code that runs only if a check of a tensor or device passes, but the message lists
+    their lines.
     """
 
     code = "DF704"

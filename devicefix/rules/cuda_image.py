@@ -10,7 +10,7 @@ class CudaImage(Rule):
     `--environment` and in `devicefix migrate`.
 
     ## Why it matters
-    A service with `runtime: nvidia` does not start without a GPU. An image with CUDA is several gigabytes larger than
+    A service with `runtime: nvidia` does not start without a GPU. An image with CUDA can be gigabytes larger than
     one without it.
 
     ## Example

@@ -15,12 +15,12 @@ _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds torch features that work only with CUDA: optimizers with `capturable=True`, and profilers that record only
-    CUDA activity.
+    Finds torch settings that fail on a CPU: optimizers with `capturable=True`, and profilers that record only CUDA
+    activity.
 
     ## Why it matters
-    Without CUDA, the `step()` method of a capturable optimizer raises an `AssertionError`, as does a profiler that
-    records only CUDA activity (torch 2.13).
+    On a CPU, the `step()` method of a capturable optimizer raises an `AssertionError`, as does a profiler that records
+    only CUDA activity (torch 2.13).
 
     ## Example
     ```python
@@ -43,7 +43,7 @@ class CudaOnlySetting(Rule):
 
     code = "DF411"
     name = "cuda-only-setting"
-    summary = "A torch setting works only with CUDA"
+    summary = "A torch setting fails on a CPU"
     references = (*CAPTURABLE, _PROFILER)
     words = (b"capturable", b"ProfilerActivity.CUDA")
     common_words = (b"profile",)

@@ -29,7 +29,7 @@ class CudaRequired(Rule):
     and checks whose error the same function catches to continue on a CPU.
 
     ## Why it matters
-    With CUDA, the check has no effect. Without CUDA, it stops a program that could run on a CPU.
+    With CUDA, the check has no effect. Without CUDA, it stops even a program that could run on a CPU.
 
     ## Example
     ```python

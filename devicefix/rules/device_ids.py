@@ -30,8 +30,8 @@ class DeviceIds(Rule):
     finds the `devices` argument of `torch.random.fork_rng`.
 
     ## Why it matters
-    On a CPU, `devices` must be empty, and the other arguments must be `None`. Otherwise, the call raises an error,
-    such as "device_id parameter must be an accelerator with an index".
+    On a CPU, most of these calls raise an error, such as "device_id is an int, but no accelerator support is found",
+    unless `devices` is empty and the other arguments are `None`.
 
     ## Example
     ```python
@@ -311,7 +311,8 @@ class DeviceIds(Rule):
         if (wraps or name == "torch.distributed.barrier") and not self.facts.is_guarded(node):
             named = (each for each in node.keywords if each.arg in ("device_ids", "output_device"))
             values = [*(each.value for each in named), *(node.args[1:3] if wraps else ())]
-            yield from self._report(node, "`device_ids` and `output_device`", *values)
+            names = "`device_ids` and `output_device`" if wraps else "`device_ids`"
+            yield from self._report(node, names, *values)
         elif name in ("torch.random.fork_rng", "torch.fork_rng") and not self.facts.is_guarded(node):
             yield from self._of_kept_state(node)
         elif last_name(node.func) in _GROUPS and not self.facts.is_guarded(node):
@@ -354,7 +355,7 @@ class DeviceIds(Rule):
         instead: str = "None",
         why: str = "",
     ) -> Iterator[Finding]:
-        """Yield the finding of arguments that must be None on a CPU, or an empty list."""
+        """Yield the finding of arguments that should be None on a CPU, or an empty list."""
         values = tuple(value for value in values if not self._settled(value))
         if not values:
             return
@@ -365,7 +366,8 @@ class DeviceIds(Rule):
         edits += (self._without(node, repeated),) if repeated is not None else ()
         needs = frozenset().union(*(fix.needs for fix in fixes))
         what = "GPUs" if self.context.accelerator is None else "devices"
-        message = f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass {what} only if {self._wanted} is available"
+        rule = "should be None" if instead == "None" else "must be empty"
+        message = f"{names} {rule} on a CPU; pass {what} only if {self._wanted} is available"
         yield self.finding(node, message, Fix(edits, why, needs))
 
     def _repeated(self, node: ast.expr) -> ast.expr | None:

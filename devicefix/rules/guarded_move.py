@@ -18,7 +18,7 @@ class GuardedMove(Rule):
     device.
 
     ## Why it matters
-    The code is correct, but `.to(device)` is shorter and works on any device.
+    Most such code works, but `.to(device)` is shorter and works on any device.
 
     ## Example
     ```python
@@ -39,8 +39,8 @@ class GuardedMove(Rule):
 
     ## Fix safety
     The fix is safe: on a CPU, the move does nothing. The fix also removes a guard around the definition of a name that
-    the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. The rule ignores guards around any other code.
-    There is no fix for `use_cuda and x.cuda()`, because the program may use the value of this expression.
+    the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. There is no fix for `use_cuda and x.cuda()`,
+    because the program may use the value of this expression.
     """
 
     code = "DF702"

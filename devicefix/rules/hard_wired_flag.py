@@ -83,15 +83,15 @@ _UNSEEN = "this value may not reach a library"
 class HardWiredFlag(Rule):
     """
     ## What it does
-    Finds options that make other libraries use CUDA on every machine, such as `Config.cuda = True`, `Reader(gpu=True)`,
+    Finds options that make other libraries use CUDA on every machine, such as `Config.cuda = True`,
     `Trainer(accelerator="gpu")`, `device_map="cuda"`, `attn_implementation="flash_attention_2"` and
     `TrainingArguments(bf16=True)`. Also finds calls that fail on a CPU, such as `pipeline.enable_model_cpu_offload()`.
 
-    The rule also reports Lightning's `precision="16-mixed"`, which silently becomes bfloat16 on a CPU. It ignores
-    options that work on a CPU, such as `TrainingArguments(fp16=True)` and bitsandbytes quantization in transformers.
+    The rule also reports Lightning's `precision="16-mixed"`, which becomes bfloat16 on a CPU. It ignores options that
+    work on a CPU, such as `TrainingArguments(fp16=True)` and bitsandbytes quantization in transformers.
 
     ## Why it matters
-    Without CUDA, the library raises an error, even if the rest of the program runs on a CPU.
+    Without CUDA, most libraries raise an error.
 
     ## Example
     ```python
@@ -112,9 +112,9 @@ class HardWiredFlag(Rule):
     `accelerator` in Lightning's `Trainer` and `Fabric`, `bf16` in `TrainingArguments`, and `device_map` and
     `attn_implementation` in Hugging Face libraries.
 
-    The fix is unsafe if only the name of a setting suggests that it selects CUDA. The fix is also unsafe if `devices`
-    is a variable, because without CUDA, the fixed program uses a single process. Other options have no fix, because
-    the right change depends on the program.
+    The fix is unsafe if only the name of a setting suggests that it selects CUDA. It is also unsafe if `devices` is a
+    variable, because without CUDA, the fixed program uses a single process. Other options have no fix, because the
+    right change depends on the program.
     """
 
     code = "DF904"
@@ -1101,7 +1101,8 @@ class HardWiredFlag(Rule):
             if name == "device_map" and self._maps_to_cuda(leaf):
                 advice, fix = _LOADS, self._on_cpu(node, leaf)
             elif name == "accelerator" and is_constant(leaf, *_GPU):
-                advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
+                what = "a GPU" if is_constant(leaf, "gpu") else "CUDA"
+                advice = f'needs {what}; use "auto", which uses a GPU if there is one'
             elif name == "max_memory" and self._names_gpus(leaf):
                 advice = "refers to GPUs by index; without CUDA, leave them out"
             known = {node, leaf} & self.context.handled  # two settings may be of one variable
@@ -1222,7 +1223,7 @@ class HardWiredFlag(Rule):
                     return f"needs CUDA; {advice}", None
             if option == "devices" and _length(value) is not None and self._is_automatic(call):
                 return (
-                    "needs CUDA; without CUDA, use `1`, because a CPU accepts only a number of devices",
+                    "fails on a CPU, which accepts only a number of devices; without CUDA, use `1`",
                     None,
                 )
         for fact in _ARGUMENTS.get(option or "", ()):
@@ -1250,10 +1251,12 @@ class HardWiredFlag(Rule):
     def _trainer(self, call: ast.Call, accelerator: ast.expr) -> Finding:
         """Return the finding of a trainer of Lightning on GPUs. A CPU takes only the number of devices."""
         code = self.context.source.code
-        only_cuda = self.context.accelerator is None and not is_constant(accelerator, "gpu")
+        any_gpu = is_constant(accelerator, "gpu")
+        only_cuda = self.context.accelerator is None and not any_gpu
         otherwise = '"cpu"' if only_cuda else '"auto"'  # MPS is a "gpu", too
         fix = self.context.when_cuda(accelerator, otherwise, of_cuda=True)
-        message = f"`accelerator={code(accelerator)}` needs CUDA; without CUDA, use {otherwise}"
+        what = "a GPU" if any_gpu else "CUDA"
+        message = f"`accelerator={code(accelerator)}` needs {what}; without CUDA, use {otherwise}"
         devices = next((keyword.value for keyword in call.keywords if keyword.arg == "devices"), None)
         if devices is None or (isinstance(devices, ast.Constant) and _length(devices) is None):
             return self.finding(call, message, fix)

@@ -13,8 +13,7 @@ class KeptState(Rule):
     """
     ## What it does
     Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule
-    follows names within a function and into its callers in the same file, but no further. `devicefix verify` watches
-    all copies.
+    follows names only within a function and into its callers in the same file. `devicefix verify` can find others.
 
     ## Why it matters
     On a GPU, `.cpu()` copies the parameter. On a CPU, it returns the parameter itself, which the next optimizer step

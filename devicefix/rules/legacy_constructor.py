@@ -125,7 +125,7 @@ class LegacyConstructor(Rule):
         fix = self.context.edit(node, lambda code: f"{code}.to({torch.text}.empty(0).device)", torch, why)
         yield self.finding(
             node,
-            "`torch.Tensor` ignores the accelerator's default device; move the tensor to this device",
+            "`torch.Tensor` ignores the default device; move the tensor to this device",
             fix,
         )
 

@@ -13,9 +13,8 @@ from devicefix.rules.base import Example, Rule
 class MissingAttribute(Rule):
     """
     ## What it does
-    Reports an attribute, such as `model.module`, if a run showed that the object has this attribute only with CUDA. For
-    example, a program may wrap a model in `DataParallel` only if CUDA is available. Only `devicefix migrate --run` uses
-    this rule.
+    Reports an attribute, such as `model.module`, if a run showed that the object has this attribute only with CUDA.
+    Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
     Without CUDA, the program stops with an `AttributeError`.

@@ -26,8 +26,8 @@ class MovedParameter(Rule):
 
     ## Why it matters
     On a GPU, the move makes a copy that is not a parameter. The copy is not in `state_dict()` or `parameters()`, and
-    has no `.grad`. On a CPU, the move returns the parameter itself, which is trained and saved. Changing the parameter
-    in place raises an error.
+    has no `.grad`. On a CPU, the move returns the parameter itself, which is trained and saved. Outside
+    `torch.no_grad()`, changing the parameter in place raises an error.
 
     ## Example
     ```python

@@ -14,12 +14,12 @@ class ReusedBuffer(Rule):
     ## What it does
     Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`, `torch.as_tensor(buffer,
     device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program changes the NumPy array in
-    place. The rule follows names within a function and into its callers in the same file, but no further. `devicefix
-    verify` watches all copies.
+    place. The rule follows names only within a function and into its callers in the same file. `devicefix verify` can
+    find others.
 
     ## Why it matters
-    `torch.from_numpy` shares memory with the array. Moving the tensor to a GPU copies it. On a CPU, the tensor changes
-    together with the array. There is no error, but the numbers are wrong.
+    On a GPU, the tensor is a copy. On a CPU, it shares memory with the array, so both change together. There is no
+    error, but the numbers are wrong.
 
     ## Example
     ```python

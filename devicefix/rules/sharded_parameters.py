@@ -29,7 +29,7 @@ class ShardedParameters(Rule):
     `sync_module_states=True`. Also finds code that offloads parameters from a GPU or to pinned memory.
 
     ## Why it matters
-    Unless `device_id` is a device, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True` or
+    Unless `device_id` is the CPU, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True` or
     `CPUOffload(offload_params=True)`, it always needs an accelerator. `CPUOffloadPolicy` pins memory by default, which
     also needs an accelerator.
 
@@ -53,7 +53,7 @@ class ShardedParameters(Rule):
 
     code = "DF415"
     name = "sharded-parameters"
-    summary = "Sharding parameters needs a GPU"
+    summary = "Parameters are sharded over GPUs"
     before = ("DF401",)
     references = (FSDP, *_OFFLOADS)
     INVALID = (
@@ -196,7 +196,10 @@ class ShardedParameters(Rule):
         fixed = where is not None and is_fixed_where_bound(self.context, where)
         if None not in given and not fixed and (where is None or self._is_number(where)):
             self.context.mark_handled(*filter(None, (where,)))
-            message = f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`"
+            message = (
+                f"`{last_name(node)}` needs an accelerator unless `device_id` is the CPU; "
+                'without one, pass `torch.device("cpu")`'
+            )
             yield self.finding(node, message, self._fix(call, where))
         sources = Sources(self.facts, How.BOUND | How.DEFAULT, 2).of(synchronized) if synchronized else ()
         for on in (source.node for source in sources if is_constant(source.node, True)):

@@ -42,7 +42,7 @@ class SyncBatchNorm(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, the model is the same as before. On a CPU, each process computes its own statistics, so
-    the results can differ from those on several GPUs, but not from those on a single GPU.
+    with several processes, the results can differ from those on GPUs.
 
     Without CUDA, a `SyncBatchNorm` layer after a linear or convolutional layer in `nn.Sequential` becomes the matching
     plain `BatchNorm` layer. Any other `SyncBatchNorm` layer is reported without a fix.

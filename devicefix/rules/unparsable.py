@@ -13,7 +13,7 @@ from devicefix.rules.base import Rule
 class Unparsable(Rule):
     """
     ## What it does
-    Finds files that are not valid Python 3, and reports the line and the cause of the error.
+    Finds files that are not valid Python 3 or are too large, and reports the line and the cause.
 
     ## Why it matters
     devicefix neither checks nor rewrites such a file. If the file uses syntax from a newer Python version, run
@@ -59,7 +59,7 @@ def explain(data: bytes, problem: Exception) -> Finding:
         cause = str(problem) or "not Python source"
     else:
         cause = "nested too deeply"
-    message = f"this code can't be parsed and is not checked: {cause}"
+    message = f"this code is not checked: {cause}"
     return Finding(Unparsable.code, message, line, column, line, column)
 
 

@@ -411,7 +411,7 @@ def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
 def test_the_list_of_devices_of_a_trainer_is_replaced_with_its_accelerator() -> None:
     source = "from lightning.pytorch import Trainer\n\nTrainer(accelerator='gpu', devices=[0])\n"
     (finding,) = rewrite(source).findings
-    assert finding.message == "`accelerator='gpu'` needs CUDA; without CUDA, use \"auto\" and `devices=1`"
+    assert finding.message == "`accelerator='gpu'` needs a GPU; without CUDA, use \"auto\" and `devices=1`"
 
 
 def test_a_number_on_a_line_without_a_word_is_found_by_its_use() -> None:

@@ -25,7 +25,7 @@ from devicefix.runner.run import check_text
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 SECONDS = 3.0  # generous, for a busy machine: without limits each of these takes minutes
 TOO_LARGE = "the file is larger than 1K; exclude it, or raise the limit with --max-file-size\n"
-TOO_MUCH = "can't be parsed and is not checked: the code is larger than 256 bytes; exclude the file, or use"
+TOO_MUCH = "this code is not checked: the code is larger than 256 bytes; exclude the file, or use"
 
 
 def notebook(code: str, output: str = "") -> str:

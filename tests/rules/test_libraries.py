@@ -49,7 +49,7 @@ def test_the_names_of_programs_differ() -> None:
             "transpose the sequence and head dimensions",
         ),
         ("from flash_attn import flash_attn_varlen_func", "call it on each sequence separately"),
-        ("import apex.amp", "disable themselves on a CPU"),
+        ("import apex.amp", "disable themselves without CUDA"),
     ],
 )
 def test_the_most_exact_name_gives_the_advice(statement: str, advice: str) -> None:
@@ -74,7 +74,10 @@ def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
             "import pytorch_lightning as pl\npl.Trainer(strategy='fsdp_cpu_offload')",
             "needs a GPU in Lightning",
         ),
-        ("from lightning import Trainer\nTrainer(devices='0')", "a CPU accepts only a number of devices"),
+        (
+            "from lightning import Trainer\nTrainer(devices='0')",
+            "a CPU, which accepts only a number of devices",
+        ),
         (
             "from lightning import Trainer\nTrainer(accelerator='gpu', devices='0,')",
             'use "auto" and `devices=1`',

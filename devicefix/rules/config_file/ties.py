@@ -41,7 +41,7 @@ def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = Fa
     if re.fullmatch(r"gpu(:\w+)*", value) and name == "gres":
         return _REQUESTED
     if value == "gpu" and name == "nproc_per_node":
-        return "starts no process without a GPU; use `auto`, which also works without a GPU"
+        return "needs CUDA; without a GPU, use `auto`, which starts one process per CPU"
     if _VISIBLE.fullmatch(name):
         return None if value in _NONE and not several else _SELECTED
     is_gpu = value == "gpu" or (name, value) == ("accelerator", "cuda")
