@@ -39,17 +39,14 @@ def check_changes(changes: list[files.Change], require_clean: bool) -> None:
 
     uncommitted, outside = worktree.uncommitted(changes, staged=not require_clean)
     if require_clean and (unsafe := uncommitted + outside):
-        raise CommandError(f"nothing was written: {_subject(unsafe)} not committed in git (--require-clean)")
+        why = f"the content of {some(unsafe)} is not committed in git (--require-clean)"
+        raise CommandError(f"nothing was written: {why}")
     if uncommitted:
-        click.echo(f"Warning: {_subject(uncommitted)} neither committed nor staged in git", err=True)
+        warning = f"the old content of {some(uncommitted)} is neither committed nor staged in git"
+        click.echo(f"Warning: {warning}", err=True)
     for change in changes:
         if files.other_names(change.path):
             print_warning(change.path, "other hard links to this file keep the old content")
-
-
-def _subject(paths: list[str]) -> str:
-    """Return the number of paths and the first ones, as the beginning of a sentence."""
-    return f"{some(paths)} {'is' if len(paths) == 1 else 'are'}"
 
 
 def write_changes(changes: list[files.Change]) -> set[str]:

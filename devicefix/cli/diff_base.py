@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 diff_base_option = click.option(
     "--diff-base",
     metavar="REV",
-    help="Report only findings on lines changed since the merge base with this branch, tag or commit.",
+    help="Report only findings on lines changed since the merge base with this branch, tag or commit. "
+    "Cannot be used with --fix.",
 )
 
 

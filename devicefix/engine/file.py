@@ -137,7 +137,7 @@ class File:
             for part in self._document.unreadable
             if (part.cell is None and self.kind is Kind.NOTEBOOK) or matters(part.data, self.settings)
         )
-        return [replace(explain(part.data, part.error), cell=part.cell) for part in parts]
+        return [explain(part.data, part.error, part.cell) for part in parts]
 
     def _beside(self) -> list[Finding]:
         """Return the findings in the shell commands and the metadata of a notebook."""

@@ -30,8 +30,9 @@ class Unparsable(Rule):
     ```
 
     ## Fix safety
-    There is no fix. Convert the file to Python 3 first, for example with `python3.12 -m lib2to3 --write train.py`.
-    Python 3.13 no longer includes `lib2to3`.
+    There is no fix. Convert a Python 2 file to Python 3 first, for example with `python3.12 -m lib2to3 --write
+    train.py`. Python 3.13 no longer includes `lib2to3`. If the file mixes tabs with spaces, replace the tabs, for
+    example with `expand -t 8`. In a notebook, change the cell by hand.
     """
 
     code = "DF901"
@@ -39,12 +40,13 @@ class Unparsable(Rule):
     summary = "The file cannot be parsed, and is not checked"
 
 
-def explain(data: bytes, problem: Exception) -> Finding:
-    """Return the finding for a file that cannot be parsed.
+def explain(data: bytes, problem: Exception, cell: int | None = None) -> Finding:
+    """Return the finding for a file, or a notebook's cell, that cannot be parsed.
 
     Args:
-        data: the bytes of the file.
+        data: its bytes.
         problem: the error.
+        cell: the number of the cell; None for a file.
     """
     line, column = 1, 1
     if isinstance(problem, NotANotebook):
@@ -52,7 +54,7 @@ def explain(data: bytes, problem: Exception) -> Finding:
     elif isinstance(problem, SyntaxError):
         line, column = problem.lineno or 1, max(problem.offset or 1, 1)
         code = _STRING.sub(r"\g<quote>\g<quote>", _line(data, line)[:_LONGEST])
-        cause = _of_python_2(code, problem) or _of_newer_python(code) or problem.msg
+        cause = _of_python_2(code, problem, cell) or _of_newer_python(code) or problem.msg
     elif isinstance(problem, DecodeError):
         cause = str(problem)
     elif isinstance(problem, ValueError):
@@ -60,7 +62,7 @@ def explain(data: bytes, problem: Exception) -> Finding:
     else:
         cause = "nested too deeply"
     message = f"this code is not checked: {cause}"
-    return Finding(Unparsable.code, message, line, column, line, column)
+    return Finding(Unparsable.code, message, line, column, line, column, cell=cell)
 
 
 _LONGEST = 1000  # characters of a line
@@ -87,15 +89,18 @@ _NEWER = (
 )
 
 
-def _of_python_2(code: str, problem: SyntaxError) -> str | None:
-    """Return what to do about a file that is Python 2 by the line of its first error, None for any other."""
+def _of_python_2(code: str, problem: SyntaxError, cell: int | None) -> str | None:
+    """Return what to do about code that is Python 2 by the line of its first error, None for any other."""
     if isinstance(problem, TabError):
         form: str | None = "tabs mixed with spaces"
+        advice, tool = "replace each tab with spaces up to a multiple of 8 columns", "`expand -t 8`"
     else:
         form = next((name for pattern, name in _PYTHON_2 if pattern.search(code)), None)
+        advice, tool = "convert it to Python 3 first", "`2to3` from Python 3.12 or older"
     if form is None:
         return None
-    return f"it is Python 2 ({form}); convert it to Python 3 first, for example with `2to3` from Python 3.12 or older"
+    example = f", for example with {tool}" if cell is None else ""  # the tools read files of Python
+    return f"it is Python 2 ({form}); {advice}{example}"
 
 
 def _of_newer_python(code: str) -> str | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -86,7 +88,7 @@ class _Base:
             raise DiffBaseError(f"{top} has no commits yet")
         named = self._git("rev-parse", "--verify", f"{revision}^{{commit}}")
         if not named:
-            raise DiffBaseError(f"there is no revision {revision!r} in {top}{self._fetch()}")
+            raise DiffBaseError(f"there is no revision {revision!r} in {top}{self._fetch_unknown(revision)}")
         common = self._git("merge-base", named.decode().strip(), "HEAD")
         if not common:
             raise DiffBaseError(f"{revision!r} and HEAD have no commit in common in {top}{self._fetch()}")
@@ -121,12 +123,37 @@ class _Base:
     def _git(self, *arguments: str) -> bytes | None:
         return git(self.top, *arguments)
 
-    def _fetch(self) -> str:
-        """Return the end of a message: what to do about a shallow clone."""
-        if self._git("rev-parse", "--is-shallow-repository") != b"true\n":
+    def _fetch_unknown(self, revision: str) -> str:
+        """Return the end of a message: how to fetch an unknown revision."""
+        name = re.split("[~^:@]", revision)[0]
+        if self._git("rev-parse", "--verify", f"{name}^{{commit}}"):  # HEAD of HEAD~9
+            return self._fetch()
+        remotes = (self._git("remote") or b"").decode().split()
+        for remote in remotes:
+            if name.startswith(f"{remote}/"):
+                return self._fetch(remote, f"{name.removeprefix(f'{remote}/')}:refs/remotes/{name}")
+        if not (remotes and self._is_shallow):
             return ""
-        advice = "run git fetch --unshallow, or set fetch-depth: 0 for actions/checkout"
-        return f", which is a shallow clone: {advice}"
+        tag, branch = self._command("--tags"), self._command(remotes[0], f"{name}:{name}")
+        return f", which is a shallow clone: run {tag}, or for a branch {branch}"
+
+    def _fetch(self, *arguments: str) -> str:
+        """Return the end of a message: how to fetch the history of a shallow clone, and a branch.
+
+        Args:
+            arguments: those of `git fetch` for the branch.
+        """
+        command = self._command(*arguments)
+        if self._is_shallow:
+            return f", which is a shallow clone: run {command}, or set fetch-depth: 0 for actions/checkout"
+        return f"; run {command}" if arguments else ""
+
+    def _command(self, *arguments: str) -> str:
+        return shlex.join(["git", "fetch", *["--unshallow"] * self._is_shallow, *arguments])
+
+    @cached_property
+    def _is_shallow(self) -> bool:
+        return self._git("rev-parse", "--is-shallow-repository") == b"true\n"
 
 
 class _Changes:

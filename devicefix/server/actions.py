@@ -13,11 +13,13 @@ from devicefix.config.printable import printable
 from devicefix.facts.comments import UNUSED
 from devicefix.model import Finding, Safety
 from devicefix.rewrite.preview import title
+from devicefix.rules.config_file import ConfigFile
+from devicefix.rules.environment.requirements import INDEX, REQUIREMENT
 from devicefix.rules.pages import page, url
 from devicefix.rules.registry import RULES
 from devicefix.rules.unparsable import Unparsable
 from devicefix.server.documents import Edits, Part, Snapshot
-from devicefix.server.inspect import Inspection, has_fix
+from devicefix.server.inspect import Inspection, has_fix, silenced
 from devicefix.server.text import Text
 
 SOURCE = "devicefix"
@@ -28,6 +30,7 @@ _TAGS = {  # editors grey out what is unnecessary, and strike out what is deprec
     UNUSED: types.DiagnosticTag.Unnecessary,
     "DF301": types.DiagnosticTag.Deprecated,
 }
+_UNSUPPRESSED = {UNUSED, Unparsable.code, ConfigFile.code, REQUIREMENT, INDEX}  # not in Python code
 _MAX_TITLED = 20  # findings in a range; the actions of more findings have generic titles
 _CODE = re.compile(r"\b[A-Z]+\d+", re.I)
 
@@ -133,7 +136,8 @@ class Action:
         if self.does == "rule":
             return document.edits(inspection.with_rule_fixed(self.finding.code))
         if self.does == "noqa":
-            return document.edits(inspection.silenced(self.finding))
+            (part,) = (part for part in document.parts if part.cell == self.finding.cell)
+            return {part: part.text.edits(silenced(part.text.text, self.finding))}
         fix = inspection.suggestion(self.finding).fix
         return document.replaced(fix.replacements) if fix else {}
 
@@ -162,8 +166,8 @@ def actions(
                 yield Action(every, types.CodeActionKind.QuickFix, "rule", same[0])
         if here and fixable:
             yield Action(_ALL, types.CodeActionKind.QuickFix, "all")
-        if inspection.devices is not None:
-            yield from (_suppress(finding) for finding in here if finding.code != UNUSED)
+        if inspection.devices is not None or part.cell is not None:
+            yield from (_suppress(finding) for finding in here if finding.code not in _UNSUPPRESSED)
     if fixable and _is_wanted(FIX_ALL, wanted):
         yield Action(_ALL, FIX_ALL, "all")
     if fixable and wanted is not None and part.cell is not None and _is_wanted(FIX_NOTEBOOK, wanted):

@@ -138,7 +138,7 @@ class Notebook:
             if is_code and document:
                 text = Text(source, document.position_codec)
                 parts.append(Part(document.uri, document.version, text, number))
-        return Snapshot(json.dumps({"nbformat": 4, "cells": cells}), parts)
+        return Snapshot(json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}), parts)
 
     def _cells(self) -> Iterator[tuple[types.NotebookCell, TextDocument | None]]:
         notebook = self._workspace.get_notebook_document(notebook_uri=self.uri)

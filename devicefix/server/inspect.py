@@ -16,6 +16,7 @@ from devicefix.engine.fix import fix_once
 from devicefix.facts.comments import add
 from devicefix.facts.project import Answers, Project, ProjectFile
 from devicefix.files.kinds import Kind
+from devicefix.files.notebook.cells import Joined, line_in_module
 from devicefix.files.text import DecodeError, Source, TooMuchCode, encoded
 from devicefix.model import Finding, Outcome, Result, Safety
 from devicefix.rewrite.preview import suggested
@@ -99,16 +100,29 @@ class Inspection:
         output = outcome.result.output
         return self.text if output is None else Source(output).text
 
-    def silenced(self, finding: Finding) -> str:
-        """Return the text with a comment that silences a finding.
 
-        Raises:
-            FixError: no comment can.
-        """
-        added = add(encoded(self.text), [finding])
-        if added.left:
-            raise FixError(f"no comment can suppress {finding.code} on line {finding.line}")
-        return Source(added.data).text
+def silenced(text: str, finding: Finding) -> str:
+    """Return a text with a comment that silences a finding.
+
+    Args:
+        text: the file, or the notebook's cell that holds the finding.
+        finding: a finding in Python code.
+
+    Raises:
+        FixError: no comment can.
+    """
+    if finding.cell is None:
+        return _commented(text, finding)
+    cell = Joined([text])
+    line, end_line = (line_in_module(cell, line) for line in (finding.line, finding.end_line))
+    return cell.unmasked(_commented(cell.text, replace(finding, line=line, end_line=end_line))).cells[0]
+
+
+def _commented(text: str, finding: Finding) -> str:
+    added = add(encoded(text), [finding])
+    if added.left:
+        raise FixError(f"no comment can suppress {finding.code} on line {finding.line}")
+    return Source(added.data).text
 
 
 def has_fix(finding: Finding) -> bool:

@@ -133,13 +133,13 @@ class Workspace:
         try:
             settings = load.load(file, known_codes)
         except ConfigError as problem:
-            self._tell(f"{problem}; the last valid settings stay active")
+            self._tell(f"{problem} (the last valid settings stay active)")
             return self._valid.get(file, Settings())
         try:
             origin = Origin(Path(start), known_codes, trusted=True)
             settings = load.with_values(settings, self.options, origin)
         except ConfigError as problem:
-            self._tell(f"{problem}; the editor's settings are ignored")
+            self._tell(f"{problem} (the editor's settings are ignored)")
         self._valid[file] = settings
         return settings
 

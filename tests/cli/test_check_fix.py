@@ -158,7 +158,8 @@ def test_fix_warns_as_rewrite_does(cli: Cli, project: ProjectFolder, git: Git) -
     project.write({"tied.py": TIED})
     git("init", "-q")
     done = cli("check", "--fix")
-    assert done.stderr == "Warning: 1 file (tied.py) is neither committed nor staged in git\n"
+    warning = "the old content of 1 file (tied.py) is neither committed nor staged in git"
+    assert done.stderr == f"Warning: {warning}\n"
 
 
 def test_what_is_staged_gives_no_warning(cli: Cli, project: ProjectFolder, git: Git) -> None:

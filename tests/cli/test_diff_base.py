@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -171,14 +172,32 @@ def test_bad_revisions_end_the_run_in_one_line(
     assert result.stderr.startswith(f"Error: --diff-base: {said}") and result.stderr.count("\n") == 1
 
 
-def test_a_shallow_clone_is_an_error_with_a_hint(
-    repository: Git, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository("commit", "-qam", "second", "--allow-empty")
-    repository("clone", "-q", "--depth=1", f"file://{tmp_path}", "--branch=work", "short")
-    monkeypatch.chdir(tmp_path / "short")
-    result = check("main")
-    assert result.exit_code == 2 and "which is a shallow clone: run git fetch --unshallow" in result.stderr
+@pytest.mark.parametrize(
+    ("clone", "revision", "command"),
+    [
+        ("--depth=1", "origin/main", "git fetch --unshallow origin main:refs/remotes/origin/main"),
+        ("--depth=1", "origin/main~0", "git fetch --unshallow origin main:refs/remotes/origin/main"),
+        ("--single-branch", "origin/main", "git fetch origin main:refs/remotes/origin/main"),
+        ("--depth=1", "main", "git fetch --unshallow origin main:main"),
+        ("--depth=1", "v1", "git fetch --unshallow --tags"),
+        ("--depth=1", "HEAD~1", "git fetch --unshallow"),
+        ("--depth=1 --no-single-branch", "origin/main", "git fetch --unshallow"),
+    ],
+)
+def test_what_a_clone_lacks_is_fetched_with_the_command_of_the_error(
+    repository: Git, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    clone: str, revision: str, command: str,
+) -> None:  # fmt: skip
+    repository("commit", "-qm", "second", "--allow-empty")
+    repository("tag", "-am", "tag", "v1", "main")
+    repository("clone", "-q", *clone.split(), f"file://{tmp_path}", "--branch=work", "part")
+    monkeypatch.chdir(tmp_path / "part")
+    result = check(revision)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    assert re.search(rf" {command}(,|\n)", result.stderr), result.stderr
+    assert ("shallow clone" in result.stderr) is ("depth" in clone)
+    repository(*command.split()[1:], folder=tmp_path / "part")
+    assert check(revision).exit_code == 0
 
 
 def test_without_git(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

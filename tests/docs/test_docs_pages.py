@@ -45,6 +45,12 @@ def test_options_are_those_of_check() -> None:
     assert not set(MISSING_OPTIONS) & options_of_check()
 
 
+def test_the_rest_of_ruff_does_not_exist(cli: Cli) -> None:
+    (sentence,) = re.findall(r"Other parts of ruff[^.]+", RUFF)
+    command, key = names("(.+)", sentence.replace("ruff ", ""))
+    assert cli(command).exit_code == cli("config", key).exit_code == 2
+
+
 def test_keys_are_those_of_the_configuration(cli: Cli) -> None:
     known = set(re.findall(r"^([a-z-]+) = ", cli("config", "--isolated").stdout, re.M))
     assert set(SAME_KEYS) <= known

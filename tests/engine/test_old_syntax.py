@@ -214,7 +214,6 @@ def test_libcst_refuses_the_file_before_the_codemod_sees_it(project: ProjectFold
         ("x = ur'a'", "a `ur` string"),
         ("def f(a, (b, c)): pass", "a tuple as a parameter"),
         ("f = lambda (a, b): a", "a tuple as a parameter"),
-        ("if x:\n\ty = 1\n        z = 1", "tabs mixed with spaces"),
         ("x.cuda(async=True)\nprint 'x'", "`print` without parentheses"),
     ],
 )
@@ -226,6 +225,32 @@ def test_python_2_is_named(code: str, form: str) -> None:
         " Python 3 first, for example with `2to3` from Python 3.12 or older"
     )
     assert finding.line == 1 + len(code.splitlines())
+
+
+def test_mixed_tabs_are_to_be_replaced() -> None:
+    code = "import torch\nif x:\n\ty = 1\n        z = y.cuda()\n"
+    (finding,) = analyze(code).findings
+    assert finding.message == (
+        "this code is not checked: it is Python 2 (tabs mixed with spaces); replace each"
+        " tab with spaces up to a multiple of 8 columns, for example with `expand -t 8`"
+    )
+    assert finding.line == 4
+    assert codes(code.expandtabs(8)) == ["DF101"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "advice"),
+    [
+        ("print 'cuda'", "convert it to Python 3 first"),
+        ("if cuda:\n\ty = 1\n        z = 1", "replace each tab with spaces up to a multiple of 8 columns"),
+    ],
+)
+def test_no_program_that_reads_files_is_named_for_a_cell(cell: str, advice: str) -> None:
+    code = {"cell_type": "code", "metadata": {}, "outputs": [], "source": [cell]}
+    data = json.dumps({"cells": [code], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}).encode()
+    (finding,) = analyze_file(data, "a.ipynb").result.findings
+    assert (finding.code, finding.cell) == ("DF901", 1)
+    assert finding.message.endswith(f"); {advice}")
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 parses them")

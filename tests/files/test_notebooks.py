@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
 from devicefix.files.notebook.cells import Joined, as_python, is_masked
+from devicefix.files.notebook.document import Notebook
 from devicefix.files.notebook.json_text import Value, with_lines
 from devicefix.model import Outcome, SelfCheckError
 
@@ -507,3 +508,12 @@ def test_a_notebook_knows_the_modules_beside_it(tmp_path: Path, cli: Cli, own: b
         (tmp_path / "own.py").write_text("class Box:\n    def cuda(self):\n        return self\n")
     cli("rewrite", "--no-cache", "-i", file)
     assert ("Box().cuda()" in file.read_text()) == own
+
+
+def test_a_form_feed_does_not_begin_a_line() -> None:
+    module = Notebook(notebook("import torch\n\x0cx = 1", "y = 2"))
+    lines = module.modules[0].decode().split("\n")
+    assert [place for line, place in zip(lines, module.lines, strict=False) if " = " in line] == [
+        (1, 2),
+        (2, 1),
+    ]

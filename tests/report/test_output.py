@@ -18,7 +18,7 @@ from urllib.request import urlopen
 
 import jsonschema
 import pytest
-from helpers import Cli, CliResult
+from helpers import ROOT, Cli, CliResult
 from junitparser import Error, JUnitXml
 
 from devicefix.config.installation import install_command
@@ -632,6 +632,13 @@ def test_statistics_are_laid_out_as_ruffs(check: Check, tmp_path: Path) -> None:
     assert (
         refused.exit_code == 2 and "--statistics cannot be used with --output-format sarif" in refused.stderr
     )
+
+
+def test_the_page_explains_the_marks_of_statistics(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(f"{TIED}s = torch.cuda.Stream()\nf(s)\n")
+    marks = re.findall(r"\[.\]", check("--statistics", "--select", "DF101,DF404").stdout)
+    page = (ROOT / "docs" / "output.md").read_text(encoding="utf-8")
+    assert marks and all(f"`{mark}`" in page.partition("## Count findings")[2] for mark in [*marks, "[-]"])
 
 
 def test_what_fix_leaves_comes_last_or_alone(check: Check, tmp_path: Path) -> None:

@@ -346,7 +346,8 @@ async def test_an_invalid_configuration_is_shown_once_and_the_last_one_stays_act
     notification = code.client.wait_for_notification(types.WINDOW_SHOW_MESSAGE)
     code.changed_on_disk(folder / "devicefix.toml")
     message = (await asyncio.wait_for(notification, TIMEOUT)).message
-    assert message.startswith(f"{folder / 'devicefix.toml'}:1:1: ") and "did you mean 'ignore'?" in message
+    assert message.startswith(f"{folder / 'devicefix.toml'}:1:1: ")
+    assert message.endswith("; did you mean 'ignore'? (the last valid settings stay active)")
     code.type(uri, 1, 0, "\n")
     assert codes(await code.shown(uri)) == [("DF201", 5)]
 
@@ -357,8 +358,15 @@ async def test_the_editors_settings(code: Editor) -> None:
     settings = {"devicefix": {"ignore": ["DF101"]}}
     code.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
     assert codes(await code.shown(uri)) == [("DF201", 4)]
-    code.client.workspace_did_change_configuration(types.DidChangeConfigurationParams({}))
+    notification = code.client.wait_for_notification(types.WINDOW_SHOW_MESSAGE)
+    wrong = types.DidChangeConfigurationParams({"targte": "cuda"})
+    code.client.workspace_did_change_configuration(wrong)
+    message = (await asyncio.wait_for(notification, TIMEOUT)).message
+    assert message == (
+        "there is no setting 'targte'; did you mean 'target'? (the editor's settings are ignored)"
+    )
     assert len(await code.shown(uri)) == 3
+    code.client.workspace_did_change_configuration(types.DidChangeConfigurationParams({}))
 
 
 async def test_excluded_documents(code: Editor, tmp_path: Path) -> None:

@@ -198,6 +198,34 @@ async def test_fixes_change_the_right_cells(editor: Editor) -> None:
     assert await editor.chosen(offers[same]) == [cell["source"] for cell in rewritten["cells"]]
 
 
+async def test_a_comment_silences_a_finding_in_its_cell(editor: Editor) -> None:
+    cells = [
+        "import torch\nx = torch.ones(1).cuda()",
+        "!ls \\\n  -l\n\x0c\n%time x = torch.ones(1).cuda()\ny = f(x.cuda(), '''\n''')\r\nz = 1",
+    ]
+    uris = editor.open("silenced.ipynb", cells)
+    await editor.shown({uris[0]: [("DF101", 1)], uris[1]: [("DF101", 3), ("DF101", 4)]})
+    for number, line, end in ((0, 1, "cuda()"), (1, 3, "torch.ones(1).cuda()"), (1, 4, "''')")):
+        action = (await editor.offers(uris[number], line))["devicefix (DF101): Disable for this line"]
+        expected = [*cells]
+        expected[number] = cells[number].replace(end, f"{end}  # noqa: DF101")
+        assert await editor.chosen(action) == expected
+        left = [
+            (each.cell, each.location.line)
+            for each in check_source(as_file(expected), filename="silenced.ipynb")
+        ]
+        assert len(left) == 2 and (number + 1, line + 1) not in left
+
+
+async def test_no_comment_is_offered_for_what_is_not_python(editor: Editor) -> None:
+    (editor.top / "shell").mkdir()
+    (editor.top / "shell" / "devicefix.toml").write_text("config-files = true\n")
+    uris = editor.open("shell/a.ipynb", ["import torch", "!python a.py \\\n --device cuda", "print 'cuda'"])
+    await editor.shown({uris[1]: [("DF905", 1)], uris[2]: [("DF901", 0)]})
+    for uri, line in ((uris[1], 1), (uris[2], 0)):
+        assert not any("Disable" in title for title in await editor.offers(uri, line))
+
+
 async def test_hover(editor: Editor) -> None:
     uris = editor.open("c.ipynb", CELLS)
     asked = types.HoverParams(types.TextDocumentIdentifier(uris[3]), types.Position(0, 5))

@@ -364,11 +364,11 @@ def test_uncommitted_changes_give_a_warning(run: Cli, git: Git) -> None:
     tied("new file.py")
     git("add", "staged.py")
     done = run("rewrite", "-i", "-q", "--require-clean")
-    expected = "3 files (changed.py, new file.py, staged.py) are not committed in git"
+    expected = "the content of 3 files (changed.py, new file.py, staged.py) is not committed in git"
     assert (done.exit_code, done.stderr) == (2, f"Error: nothing was written: {expected} (--require-clean)\n")
     assert Path("clean.py").read_text() == TIED
     done = run("rewrite", "-i", "-q")
-    expected = "2 files (changed.py, new file.py) are neither committed nor staged in git"
+    expected = "the old content of 2 files (changed.py, new file.py) is neither committed nor staged in git"
     assert (done.exit_code, done.stderr) == (0, f"Warning: {expected}\n")
     assert Path("clean.py").read_text() == FIXED
 

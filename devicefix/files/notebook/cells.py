@@ -119,12 +119,16 @@ def cell_lines(joined: Joined, numbers: Sequence[int]) -> list[tuple[int, int]]:
     unmasked = joined.unmasked(joined.text)
     cells = [Lines(cell) for cell in unmasked.cells]
     found = []
-    start = 0
-    for line in joined.text.splitlines(keepends=True):
+    for start in Lines(joined.text).starts[:-1]:
         index, offset = unmasked.place(start)
         found.append((numbers[index], cells[index].position(offset)[0]))
-        start += len(line)
     return found
+
+
+def line_in_module(joined: Joined, line: int) -> int:
+    """Return the line of the module of a single cell that contains a line of the cell."""
+    lines = [line for _, line in cell_lines(joined, [1])]
+    return lines.index(line, _HEAD.count("\n")) + 1
 
 
 def is_masked(cell: str) -> bool:
