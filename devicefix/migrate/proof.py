@@ -14,7 +14,7 @@ from devicefix.config.resolver import Resolver
 from devicefix.files.kinds import NOTEBOOK
 from devicefix.migrate.commands import shown
 from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
-from devicefix.model import Outcome
+from devicefix.model import Finding, Outcome
 from devicefix.runner.run import check_files, checker
 from devicefix.verify import session
 from devicefix.verify.commands import Command
@@ -230,6 +230,10 @@ class Prover:
     def safe(self) -> list[Outcome]:
         """The files, rewritten with the safe fixes only."""
         return check_files(self._files, self._resolver)
+
+    def unfixed(self, path: str, evidence: Evidence) -> list[Finding]:
+        """Return the findings of a file as it is, without any fix."""
+        return self._check(path, self._resolver.changed(fix=False, evidence=evidence)).result.findings
 
     @cached_property
     def _check(self) -> Callable[[str, Resolver], Outcome]:
