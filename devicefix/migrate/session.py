@@ -18,7 +18,7 @@ from devicefix.files.write import Change
 from devicefix.migrate.cells import line_of, lines_of
 from devicefix.migrate.commands import tasks
 from devicefix.migrate.environment import Variant, environment
-from devicefix.migrate.evidence import Unsafe, unsafe_fixes
+from devicefix.migrate.evidence import Unsafe, ran, unsafe_fixes
 from devicefix.migrate.look import Look, look
 from devicefix.migrate.proof import Attempt, Display, Prover, differs, equal, passes
 from devicefix.model import Finding, Outcome, Safety
@@ -206,13 +206,14 @@ def _changes(outcomes: Iterable[Outcome]) -> list[Change]:
 
 
 def _kept(attempt: Attempt, commands: Sequence[str]) -> Iterable[Kept]:
-    ran = " and ".join(f"`{command}`" for command in commands)
+    proving = [each for each in zip(commands, attempt.reports, strict=True) if equal(each[1])]
     for fix in unsafe_fixes(attempt.outcomes, made=True):
         if _is_justified(attempt.evidence, fix):
-            compared = sum(report.comparison.compared or 0 for report in attempt.reports if report.comparison)
-            numbers = f"{count(compared, 'value')} equal"
-            numbers += " on the CPU and the simulated CUDA machine"
-            yield Kept(fix.path, fix.finding, f"ran in {ran}; {numbers}")
+            runs = [each for each in proving if ran(each[1], [fix])] or proving
+            shown = " and ".join(f"`{command}`" for command, _ in runs)
+            compared = sum(report.comparison.compared or 0 for _, report in runs if report.comparison)
+            numbers = f"{count(compared, 'value')} equal on the CPU and the simulated CUDA machine"
+            yield Kept(fix.path, fix.finding, f"ran in {shown}; {numbers}")
 
 
 def _is_justified(evidence: Evidence, fix: Unsafe) -> bool:

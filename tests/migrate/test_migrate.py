@@ -576,6 +576,102 @@ def test_the_end_says_what_was_written(
     assert (folder.path / "o.html").exists() == ("--report" in options)
 
 
+BROKEN = "import torch\nimport not_there\n\nprint(torch.ones(2).cuda())\n"
+
+
+@pytest.mark.parametrize("other", [BROKEN, "print(1)\n"], ids=["fails", "no numbers"])
+@pytest.mark.parametrize("program", [UNSAFE, REFILLED], ids=["static", "seen"])
+def test_a_command_that_ends_as_before_proves_nothing_against_the_fixes_of_another(
+    program: str, other: str, migrate: Migrate, folder: ProgramFolder
+) -> None:
+    folder.write(train=program, data=LOADER, other=other)
+    done = migrate("--run", "python other.py", *RUN, "--in-place")
+    assert (folder.path / "train.py").read_text().count(".copy()") == 1
+    assert "Evidence: each fix ran in `python train.py`; " in done.output
+    assert "tried other fixes" not in done.output
+    fails = other == BROKEN
+    assert done.exit_code == fails
+    assert ("Verdict: does not run: ModuleNotFoundError: No module named 'not_there'" in done.output) == fails
+
+
+def test_a_fix_that_only_a_failing_command_runs_is_not_kept(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(
+        train="import torch\nprint(torch.ones(2).cuda().sum())\n", other=f"{UNSAFE}\n    import not_there"
+    )
+    done = migrate(*RUN, "--run", "python other.py", "--in-place")
+    assert ".copy()" not in (folder.path / "other.py").read_text()
+    why = "(with them, `python other.py`: ModuleNotFoundError: No module named 'not_there'; "
+    assert f"Unsafe fixes that no run justifies {why}" in done.output, done.output
+    assert "justify them" not in done.output
+
+
+def test_a_fix_with_which_another_command_fails_is_not_kept(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(
+        shared="""
+        import torch
+
+        def filled(frames, frame):
+            for number in range(3):
+                frame[:] = number
+                frames.append(torch.from_numpy(frame).cuda())
+            return frames
+        """,
+        train="""
+        import torch
+        from shared import filled
+
+        print(filled([], torch.zeros(2).numpy())[0].sum().item())
+        """,
+        other="""
+        import torch
+        from shared import filled
+
+        class Frame:
+            def __init__(self):
+                self.array = torch.zeros(2).numpy()
+
+            def __setitem__(self, key, value):
+                pass
+
+        torch.from_numpy = lambda frame: torch.zeros(2)
+        print(torch.zeros(2).cuda().sum().item())
+        print(filled([], Frame())[0].sum().item())
+        """,
+    )
+    done = migrate(*RUN, "--run", "python other.py", "--in-place")
+    assert ".copy()" not in (folder.path / "shared.py").read_text()
+    assert (
+        "with them, `python other.py`: AttributeError: 'Frame' object has no attribute 'copy'" in done.output
+    )
+    assert "1 command that fails" in done.output  # hazard
+
+
+def test_what_one_command_does_not_prove_does_not_cost_the_fixes_of_another(
+    migrate: Migrate, folder: ProgramFolder
+) -> None:
+    folder.write(
+        train=REFILLED,
+        data=LOADER,
+        other="""
+        import json
+        import torch
+
+        def made(size, rank):
+            return torch.ones(size).to(rank)
+
+        x = made(2, json.load(open("c.json"))["rank"])
+        print((x + (0 if torch.cuda.is_available() else 1)).sum().item())
+        """,
+    )
+    (folder.path / "c.json").write_text('{"rank": 0}')
+    done = migrate(*RUN, "--run", "python other.py", "--in-place")
+    assert (folder.path / "train.py").read_text().count(".copy()") == 1
+    assert ".to(rank)" in (folder.path / "other.py").read_text()
+    why = "`python other.py`: the rewritten program differs from the original when it runs on the CPU"
+    assert f"devicefix tried other fixes, but the runs do not prove them: {why}" in done.output, done.output
+    assert "Evidence: each fix ran in `python train.py`; " in done.output
+
+
 def test_the_result_as_json(migrate: Migrate, folder: ProgramFolder) -> None:
     folder.write(train=WRAPPED, parallel=PARALLEL)
     found = json.loads(migrate(*RUN, "--output-format", "json", "--quiet").stdout)
